@@ -19,21 +19,21 @@ import (
 // The handler of such a request returns a status of at least delayStatus, which is above all errnos.
 // takeDelay returns the cas.DelayError of such a status.
 type parkingLot struct {
-	mu     sync.Mutex // guards the fields below
-	next   int32      // the number of the last delay
-	delays map[int32]cas.DelayError
-	// waiting has a channel for each parked request, by the request's number. An INTERRUPT closes the
+	mu        sync.Mutex // guards the fields below
+	lastDelay int32      // the number of the newest delay
+	delays    map[int32]cas.DelayError
+	// parked has a channel for each parked request, by the request's number. An INTERRUPT closes the
 	// channel.
-	waiting map[uint64]chan struct{}
+	parked map[uint64]chan struct{}
 	// interrupted are the unanswered requests for which an INTERRUPT arrived, by number. The kernel sends one
 	// INTERRUPT for a request, at the first signal to the client, so the entry stays until the request is
 	// answered.
-	interrupted map[uint64]bool
-	count       atomic.Int32 // len(interrupted)
+	interrupted      map[uint64]bool
+	interruptedCount atomic.Int32 // len(interrupted)
 }
 
 func newParkingLot() *parkingLot {
-	return &parkingLot{delays: make(map[int32]cas.DelayError), waiting: make(map[uint64]chan struct{}), interrupted: make(map[uint64]bool)}
+	return &parkingLot{delays: make(map[int32]cas.DelayError), parked: make(map[uint64]chan struct{}), interrupted: make(map[uint64]bool)}
 }
 
 // delayStatus is the lowest status that stands for a cas.DelayError.
@@ -43,15 +43,15 @@ const delayStatus = 1 << 20
 func (a *parkingLot) addDelay(err cas.DelayError) fuse.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.next = (a.next + 1) & (delayStatus - 1)
-	a.delays[a.next] = err
-	return fuse.Status(delayStatus + a.next)
+	a.lastDelay = (a.lastDelay + 1) & (delayStatus - 1)
+	a.delays[a.lastDelay] = err
+	return fuse.Status(delayStatus + a.lastDelay)
 }
 
 // takeDelay returns the delay whose status is in the header of an answer, and removes it from delays. It
 // returns nil for an answer with another status.
 func (a *parkingLot) takeDelay(answer []byte) cas.DelayError {
-	if len(answer) < wire.OutHeader {
+	if len(answer) < wire.OutHeaderSize {
 		return nil
 	}
 	status := -int32(binary.NativeEndian.Uint32(answer[4:]))
@@ -71,31 +71,31 @@ func (a *parkingLot) takeDelay(answer []byte) cas.DelayError {
 // interruptTarget returns the number of the request that an INTERRUPT interrupts. ok is false for
 // other messages.
 func interruptTarget(message []byte) (id uint64, ok bool) {
-	if len(message) < wire.InHeader+8 || binary.NativeEndian.Uint32(message[4:]) != wire.OpInterrupt {
+	if len(message) < wire.InHeaderSize+8 || binary.NativeEndian.Uint32(message[4:]) != wire.OpInterrupt {
 		return 0, false
 	}
-	return binary.NativeEndian.Uint64(message[wire.InHeader:]), true
+	return binary.NativeEndian.Uint64(message[wire.InHeaderSize:]), true
 }
 
-// interrupt records an INTERRUPT for a request. It reports whether the request is parked.
-func (a *parkingLot) interrupt(id uint64) (waiting bool) {
+// recordInterrupt records an INTERRUPT for a request. It reports whether the request is parked.
+func (a *parkingLot) recordInterrupt(id uint64) (parked bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
 	if !a.interrupted[id] {
 		a.interrupted[id] = true
-		a.count.Add(1)
-		if ch := a.waiting[id]; ch != nil {
+		a.interruptedCount.Add(1)
+		if ch := a.parked[id]; ch != nil {
 			close(ch)
 		}
 	}
 
-	return a.waiting[id] != nil
+	return a.parked[id] != nil
 }
 
 // removeInterrupt removes the INTERRUPT of a request that was answered.
 func (a *parkingLot) removeInterrupt(id uint64) {
-	if a.count.Load() == 0 {
+	if a.interruptedCount.Load() == 0 {
 		return
 	}
 	a.mu.Lock()
@@ -103,18 +103,18 @@ func (a *parkingLot) removeInterrupt(id uint64) {
 
 	if a.interrupted[id] {
 		delete(a.interrupted, id)
-		a.count.Add(-1)
+		a.interruptedCount.Add(-1)
 	}
 }
 
-// addWaiting records that a request is parked, until the caller calls done. An INTERRUPT for the
+// addParked records that a request is parked, until the caller calls done. An INTERRUPT for the
 // request, also an earlier one, closes the channel.
-func (a *parkingLot) addWaiting(id uint64) (interrupted <-chan struct{}, done func()) {
+func (a *parkingLot) addParked(id uint64) (interrupted <-chan struct{}, done func()) {
 	ch := make(chan struct{})
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	a.waiting[id] = ch
+	a.parked[id] = ch
 	if a.interrupted[id] {
 		close(ch)
 	}
@@ -122,14 +122,14 @@ func (a *parkingLot) addWaiting(id uint64) (interrupted <-chan struct{}, done fu
 	return ch, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		delete(a.waiting, id)
+		delete(a.parked, id)
 	}
 }
 
-// interrupt handles an INTERRUPT for the request id. If the request is neither being handled nor parked, the
+// handleInterrupt handles an INTERRUPT for the request id. If the request is neither being handled nor parked, the
 // answer to the INTERRUPT is an error, after which the kernel sends the INTERRUPT again.
-func (r *readers) interrupt(b *buffers, n int, id uint64) (size int, status fuse.Status) {
-	if r.parking.interrupt(id) {
+func (r *readers) handleInterrupt(b *buffers, n int, id uint64) (size int, status fuse.Status) {
+	if r.parking.recordInterrupt(id) {
 		return 0, fuse.OK
 	}
 	size, status = r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
@@ -142,6 +142,6 @@ func (r *readers) interrupt(b *buffers, n int, id uint64) (size int, status fuse
 
 // errorAnswer writes the answer to a failed request into answer, and returns its length.
 func errorAnswer(answer, request []byte, errno syscall.Errno) int {
-	n, _ := binary.Encode(answer, binary.NativeEndian, fuse.OutHeader{Length: wire.OutHeader, Status: -int32(errno), Unique: wire.Unique(request)})
+	n, _ := binary.Encode(answer, binary.NativeEndian, fuse.OutHeader{Length: wire.OutHeaderSize, Status: -int32(errno), Unique: wire.Unique(request)})
 	return n
 }

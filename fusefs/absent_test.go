@@ -9,10 +9,10 @@ import (
 
 // interruptFor is the INTERRUPT of a request, as the kernel sends it.
 func interruptFor(id uint64) []byte {
-	b := make([]byte, wire.InHeader+8)
+	b := make([]byte, wire.InHeaderSize+8)
 	binary.NativeEndian.PutUint32(b[4:], wire.OpInterrupt)
 	binary.NativeEndian.PutUint64(b[8:], 1000)
-	binary.NativeEndian.PutUint64(b[wire.InHeader:], id)
+	binary.NativeEndian.PutUint64(b[wire.InHeaderSize:], id)
 	return b
 }
 
@@ -34,33 +34,33 @@ func TestInterruptLasts(t *testing.T) {
 	}
 	for _, early := range []bool{true, false} {
 		a := newParkingLot()
-		if early && a.interrupt(id) {
+		if early && a.recordInterrupt(id) {
 			t.Error("nothing is being fetched yet")
 		}
-		first, done := a.addWaiting(id)
+		first, done := a.addParked(id)
 		if closed(first) != early {
 			t.Errorf("the first fetch knows: %v", !early)
 		}
-		if !early && !a.interrupt(id) {
+		if !early && !a.recordInterrupt(id) {
 			t.Error("something is being fetched")
 		}
 		if !closed(first) {
 			t.Error("the first fetch does not know")
 		}
 		done()
-		second, done := a.addWaiting(id)
+		second, done := a.addParked(id)
 		if !closed(second) {
 			t.Error("the second fetch does not know")
 		}
-		if other, done := a.addWaiting(8); closed(other) {
+		if other, done := a.addParked(8); closed(other) {
 			t.Error("another request was interrupted")
 		} else {
 			done()
 		}
 		done()
 		a.removeInterrupt(id)
-		if len(a.interrupted) != 0 || len(a.waiting) != 0 || a.count.Load() != 0 {
-			t.Errorf("%d and %d requests are kept", len(a.interrupted), len(a.waiting))
+		if len(a.interrupted) != 0 || len(a.parked) != 0 || a.interruptedCount.Load() != 0 {
+			t.Errorf("%d and %d requests are kept", len(a.interrupted), len(a.parked))
 		}
 	}
 }

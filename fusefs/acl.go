@@ -87,9 +87,9 @@ func modeOf(acl []aclEntry) (mode uint32) {
 	return mode
 }
 
-// intersect reduces the entries of acl, and the mode that it returns, to the permissions that both the list
+// intersectACL reduces the entries of acl, and the mode that it returns, to the permissions that both the list
 // and the mode grant (posix_acl_create_masq in the kernel).
-func intersect(acl []aclEntry, mode uint32) uint32 {
+func intersectACL(acl []aclEntry, mode uint32) uint32 {
 	for shift, e := range modeEntries(acl) {
 		e.Perm &= uint16(mode >> shift & 7)
 		mode &^= 7 << shift &^ (uint32(e.Perm) << shift)
@@ -123,7 +123,7 @@ func (p *permissions) inheritACL(parent live.NodeID, c *live.Create, umask uint3
 	}
 
 	inherited := encodeACL(acl)
-	c.Mode = c.Mode&^0o777 | intersect(acl, c.Mode&0o777)
+	c.Mode = c.Mode&^0o777 | intersectACL(acl, c.Mode&0o777)
 	if exceedsMode(acl) {
 		c.Xattrs = append(c.Xattrs, tree.Xattr{Name: aclAccess, Value: encodeACL(acl)})
 	}
@@ -136,23 +136,23 @@ func (p *permissions) inheritACL(parent live.NodeID, c *live.Create, umask uint3
 
 // setACL stores a list. An access list also sets the mode. If the mode expresses the whole access list, no
 // list is stored. With killSgid, setACL clears the set-group-ID bit.
-func (p *permissions) setACL(forest live.Writer, id live.NodeID, name string, value []byte, flags int, killSgid bool) error {
+func (p *permissions) setACL(writer live.Writer, id live.NodeID, name string, value []byte, flags int, killSgid bool) error {
 	acl, err := parseACL(value)
 	if err != nil {
 		return err
 	}
 
-	was, err := p.aclOf(id, name)
+	replaced, err := p.aclOf(id, name)
 	if err != nil {
 		return err
 	}
-	if acl, err = p.completeACL(id, acl, was); err != nil {
+	if acl, err = p.completeACL(id, acl, replaced); err != nil {
 		return err
 	}
 
 	value = encodeACL(acl)
 	if name == aclDefault {
-		return forest.SetXattr(id, name, value, flags, false)
+		return writer.SetXattr(id, name, value, flags, false)
 	}
 
 	a, err := p.forest.GetAttr(id)
@@ -166,21 +166,21 @@ func (p *permissions) setACL(forest live.Writer, id live.NodeID, name string, va
 	}
 
 	if exceedsMode(acl) {
-		err = forest.SetXattr(id, name, value, flags, killSgid)
-	} else if err = forest.RemoveXattr(id, name); errors.Is(err, errs.NoAttr) {
+		err = writer.SetXattr(id, name, value, flags, killSgid)
+	} else if err = writer.RemoveXattr(id, name); errors.Is(err, errs.NoAttr) {
 		err = nil
 	}
 	if err != nil {
 		return err
 	}
 
-	_, err = forest.SetAttr(id, live.SetAttr{Mode: &mode})
+	_, err = writer.SetAttr(id, live.SetAttr{Mode: &mode})
 	return err
 }
 
 // chmodACL changes the access list of a node to agree with the node's new mode. It does nothing for a node
 // without an access list.
-func (p *permissions) chmodACL(forest live.Writer, id live.NodeID, mode uint32) error {
+func (p *permissions) chmodACL(writer live.Writer, id live.NodeID, mode uint32) error {
 	acl, err := p.aclOf(id, aclAccess)
 	if acl == nil || err != nil {
 		return err
@@ -189,7 +189,7 @@ func (p *permissions) chmodACL(forest live.Writer, id live.NodeID, mode uint32) 
 		e.Perm = uint16(mode >> shift & 7)
 	}
 
-	return forest.SetXattr(id, aclAccess, encodeACL(acl), 0, false)
+	return writer.SetXattr(id, aclAccess, encodeACL(acl), 0, false)
 }
 
 // hasSetID returns the attributes of a node, and reports whether it is a regular file with the
@@ -205,25 +205,25 @@ func (p *permissions) hasSetID(id live.NodeID, check bool) (live.Attr, bool) {
 // dropSgid clears the set-group-ID bit of a file that its group may not execute, after a user
 // outside of the group changed the file. live.Writer.Write clears the bit of files that the group may
 // execute.
-func (p *permissions) dropSgid(forest live.Writer, a live.Attr, who *fuse.InHeader) error {
+func (p *permissions) dropSgid(writer live.Writer, a live.Attr, who *fuse.InHeader) error {
 	if a.Mode&(syscall.S_ISGID|syscall.S_IXGRP) != syscall.S_ISGID || who.Gid == a.GID || p.inGroup(who, a.GID) {
 		return nil
 	}
 	mode := a.Mode &^ (syscall.S_ISGID | syscall.S_ISUID)
-	_, err := forest.SetAttr(a.ID, live.SetAttr{Mode: &mode})
+	_, err := writer.SetAttr(a.ID, live.SetAttr{Mode: &mode})
 	return err
 }
 
 // killPriv clears the set-user-ID and set-group-ID bits after a change by a request that, unlike WRITE, has
 // no flag for this. A change by root keeps the bits. changed reports whether the file had them.
-func (p *permissions) killPriv(forest live.Writer, id live.NodeID, who *fuse.InHeader) (changed bool, err error) {
+func (p *permissions) killPriv(writer live.Writer, id live.NodeID, who *fuse.InHeader) (changed bool, err error) {
 	a, privileged := p.hasSetID(id, who.Uid != 0)
 	if !privileged {
 		return false, nil
 	}
 
-	if _, err := forest.SetAttr(id, live.SetAttr{KillPriv: true}); err != nil {
+	if _, err := writer.SetAttr(id, live.SetAttr{KillPriv: true}); err != nil {
 		return true, err
 	}
-	return true, p.dropSgid(forest, a, who)
+	return true, p.dropSgid(writer, a, who)
 }

@@ -33,7 +33,7 @@ func TestACL(t *testing.T) {
 	}
 	// open(…, 0640) in a directory with this default list: acl(5), "Object
 	// creation and default ACLs".
-	if got := intersect(named, 0o640); got != 0o640 {
+	if got := intersectACL(named, 0o640); got != 0o640 {
 		t.Errorf("mode of the new file: %o", got)
 	}
 	if named[0].Perm != 6 || named[2].Perm != 5 || named[3].Perm != 4 || named[4].Perm != 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// uncoverRest is the shortest time between two readings of the mount tables for mountedNames.
-const uncoverRest = time.Second
+// uncoverInterval is the shortest time between two calls of dropUncovered, which reads the mount tables.
+const uncoverInterval = time.Second
 
 // anyView stands for all views.
 const anyView = math.MaxUint32
@@ -28,8 +28,9 @@ type mountedNames struct {
 	names map[uint32]map[live.Entry]bool // by view
 }
 
-// notMounted returns the names that may be dropped now. It adds the others to n.mountedNames.
-func (n *notifier) notMounted(all []live.Entry) (free []live.Entry) {
+// deferMounted adds the names that are mount points to n.mountedNames. It returns the other names, which may be
+// dropped now.
+func (n *notifier) deferMounted(all []live.Entry) (droppable []live.Entry) {
 	b := &n.mountedNames
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -39,11 +40,11 @@ func (n *notifier) notMounted(all []live.Entry) (free []live.Entry) {
 		switch {
 		case b.names[view][key]:
 		case !e.MountPoint:
-			free = append(free, e)
+			droppable = append(droppable, e)
 		default:
 			if len(b.names) == 0 {
 				b.names = make(map[uint32]map[live.Entry]bool)
-				time.AfterFunc(uncoverRest, n.uncover)
+				time.AfterFunc(uncoverInterval, n.dropUncovered)
 			}
 
 			if b.names[view] == nil {
@@ -54,11 +55,11 @@ func (n *notifier) notMounted(all []live.Entry) (free []live.Entry) {
 		}
 	}
 
-	return free
+	return droppable
 }
 
-// uncover drops the names in the views that have no mount points any more.
-func (n *notifier) uncover() {
+// dropUncovered drops the names in the views that have no mount points any more.
+func (n *notifier) dropUncovered() {
 	b := &n.mountedNames
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,15 +79,15 @@ func (n *notifier) uncover() {
 	}
 
 	if len(b.names) > 0 {
-		time.AfterFunc(max(uncoverRest, 50*time.Since(began)), n.uncover)
+		time.AfterFunc(max(uncoverInterval, 50*time.Since(began)), n.dropUncovered)
 	}
 }
 
 // mountPoints reads the mount points on the file system that is mounted at a path. It returns a
 // function that returns the mount points in a view, as paths from its root.
-func mountPoints(s *snapshot.Store, at string) func(view uint32) []string {
+func mountPoints(s *snapshot.Store, mountpoint string) func(view uint32) []string {
 	var all []string
-	if m, err := mounts.TopmostAt(at); err == nil && m != nil {
+	if m, err := mounts.TopmostAt(mountpoint); err == nil && m != nil {
 		all = mounts.PointsOn(m.Major, m.Minor)
 	}
 	return func(view uint32) []string { return pathsBelowRoot(s, view, all) }
@@ -94,8 +95,8 @@ func mountPoints(s *snapshot.Store, at string) func(view uint32) []string {
 
 // coveredPaths returns the paths, from the root of a view, at which the process pid sees another file system
 // than the view. The process may be in another mount namespace than the daemon.
-func coveredPaths(s *snapshot.Store, at string, view, pid uint32) []string {
-	m, err := mounts.TopmostAt(at)
+func coveredPaths(s *snapshot.Store, mountpoint string, view, pid uint32) []string {
+	m, err := mounts.TopmostAt(mountpoint)
 	if err != nil || m == nil {
 		return nil
 	}
@@ -108,8 +109,8 @@ func pathsBelowRoot(s *snapshot.Store, view uint32, all []string) []string {
 }
 
 // overlayOn reports whether an overlay may have a layer on the file system that is mounted at a path.
-func overlayOn(at string) bool {
-	m, err := mounts.TopmostAt(at)
+func overlayOn(mountpoint string) bool {
+	m, err := mounts.TopmostAt(mountpoint)
 	return err != nil || m == nil || mounts.HasOverlayOn(m.Major, m.Minor)
 }
 

@@ -15,7 +15,9 @@ import (
 type callers struct {
 	store  *snapshot.Store
 	forest *live.Forest
-	kept   bool // Options.Kept
+	// recordsNumbers is set if the records of changes have the numbers of their requests, because the kernel
+	// can send the requests again to the next daemon.
+	recordsNumbers bool
 	// awaitNotices returns when the kernel has the notices that the earlier daemon may not have sent.
 	awaitNotices func()
 }
@@ -24,22 +26,22 @@ func caller(h *fuse.InHeader) actors.Caller {
 	return actors.Caller{UID: h.Uid, GID: h.Gid, PID: h.Pid}
 }
 
-// changer returns the caller of a change with its actor, and the writer that records its changes as
+// writerFor returns the caller of a change with its actor, and the writer that records the caller's changes as
 // changes of this actor.
-func (c *callers) changer(h *fuse.InHeader) (actors.Caller, live.Writer) {
+func (c *callers) writerFor(h *fuse.InHeader) (actors.Caller, live.Writer) {
 	who := caller(h)
 	who.Actor = c.store.Actors().Of(who.PID, who.UID, live.NodeID(h.NodeId).View())
 	return who, c.forest.WithActor(who.Actor)
 }
 
-// changerOnce is changer for a change that must not be made twice: its record has the number of the
+// onceWriterFor is writerFor for a change that must not be made twice: its record has the number of the
 // request, so that the next daemon recognizes a request that was carried out.
-func (c *callers) changerOnce(h *fuse.InHeader) (actors.Caller, live.Writer) {
-	who, forest := c.changer(h)
-	if c.kept {
-		forest = c.forest.ForRequest(who.Actor, h.Unique&^wire.ResentBit)
+func (c *callers) onceWriterFor(h *fuse.InHeader) (actors.Caller, live.Writer) {
+	who, writer := c.writerFor(h)
+	if c.recordsNumbers {
+		writer = c.forest.ForRequest(who.Actor, h.Unique&^wire.ResentBit)
 	}
-	return who, forest
+	return who, writer
 }
 
 // carriedOut reports whether an earlier daemon carried out a request that the kernel sent again, and
@@ -51,11 +53,11 @@ func (c *callers) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
 	return c.forest.Takeover.Done(h.Unique &^ wire.ResentBit)
 }
 
-// request returns a request to the control tree with its caller. If the kernel sent the request again, the
-// result also has the effect that the request had in an earlier daemon (Carried).
-func (c *callers) request(cancel <-chan struct{}, h *fuse.InHeader) control.Request {
+// controlRequest returns a request to the control tree with its caller. If the kernel sent the request again,
+// the result also has the effect that the request had in an earlier daemon (Carried).
+func (c *callers) controlRequest(cancel <-chan struct{}, h *fuse.InHeader) control.Request {
 	r := control.Request{Caller: caller(h), Cancel: cancel, Resent: h.Unique&wire.ResentBit != 0}
-	if c.kept {
+	if c.recordsNumbers {
 		r.Caller.Request = h.Unique &^ wire.ResentBit
 	}
 	if r.Resent {

@@ -16,7 +16,7 @@ import (
 // TakeOver is Mount for a mount whose daemon has ended: fd is the device, and c has the terms (INIT and its
 // answer) upon which that daemon and the kernel agreed. The kernel sends the unanswered requests again.
 func TakeOver(o Options, fd int, c takeover.Connection) (*Server, error) {
-	s, err := serve(o, fd, &c)
+	s, err := newServer(o, fd, &c)
 	if err != nil {
 		return nil, fmt.Errorf("take the mount %s over: %w", o.Mountpoint, err)
 	}
@@ -26,16 +26,16 @@ func TakeOver(o Options, fd int, c takeover.Connection) (*Server, error) {
 // Connection returns the descriptor of the device, which stays open until Serve returns, and the terms.
 func (s *Server) Connection() (fd int, c takeover.Connection) { return s.readers.fd, *s.connection }
 
-// Resends reports whether the kernel can send requests again (Linux 6.9). If it cannot, a
+// CanResend reports whether the kernel can send requests again (Linux 6.9). If it cannot, a
 // connection must not be taken over: clients would wait for answers for ever.
-func (s *Server) Resends() bool { return s.connection.Offers(fuse.CAP_HAS_RESEND) }
+func (s *Server) CanResend() bool { return s.connection.Offers(fuse.CAP_HAS_RESEND) }
 
-// AnswerTo returns the answer of a mount with these options to INIT.
-func AnswerTo(o Options, init []byte) ([]byte, error) {
-	return answerTo(fuse.NewProtocolServer(fuse.NewDefaultRawFileSystem(), o.serverOptions()), init)
+// AnswerInit returns the answer of a mount with these options to INIT.
+func AnswerInit(o Options, init []byte) ([]byte, error) {
+	return answerInit(fuse.NewProtocolServer(fuse.NewDefaultRawFileSystem(), o.serverOptions()), init)
 }
 
-func answerTo(ps *fuse.ProtocolServer, init []byte) ([]byte, error) {
+func answerInit(ps *fuse.ProtocolServer, init []byte) ([]byte, error) {
 	if len(init) < takeover.MinInit {
 		return nil, fmt.Errorf("INIT of %d bytes is too short", len(init))
 	}
@@ -48,16 +48,16 @@ func answerTo(ps *fuse.ProtocolServer, init []byte) ([]byte, error) {
 	return out[:n], nil
 }
 
-// connect reads and answers INIT. In a takeover, before has the INIT and the answer of the first daemon. Then
+// connect reads and answers INIT. In a takeover, previous has the INIT and the answer of the first daemon. Then
 // connect passes this INIT to go-fuse and sends nothing to the kernel. It fails if the answer of go-fuse
-// differs from the first one.
-func (r *readers) connect(before *takeover.Connection) (*takeover.Connection, error) {
+// differs from the first daemon's answer.
+func (r *readers) connect(previous *takeover.Connection) (*takeover.Connection, error) {
 	c := &takeover.Connection{}
 
-	if before != nil {
-		c.Init = before.Init
+	if previous != nil {
+		c.Init = previous.Init
 	} else {
-		in := make([]byte, maxIO+slack)
+		in := make([]byte, maxIO+headerRoom)
 		n, err := wire.Read(r.fd, in)
 		if err != nil {
 			return nil, fmt.Errorf("read the kernel's INIT: %w", err)
@@ -66,12 +66,12 @@ func (r *readers) connect(before *takeover.Connection) (*takeover.Connection, er
 	}
 
 	var err error
-	if c.Answer, err = answerTo(r.ps, c.Init); err != nil {
+	if c.Answer, err = answerInit(r.ps, c.Init); err != nil {
 		return nil, err
 	}
 
-	if before != nil {
-		if !bytes.Equal(c.Answer, before.Answer) {
+	if previous != nil {
+		if !bytes.Equal(c.Answer, previous.Answer) {
 			return nil, errors.New("this program would have answered INIT differently: the kernel was promised other terms")
 		}
 		return c, nil
@@ -86,17 +86,17 @@ func (r *readers) connect(before *takeover.Connection) (*takeover.Connection, er
 	return c, nil
 }
 
-// inherit records that the kernel may hold every node that the earlier daemon may have returned in an answer.
-func (s *Server) inherit() {
+// inheritNodes records that the kernel may hold every node that the earlier daemon may have returned in an answer.
+func (s *Server) inheritNodes() {
 	fs := s.fs
 	ino, view := fs.forest.Counters.Next()
-	fs.reply.lookups.Inherit(ino, view)
+	fs.replies.lookups.Inherit(ino, view)
 	fs.control.TakeOver(view)
 	fs.overlays.tookOver = true
 
-	fs.notify.onUnnamed = func(id live.NodeID) {
-		if fs.reply.lookups.Inherited(id) {
-			fs.reply.probes.Add(id)
+	fs.notifier.onUnnamed = func(id live.NodeID) {
+		if fs.replies.lookups.Inherited(id) {
+			fs.replies.probes.Add(id)
 		}
 	}
 }
@@ -105,22 +105,24 @@ func (s *Server) inherit() {
 // daemon may not have sent. It must be called before the first read, because the kernel would also send
 // again the requests that this daemon has read.
 func (s *Server) resume() error {
-	fs, n, probes := s.fs, s.fs.notify, s.fs.reply.probes
+	fs, n, probes := s.fs, s.fs.notifier, s.fs.replies.probes
 	in, err := fs.forest.Takeover.Inherit()
 	if err != nil {
 		return err
 	}
 
-	report := fs.opts.Resent
+	report := fs.opts.OnResent
 	if report != nil {
-		report = func(unique uint64, answered bool) { s.readers.Blocking(func() { fs.opts.Resent(unique, answered) }) }
+		report = func(unique uint64, answered bool) {
+			s.readers.CallBlocking(func() { fs.opts.OnResent(unique, answered) })
+		}
 	}
 
-	s.readers.resends = takeover.NewResends(fs.forest.Takeover, fs.opts.Poison, report, probes.Settled)
+	s.readers.resends = takeover.NewResends(fs.forest.Takeover, fs.opts.Poison, report, probes.Settle)
 	probes.Expect(in.Unanswered)
 	outdated := len(in.Notices)+len(in.Stale) > 0
 	if outdated {
-		n.edits.Add(1)
+		n.pendingEdits.Add(1)
 	}
 
 	if outdated && n.mayUseEpoch() {
@@ -132,11 +134,11 @@ func (s *Server) resume() error {
 	notices := takeover.Notices{Store: fs.opts.Store, MountPoints: n.mountPoints, Drop: n.drop, Log: fs.opts.Logger}
 	repeated := n.enqueue(&n.trees, func() {
 		if outdated {
-			defer n.edits.Add(-1)
+			defer n.pendingEdits.Add(-1)
 			notices.Repeat(in)
 		}
 	})
-	fs.callers.awaitNotices = func() { s.readers.Blocking(func() { n.await(repeated, 0) }) }
+	fs.callers.awaitNotices = func() { s.readers.CallBlocking(func() { n.await(repeated, 0) }) }
 	probes.Add(in.Orphans...)
 
 	return nil

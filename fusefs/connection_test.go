@@ -27,14 +27,14 @@ func FuzzInit(f *testing.F) {
 			binary.NativeEndian.PutUint32(init[4:], opcodeInit)
 		}
 
-		answer, err := AnswerTo(o, init)
+		answer, err := AnswerInit(o, init)
 		if err != nil {
 			return
 		}
 		if len(answer) < number+8 || !bytes.Equal(answer[number:number+8], init[number:number+8]) {
 			t.Errorf("%x is answered by %x", init, answer)
 		}
-		if again, err := AnswerTo(o, init); err != nil || !bytes.Equal(again, answer) {
+		if again, err := AnswerInit(o, init); err != nil || !bytes.Equal(again, answer) {
 			t.Errorf("%x is answered by %x, and then by %x, %v", init, answer, again, err)
 		}
 	})

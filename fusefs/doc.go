@@ -19,7 +19,7 @@
 // (readers.go). A reader polls for the next request for a moment before it sleeps (poller.go).
 //
 // While a goroutine answers a request that may take long, such as a command of the control tree, it does not
-// count as a reader (Blocking). A change that a freeze or an edit holds back is parked: it takes no reader
+// count as a reader (CallBlocking). A change that a freeze or an edit holds back is parked: it takes no reader
 // (parked.go). A request that needs an object on a remote, or memory, is parked too, and handled again from
 // the beginning when the object or the memory is available (absent.go).
 //
@@ -28,8 +28,8 @@
 //
 // # Nodes
 //
-// The node id that the kernel uses is the forest's own (live.NodeID), and the inode number that stat(2)
-// shows. This package has no table of open files. The kernel holds a node while it has references to the
+// The kernel uses the forest's own node ids (live.NodeID), and stat(2) shows them as inode numbers. This
+// package has no table of open files. The kernel holds a node while it has references to the
 // node: each answer that returns a node adds a reference, and FORGET drops references. This package counts
 // them (takeover.Lookups). A node without a name, such as an unlinked open file, is kept as long as the
 // kernel holds it.
@@ -62,7 +62,7 @@
 //
 // Linux 5.11 is needed, for the capabilities in requiredFlags. Linux 6.16 adds INC_EPOCH, with which a
 // restore of very many files drops all names at once. NOTIFY_DELETE makes inotify(7) report the files that a
-// restore removed or replaced; for watchers of directories see Options.Nudge.
+// restore removed or replaced; for watchers of directories see Options.NudgeMtime.
 //
 // # Locks
 //

@@ -35,9 +35,9 @@ func (fs *filesystem) Flush(_ <-chan struct{}, _ *fuse.FlushIn) fuse.Status {
 
 func (fs *filesystem) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	id := live.NodeID(in.NodeId)
-	n, err := fs.reply.treeOf(id).ReadAt(id, buf, int64(in.Offset))
+	n, err := fs.replies.treeOf(id).ReadAt(id, buf, int64(in.Offset))
 	if err != nil {
-		return nil, fs.reply.status("read", id, err)
+		return nil, fs.replies.status("read", id, err)
 	}
 	return readResult(buf[:n]), fuse.OK
 }
@@ -63,33 +63,33 @@ func (r readResult) Readv(dst [][]byte) (int, fuse.Status) {
 func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	id := live.NodeID(in.NodeId)
 	if control.IsNode(id) {
-		n, err := fs.control.Write(id, data, int64(in.Offset), fs.callers.request(cancel, &in.InHeader))
-		return uint32(n), fs.reply.status("write", id, err)
+		n, err := fs.control.Write(id, data, int64(in.Offset), fs.callers.controlRequest(cancel, &in.InHeader))
+		return uint32(n), fs.replies.status("write", id, err)
 	}
 
-	who, forest := fs.callers.changer(&in.InHeader)
+	who, writer := fs.callers.writerFor(&in.InHeader)
 	if who.PID == 0 && in.WriteFlags&fuse.WRITE_CACHE != 0 {
-		forest = fs.forest.Writer // the kernel writes back the pages of a mapping: there is no caller
+		writer = fs.forest.Writer // the kernel writes back the pages of a mapping: there is no caller
 	}
 
 	kill := in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0
 	a, privileged := fs.permissions.hasSetID(id, kill)
-	n, err := forest.Write(id, data, int64(in.Offset), kill)
+	n, err := writer.Write(id, data, int64(in.Offset), kill)
 	if errors.Is(err, live.ErrProtected) && in.WriteFlags&fuse.WRITE_CACHE != 0 {
-		fs.notify.dropWritten(id)
+		fs.notifier.dropRefusedPages(id)
 	}
 	if err != nil {
-		return 0, fs.reply.status("write", id, err)
+		return 0, fs.replies.status("write", id, err)
 	}
 
 	if privileged {
-		if err := fs.permissions.dropSgid(forest, a, &in.InHeader); err != nil {
-			return 0, fs.reply.status("write", id, err)
+		if err := fs.permissions.dropSgid(writer, a, &in.InHeader); err != nil {
+			return 0, fs.replies.status("write", id, err)
 		}
 
 		// The answer to WRITE has no attributes. With the cached attributes, the kernel would still run the
 		// file with the rights of the cleared bits.
-		fs.notify.dropAttr(id)
+		fs.notifier.dropAttr(id)
 	}
 
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
@@ -100,12 +100,12 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 // Fsync returns when the data would survive a power cut. All files have one journal, so
 // earlier writes to other files are safe, too.
 func (fs *filesystem) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	return fs.reply.status("fsync", live.NodeID(in.NodeId), fs.opts.Store.Sync())
+	return fs.replies.status("fsync", live.NodeID(in.NodeId), fs.opts.Store.Sync())
 }
 
 // FsyncDir makes the changes of names durable. Like Fsync, it syncs the whole journal.
 func (fs *filesystem) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	return fs.reply.status("fsyncdir", live.NodeID(in.NodeId), fs.opts.Store.Sync())
+	return fs.replies.status("fsyncdir", live.NodeID(in.NodeId), fs.opts.Store.Sync())
 }
 
 func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
@@ -114,32 +114,32 @@ func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.St
 		return fuse.Status(unix.EOPNOTSUPP)
 	}
 
-	who, forest := fs.callers.changer(&in.InHeader)
-	if err := forest.Fallocate(id, int64(in.Offset), int64(in.Length), in.Mode); err != nil {
-		return fs.reply.status("fallocate", id, err)
+	who, writer := fs.callers.writerFor(&in.InHeader)
+	if err := writer.Fallocate(id, int64(in.Offset), int64(in.Length), in.Mode); err != nil {
+		return fs.replies.status("fallocate", id, err)
 	}
 
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
 
-	return fs.killPriv("fallocate", forest, id, &in.InHeader)
+	return fs.killPriv("fallocate", writer, id, &in.InHeader)
 }
 
 // killPriv clears the set-user-ID and set-group-ID bits of a file that was changed. The answer to op has no
 // attributes, so killPriv also has the kernel drop the cached ones.
-func (fs *filesystem) killPriv(op string, forest live.Writer, id live.NodeID, h *fuse.InHeader) fuse.Status {
-	changed, err := fs.permissions.killPriv(forest, id, h)
+func (fs *filesystem) killPriv(op string, writer live.Writer, id live.NodeID, h *fuse.InHeader) fuse.Status {
+	changed, err := fs.permissions.killPriv(writer, id, h)
 	if changed {
-		fs.notify.dropAttr(id)
+		fs.notifier.dropAttr(id)
 	}
-	return fs.reply.status(op, id, err)
+	return fs.replies.status(op, id, err)
 }
 
 // Lseek answers SEEK_DATA and SEEK_HOLE.
 func (fs *filesystem) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
 	id := live.NodeID(in.NodeId)
-	off, err := fs.reply.treeOf(id).Seek(id, int64(in.Offset), int(in.Whence))
+	off, err := fs.replies.treeOf(id).Seek(id, int64(in.Offset), int(in.Whence))
 	out.Offset = uint64(off)
-	return fs.reply.status("lseek", id, err)
+	return fs.replies.status("lseek", id, err)
 }
 
 // CopyFileRange shares the bytes instead of copying them.
@@ -151,18 +151,18 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 
 	h := in.InHeader
 	h.NodeId = in.NodeIdOut
-	who, forest := fs.callers.changer(&h)
-	n, err := forest.CopyRange(from, int64(in.OffIn), to, int64(in.OffOut), int64(min(in.Len, maxCopy)))
+	who, writer := fs.callers.writerFor(&h)
+	n, err := writer.CopyRange(from, int64(in.OffIn), to, int64(in.OffOut), int64(min(in.Len, maxCopy)))
 	if err != nil {
-		return 0, fs.reply.status("copy_file_range", to, err)
+		return 0, fs.replies.status("copy_file_range", to, err)
 	}
 
 	fs.event(Event{Caller: who, Action: events.Modified, Node: to})
-	if err := fs.permissions.recordCopy(forest, to, from); err != nil {
-		return uint32(n), fs.reply.status("copy_file_range", to, err)
+	if err := fs.permissions.recordCopy(writer, to, from); err != nil {
+		return uint32(n), fs.replies.status("copy_file_range", to, err)
 	}
 
-	return uint32(n), fs.killPriv("copy_file_range", forest, to, &h)
+	return uint32(n), fs.killPriv("copy_file_range", writer, to, &h)
 }
 
 // Ioctl supports no request. Programs expect ENOTTY then, not ENOSYS. It is also the only answer to
@@ -185,7 +185,7 @@ func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.Sta
 
 	free, err := fs.opts.Store.Free()
 	if err != nil {
-		return fs.reply.status("statfs", live.NodeID(in.NodeId), err)
+		return fs.replies.status("statfs", live.NodeID(in.NodeId), err)
 	}
 
 	unit := uint64(cmp.Or(s.Frsize, s.Bsize))
@@ -203,8 +203,8 @@ func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.Sta
 	return fuse.OK
 }
 
-// forkSpace returns the available space and the size of a fork, in blocks of unit bytes, if the disk
-// has free bytes. ws is nil when the fork has ended.
+// forkSpace returns the available space and the size of a fork, in blocks. free is the free space of the disk, and
+// unit is the size of a block, both in bytes. ws is nil when the fork has ended.
 func forkSpace(ws *snapshot.Workspace, free, unit uint64) (avail, blocks uint64) {
 	if free > 0 {
 		free = 1 << (bits.Len64(free) - 1)
@@ -213,12 +213,12 @@ func forkSpace(ws *snapshot.Workspace, free, unit uint64) (avail, blocks uint64)
 		return free / unit, free / unit
 	}
 
-	own, limit := ws.Quota().Usage()
+	used, limit := ws.Quota().Usage()
 	if limit > 0 {
-		free = min(free, uint64(max(0, limit-own)))
+		free = min(free, uint64(max(0, limit-used)))
 	} else {
-		own = ws.Status().LogicalBytes
+		used = ws.Status().LogicalBytes
 	}
 
-	return free / unit, (free + uint64(own)) / unit
+	return free / unit, (free + uint64(used)) / unit
 }

@@ -20,14 +20,14 @@ import (
 type filesystem struct {
 	fuse.RawFileSystem // answers requests that filesystem does not implement with ENOSYS
 
-	opts    Options
-	forest  *live.Forest
-	control *control.Tree
-	notify  *notifier
+	opts     Options
+	forest   *live.Forest
+	control  *control.Tree
+	notifier *notifier
 
 	callers     *callers
 	permissions *permissions
-	reply       *replies
+	replies     *replies
 	overlays    overlays
 	// removals records which forks were bookmarked before a removal.
 	removals removals
@@ -41,14 +41,14 @@ func newFilesystem(o Options, k *kernel) *filesystem {
 		opts:          o,
 		forest:        forest,
 		control:       control.New(o.Control),
-		notify:        k.notifier,
+		notifier:      k.notifier,
 		callers:       &callers{store: o.Store, forest: forest},
 		permissions:   &permissions{forest: forest, ids: o.Ids, acl: o.ACL},
 		overlays:      overlays{forest: forest},
 		removals:      removals{store: o.Store, log: o.Logger},
 	}
 
-	fs.reply = &replies{
+	fs.replies = &replies{
 		forest: forest, control: fs.control, permissions: fs.permissions, lookups: takeover.NewLookups(),
 		parking: newParkingLot(), log: o.Logger, generation: uint64(timeNow()),
 	}
@@ -61,16 +61,16 @@ func newFilesystem(o Options, k *kernel) *filesystem {
 func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	parent := live.NodeID(h.NodeId)
 	if control.IsNode(parent) {
-		e, err := fs.control.Lookup(parent, name, fs.callers.request(cancel, h))
-		return fs.reply.fillControlEntry("lookup", parent, e, err, out)
+		e, err := fs.control.Lookup(parent, name, fs.callers.controlRequest(cancel, h))
+		return fs.replies.fillControlEntry("lookup", parent, e, err, out)
 	}
 	if name == "." || name == ".." || name == "/" {
 		return fs.lookupHandle(parent, name, out)
 	}
 
 	if fs.control.Reserves(parent, name) {
-		a, err := fs.control.Root(parent, name)
-		return fs.reply.fillControlEntry("lookup", parent, control.Entry{Attr: a, Timeout: cacheTime}, err, out)
+		a, err := fs.control.LookupDir(parent, name)
+		return fs.replies.fillControlEntry("lookup", parent, control.Entry{Attr: a, Timeout: cacheTime}, err, out)
 	}
 
 	a, err := fs.forest.Lookup(parent, name)
@@ -80,10 +80,10 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 		return fuse.OK
 	}
 	if err != nil {
-		return fs.reply.status("lookup", parent, err)
+		return fs.replies.status("lookup", parent, err)
 	}
 
-	fs.reply.fillEntry(out, parent, &a)
+	fs.replies.fillEntry(out, parent, &a)
 
 	return fuse.OK
 }
@@ -98,17 +98,17 @@ func (fs *filesystem) lookupHandle(id live.NodeID, name string, out *fuse.EntryO
 		}
 		parent, err := fs.forest.Parent(id)
 		if err != nil {
-			return fs.reply.status("lookup", id, err)
+			return fs.replies.status("lookup", id, err)
 		}
 		id = parent
 	}
 
 	a, err := fs.forest.GetAttr(id)
 	if err != nil {
-		return fs.reply.status("lookup", id, err)
+		return fs.replies.status("lookup", id, err)
 	}
 
-	fs.reply.fillEntry(out, takeover.Several, &a)
+	fs.replies.fillEntry(out, takeover.SeveralDirs, &a)
 
 	return fuse.OK
 }
@@ -121,23 +121,23 @@ func (fs *filesystem) Forget(nodeid, n uint64) {
 		return
 	}
 
-	last, unknown := fs.reply.lookups.Forget(id, n)
+	last, unknown := fs.replies.lookups.Forget(id, n)
 	switch {
 	case last:
 		fs.forest.Takeover.Forget(id)
 	case unknown:
-		fs.reply.probes.Add(id)
+		fs.replies.probes.Add(id)
 	}
 }
 
 func (fs *filesystem) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
 	id := live.NodeID(in.NodeId)
-	a, timeout, err := fs.reply.attr(id)
+	a, timeout, err := fs.replies.attr(id)
 	if err != nil {
-		return fs.reply.status("getattr", id, err)
+		return fs.replies.status("getattr", id, err)
 	}
 
-	fs.reply.fillAttr(&out.Attr, &a)
+	fs.replies.fillAttr(&out.Attr, &a)
 	out.SetTimeout(timeout)
 
 	return fuse.OK
@@ -147,12 +147,12 @@ func (fs *filesystem) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.A
 // does not have.
 func (fs *filesystem) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) fuse.Status {
 	id := live.NodeID(in.NodeId)
-	a, timeout, err := fs.reply.attr(id)
+	a, timeout, err := fs.replies.attr(id)
 	if err != nil {
-		return fs.reply.status("statx", id, err)
+		return fs.replies.status("statx", id, err)
 	}
 
-	fs.reply.fillStatx(&out.Statx, &a)
+	fs.replies.fillStatx(&out.Statx, &a)
 	out.SetTimeout(timeout)
 
 	return fuse.OK
@@ -170,10 +170,10 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if control.IsNode(id) {
 		a, err := fs.control.SetAttr(id, s, caller(&in.InHeader))
 		if err != nil {
-			return fs.reply.answerUnchanged(id, s, err, out)
+			return fs.replies.answerUnchanged(id, s, err, out)
 		}
 
-		fs.reply.fillAttr(&out.Attr, &a)
+		fs.replies.fillAttr(&out.Attr, &a)
 		return fuse.OK
 	}
 	if fs.opts.isNudge(in) {
@@ -182,38 +182,38 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if bad := fs.permissions.maySetAttr(in, &s); bad != fuse.OK {
 		return bad
 	}
-	if s.Size != nil && in.Valid&fuse.FATTR_FH == 0 && fs.notify.outdated(fs.forest, id) {
+	if s.Size != nil && in.Valid&fuse.FATTR_FH == 0 && fs.notifier.isOutdated(fs.forest, id) {
 		return fuse.Status(unix.ESTALE)
 	}
 	if s.UID != nil && s.GID != nil && fs.overlays.copiesUp(id, in.InHeader.Uid) {
 		s.KillPriv = false
 	}
 
-	fs.permissions.preserve(id, &s)
-	who, forest := fs.callers.changer(&in.InHeader)
-	a, err := forest.SetAttr(id, s)
+	fs.permissions.completeSetAttr(id, &s)
+	who, writer := fs.callers.writerFor(&in.InHeader)
+	a, err := writer.SetAttr(id, s)
 	if err != nil {
-		return fs.reply.answerUnchanged(id, s, err, out)
+		return fs.replies.answerUnchanged(id, s, err, out)
 	}
 
 	// Only a truncation drops the set-group-ID bit here: for chown the kernel sets the flag even for root and
 	// group members.
 	if s.KillPriv && s.Size != nil && a.Mode&unix.S_ISGID != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG {
-		if err := fs.permissions.dropSgid(forest, a, &in.InHeader); err != nil {
-			return fs.reply.status("setattr", id, err)
+		if err := fs.permissions.dropSgid(writer, a, &in.InHeader); err != nil {
+			return fs.replies.status("setattr", id, err)
 		}
 		if a, err = fs.forest.GetAttr(id); err != nil {
-			return fs.reply.status("setattr", id, err)
+			return fs.replies.status("setattr", id, err)
 		}
 	}
 
 	if s.Mode != nil && fs.opts.ACL {
-		if err := fs.permissions.chmodACL(forest, id, *s.Mode); err != nil {
-			return fs.reply.status("setattr", id, err)
+		if err := fs.permissions.chmodACL(writer, id, *s.Mode); err != nil {
+			return fs.replies.status("setattr", id, err)
 		}
 	}
 
-	fs.reply.fillAttr(&out.Attr, &a)
+	fs.replies.fillAttr(&out.Attr, &a)
 	out.SetTimeout(cacheTime)
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
 

@@ -85,12 +85,12 @@ func TestNotices(t *testing.T) {
 	if got := read(); !bytes.Equal(got, inode) {
 		t.Errorf("inode notice % x", got)
 	}
-	many := live.Invalidation{Entries: slices.Repeat([]live.Entry{{Parent: 1, Name: "x"}}, manyEntries+1)}
-	if n.replaced(manyEntries) {
+	many := live.Invalidation{Entries: slices.Repeat([]live.Entry{{Parent: 1, Name: "x"}}, maxEntryNotices+1)}
+	if n.onReplaced(maxEntryNotices) {
 		t.Error("all names are looked up again for few")
 	}
 	epoch := []byte{16, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
-	many.Epoch = n.replaced(len(many.Entries))
+	many.Epoch = n.onReplaced(len(many.Entries))
 	if got := read(); !many.Epoch || !bytes.Equal(got, epoch) {
 		t.Errorf("epoch notice % x", got)
 	}

@@ -98,9 +98,9 @@ func (p *permissions) shownAttr(a live.Attr) live.Attr {
 	return a
 }
 
-// foreign returns the attributes of a file, and reports whether the file is shown as a file of the user of
+// foreignAttr returns the attributes of a file, and reports whether the file is shown as a file of the user of
 // the mount although its stored owner is another user.
-func (p *permissions) foreign(id live.NodeID) (live.Attr, bool) {
+func (p *permissions) foreignAttr(id live.NodeID) (live.Attr, bool) {
 	if p.ids == nil {
 		return live.Attr{}, false
 	}
@@ -111,7 +111,7 @@ func (p *permissions) foreign(id live.NodeID) (live.Attr, bool) {
 // maySetAttr makes the checks of setattr_prepare(9). It clears a set-group-ID bit that the user
 // may not set.
 func (p *permissions) maySetAttr(in *fuse.SetAttrIn, s *live.SetAttr) fuse.Status {
-	a, foreign := p.foreign(live.NodeID(in.NodeId))
+	a, foreign := p.foreignAttr(live.NodeID(in.NodeId))
 	const times = fuse.FATTR_ATIME | fuse.FATTR_MTIME
 	now := in.Valid & (fuse.FATTR_ATIME_NOW | fuse.FATTR_MTIME_NOW) >> 3
 	switch {
@@ -130,7 +130,7 @@ func (p *permissions) maySetAttr(in *fuse.SetAttrIn, s *live.SetAttr) fuse.Statu
 
 // maySetXattr makes the checks of set_posix_acl(9) and xattr_permission(9).
 func (p *permissions) maySetXattr(id live.NodeID, name string) fuse.Status {
-	a, foreign := p.foreign(id)
+	a, foreign := p.foreignAttr(id)
 	sticky := a.Mode&unix.S_IFMT == unix.S_IFDIR && a.Mode&unix.S_ISVTX != 0
 	if foreign && (isACL(name) || sticky && strings.HasPrefix(name, "user.")) {
 		return fuse.EPERM
@@ -140,7 +140,7 @@ func (p *permissions) maySetXattr(id live.NodeID, name string) fuse.Status {
 
 // mayRemove makes the check of check_sticky(9), for a name that is removed or replaced.
 func (p *permissions) mayRemove(parent live.NodeID, name string) fuse.Status {
-	dir, foreign := p.foreign(parent)
+	dir, foreign := p.foreignAttr(parent)
 	if !foreign || dir.Mode&unix.S_ISVTX == 0 {
 		return fuse.OK
 	}
@@ -155,7 +155,7 @@ func (p *permissions) mayRemove(parent live.NodeID, name string) fuse.Status {
 
 // mayLink makes the checks of may_linkat(9).
 func (p *permissions) mayLink(id live.NodeID) fuse.Status {
-	a, foreign := p.foreign(id)
+	a, foreign := p.foreignAttr(id)
 	if !foreign {
 		return fuse.OK
 	}
@@ -188,11 +188,11 @@ func (i *Ids) shownACL(value []byte) []byte {
 	return encodeACL(slices.DeleteFunc(acl, i.hides))
 }
 
-// withHidden returns acl with the hidden entries of was, the list that acl replaces. A list without a mask
+// withHidden returns acl with the hidden entries of replaced, the list that acl replaces. A list without a mask
 // removes the hidden entries, as `setfacl -b` does. A mask that was computed from the shown entries is
 // computed again with the hidden ones, as setfacl(1) would.
-func (i *Ids) withHidden(acl, was []aclEntry) []aclEntry {
-	hidden := slices.DeleteFunc(slices.Clone(was), func(e aclEntry) bool { return !i.hides(e) })
+func (i *Ids) withHidden(acl, replaced []aclEntry) []aclEntry {
+	hidden := slices.DeleteFunc(slices.Clone(replaced), func(e aclEntry) bool { return !i.hides(e) })
 	if len(hidden) == 0 || !hasTag(acl, aclMask) {
 		return acl
 	}

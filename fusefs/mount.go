@@ -20,7 +20,7 @@ import (
 func mount(o *Options) (fd int, err error) {
 	fd, err = mountDirect(o)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		return mountHelper(o)
+		return mountWithHelper(o)
 	}
 	return fd, err
 }
@@ -52,9 +52,9 @@ func mountDirect(o *Options) (int, error) {
 	return fd, nil
 }
 
-// mountHelper runs fusermount3, which mounts and sends the descriptor of the opened
+// mountWithHelper runs fusermount3, which mounts and sends the descriptor of the opened
 // device over a socket. The number of the socket's descriptor is in _FUSE_COMMFD.
-func mountHelper(o *Options) (int, error) {
+func mountWithHelper(o *Options) (int, error) {
 	bin, err := mounts.MountHelper()
 	if err != nil {
 		return -1, err

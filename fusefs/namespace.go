@@ -17,31 +17,31 @@ import (
 func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.Create, umask uint32, out *fuse.EntryOut) fuse.Status {
 	parent := live.NodeID(h.NodeId)
 	if id, ok := fs.callers.carriedOut(h); ok {
-		return fs.reply.answerAgain(op, h, id, out)
+		return fs.replies.answerResent(op, h, id, out)
 	}
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
 
-	who, forest := fs.callers.changerOnce(h)
+	who, writer := fs.callers.onceWriterFor(h)
 	c.Caller = who
 	if fs.opts.ACL {
 		if err := fs.permissions.inheritACL(parent, &c, umask); err != nil {
-			return fs.reply.status(op, parent, err)
+			return fs.replies.status(op, parent, err)
 		}
 	}
 
-	create := forest.Create
+	create := writer.Create
 	if name == "" {
-		create = func(parent live.NodeID, _ string, c live.Create) (live.Attr, error) { return forest.Tmpfile(parent, c) }
+		create = func(parent live.NodeID, _ string, c live.Create) (live.Attr, error) { return writer.Tmpfile(parent, c) }
 	}
 
 	a, err := create(parent, name, c)
 	if err != nil {
-		return fs.reply.status(op, parent, err)
+		return fs.replies.status(op, parent, err)
 	}
 
-	fs.reply.fillEntry(out, parent, &a)
+	fs.replies.fillEntry(out, parent, &a)
 	if name != "" {
 		fs.event(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
 	}
@@ -52,15 +52,15 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 func (fs *filesystem) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
 	if id := live.NodeID(in.NodeId); control.IsNode(id) {
 		e, err := fs.control.Create(id, name, in.Mode, caller(&in.InHeader))
-		return fs.reply.fillControlEntry("mknod", id, e, err, out)
+		return fs.replies.fillControlEntry("mknod", id, e, err, out)
 	}
 	return fs.newNode("mknod", &in.InHeader, name, live.Create{Mode: in.Mode, Rdev: in.Rdev}, in.Umask, out)
 }
 
 func (fs *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
 	if id := live.NodeID(in.NodeId); control.IsNode(id) {
-		e, err := fs.control.Mkdir(id, name, fs.callers.request(cancel, &in.InHeader))
-		return fs.reply.fillControlEntry("mkdir", id, e, err, out)
+		e, err := fs.control.Mkdir(id, name, fs.callers.controlRequest(cancel, &in.InHeader))
+		return fs.replies.fillControlEntry("mkdir", id, e, err, out)
 	}
 	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFDIR}
 	return fs.newNode("mkdir", &in.InHeader, name, c, in.Umask, out)
@@ -78,7 +78,7 @@ func (fs *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, 
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE // the pages that writes to the new file cache stay valid for the next open
 	if id := live.NodeID(in.NodeId); control.IsNode(id) {
 		e, err := fs.control.Create(id, name, in.Mode, caller(&in.InHeader))
-		return fs.reply.fillControlEntry("create", id, e, err, &out.EntryOut)
+		return fs.replies.fillControlEntry("create", id, e, err, &out.EntryOut)
 	}
 
 	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG}
@@ -108,22 +108,22 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 		return fuse.EPERM
 	}
 	if id, ok := fs.callers.carriedOut(&in.InHeader); ok {
-		return fs.reply.answerAgain("link", &in.InHeader, id, out)
+		return fs.replies.answerResent("link", &in.InHeader, id, out)
 	}
 	if bad := fs.permissions.mayLink(id); bad != fuse.OK {
 		return bad
 	}
 
-	who, forest := fs.callers.changerOnce(&in.InHeader)
-	a, err := forest.Link(id, parent, name)
-	if err != nil && fs.notify.outdated(fs.forest, id) {
+	who, writer := fs.callers.onceWriterFor(&in.InHeader)
+	a, err := writer.Link(id, parent, name)
+	if err != nil && fs.notifier.isOutdated(fs.forest, id) {
 		return fuse.Status(syscall.ESTALE)
 	}
 	if err != nil {
-		return fs.reply.status("link", id, err)
+		return fs.replies.status("link", id, err)
 	}
 
-	fs.reply.fillEntry(out, parent, &a)
+	fs.replies.fillEntry(out, parent, &a)
 	fs.event(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
 
 	return fuse.OK
@@ -132,7 +132,7 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 func (fs *filesystem) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
 	parent := live.NodeID(h.NodeId)
 	if control.IsNode(parent) {
-		return fs.reply.status("unlink", parent, fs.control.Unlink(parent, name, fs.callers.request(nil, h)))
+		return fs.replies.status("unlink", parent, fs.control.Unlink(parent, name, fs.callers.controlRequest(nil, h)))
 	}
 	return fs.remove("unlink", h, name, live.Writer.Unlink)
 }
@@ -140,7 +140,7 @@ func (fs *filesystem) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) f
 func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
 	parent := live.NodeID(h.NodeId)
 	if control.IsNode(parent) {
-		return fs.reply.status("rmdir", parent, fs.control.Rmdir(parent, name, fs.callers.request(cancel, h)))
+		return fs.replies.status("rmdir", parent, fs.control.Rmdir(parent, name, fs.callers.controlRequest(cancel, h)))
 	}
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
@@ -158,11 +158,11 @@ func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove fu
 		return bad
 	}
 
-	fs.removals.before(parent)
-	who, forest := fs.callers.changerOnce(h)
-	id, err := remove(forest, parent, name)
+	fs.removals.beforeRemoval(parent)
+	who, writer := fs.callers.onceWriterFor(h)
+	id, err := remove(writer, parent, name)
 	if err != nil {
-		return fs.reply.status(op, parent, err)
+		return fs.replies.status(op, parent, err)
 	}
 
 	fs.event(Event{Caller: who, Action: events.Deleted, Node: id, Parent: parent, Name: name})
@@ -173,7 +173,7 @@ func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove fu
 func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.Status {
 	fromDir, toDir := live.NodeID(in.NodeId), live.NodeID(in.Newdir)
 	if control.IsNode(fromDir) || control.IsNode(toDir) {
-		return fs.reply.status("rename", fromDir, fs.control.Rename(fromDir, from, toDir, to, in.Flags, fs.callers.request(cancel, &in.InHeader)))
+		return fs.replies.status("rename", fromDir, fs.control.Rename(fromDir, from, toDir, to, in.Flags, fs.callers.controlRequest(cancel, &in.InHeader)))
 	}
 	if _, ok := fs.callers.carriedOut(&in.InHeader); ok {
 		return fuse.OK
@@ -197,21 +197,21 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 	}
 
 	if fs.opts.Ids != nil && in.Flags&unix.RENAME_EXCHANGE == 0 {
-		_, forest := fs.callers.changer(&in.InHeader)
-		if err := fs.permissions.inheritFromReplaced(forest, fromDir, from, toDir, to); err != nil {
-			return fs.reply.status("rename", fromDir, err)
+		_, writer := fs.callers.writerFor(&in.InHeader)
+		if err := fs.permissions.inheritFromReplaced(writer, fromDir, from, toDir, to); err != nil {
+			return fs.replies.status("rename", fromDir, err)
 		}
 	}
 
-	who, forest := fs.callers.changerOnce(&in.InHeader)
-	replaced, err := forest.Rename(fromDir, from, toDir, to, in.Flags, who)
+	who, writer := fs.callers.onceWriterFor(&in.InHeader)
+	replaced, err := writer.Rename(fromDir, from, toDir, to, in.Flags, who)
 	if err != nil {
-		return fs.reply.status("rename", fromDir, err)
+		return fs.replies.status("rename", fromDir, err)
 	}
 
-	fs.notify.renamed(toDir, to)
+	fs.notifier.onRenamed(toDir, to)
 	if in.Flags&unix.RENAME_EXCHANGE != 0 {
-		fs.notify.renamed(fromDir, from)
+		fs.notifier.onRenamed(fromDir, from)
 	}
 
 	fs.event(Event{
@@ -224,6 +224,6 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 
 func (fs *filesystem) Readlink(_ <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {
 	id := live.NodeID(h.NodeId)
-	target, err := fs.reply.treeOf(id).Readlink(id)
-	return []byte(target), fs.reply.status("readlink", id, err)
+	target, err := fs.replies.treeOf(id).Readlink(id)
+	return []byte(target), fs.replies.status("readlink", id, err)
 }

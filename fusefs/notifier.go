@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// manyEntries is the largest number of names that are dropped one by one. For more names, it is cheaper
+	// maxEntryNotices is the largest number of names that are dropped one by one. For more names, it is cheaper
 	// to drop all names in the kernel's cache.
-	manyEntries = 4000
-	// slowNotices is how long an edit waits for its notices before a warning is logged. A notice waits while
+	maxEntryNotices = 4000
+	// slowNoticeTime is how long an edit waits for its notices before a warning is logged. A notice waits while
 	// a process has the directory locked and the request of this process waits.
-	slowNotices = 2 * time.Second
+	slowNoticeTime = 2 * time.Second
 	// pageWait bounds how long a write to a control file waits until the file's pages are dropped.
 	pageWait = 20 * time.Millisecond
 )
@@ -54,17 +54,17 @@ type notifier struct {
 	// onUnnamed is called with each node that lost its name, after the kernel dropped the name. It may
 	// be nil.
 	onUnnamed func(live.NodeID)
-	// held reports whether the kernel may hold a node; nil if the kernel may hold every node.
+	// held reports whether the kernel may hold a node. It is nil if the kernel may hold every node.
 	held func(live.NodeID) bool
 
-	edits atomic.Int64 // edits whose changes are in the tree and whose notices are not written yet
-	stale atomic.Int64 // names that the kernel has not dropped yet for these edits
+	pendingEdits atomic.Int64 // edits whose changes are in the tree and whose notices are not written yet
+	staleNames   atomic.Int64 // names that the kernel has not dropped yet for these edits
 
 	trees queue // names and pages in workspaces
 	names queue // names in .snapshots and .forks
 	pages queue // pages of control files
 
-	running sync.WaitGroup // the goroutines that write notices
+	writers sync.WaitGroup // the goroutines that write notices
 }
 
 // close waits until all enqueued notices are written, and closes the descriptor.
@@ -75,12 +75,12 @@ func (n *notifier) close() {
 		q.mu.Unlock()
 	}
 
-	n.running.Wait()
+	n.writers.Wait()
 	unix.Close(n.fd)
 }
 
-// enqueue starts a goroutine that calls write after the earlier notices of the queue are written. The
-// channel is closed when write has returned; it is nil if the notifier is closed.
+// enqueue starts a goroutine that calls the function write after the earlier notices of the queue are written.
+// The returned channel is closed when write has returned; it is nil if the notifier is closed.
 func (n *notifier) enqueue(q *queue, write func()) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -89,9 +89,9 @@ func (n *notifier) enqueue(q *queue, write func()) <-chan struct{} {
 		return nil
 	}
 
-	before, done := q.last, make(chan struct{})
-	q.last = done
-	n.running.Go(func() {
+	before, done := q.newest, make(chan struct{})
+	q.newest = done
+	n.writers.Go(func() {
 		defer close(done)
 		if before != nil {
 			<-before
@@ -103,43 +103,43 @@ func (n *notifier) enqueue(q *queue, write func()) <-chan struct{} {
 	return done
 }
 
-// replaced is called when an edit has changed names in the tree, and before other changes of the view
+// onReplaced is called when an edit has changed names in the tree, and before other changes of the view
 // continue. names is the number of changed names. It reports whether the kernel looks every name up again
 // from now on. In this case no program finds an outdated name, not even while the notices are written.
-func (n *notifier) replaced(names int) (epoch bool) {
-	n.edits.Add(1)
-	if epoch = names > manyEntries && n.mayUseEpoch(); epoch {
+func (n *notifier) onReplaced(names int) (epoch bool) {
+	n.pendingEdits.Add(1)
+	if epoch = names > maxEntryNotices && n.mayUseEpoch(); epoch {
 		n.send(wire.IncEpoch())
 	}
 	return epoch
 }
 
-// invalidate drops the names and pages in inv, after replaced was called for the edit. When the kernel has
-// dropped them, invalidate calls told and returns.
-func (n *notifier) invalidate(inv live.Invalidation, told func()) {
-	n.stale.Add(int64(len(inv.Entries)))
-	n.await(n.enqueue(&n.trees, func() { n.drop(inv); told() }), len(inv.Entries))
-	n.edits.Add(-1)
-	n.await(n.trees.written(), 0) // wait for the notices of renamed
+// invalidate drops the names and pages in inv, after onReplaced was called for the edit. When the kernel has
+// dropped them, invalidate calls onDropped and returns.
+func (n *notifier) invalidate(inv live.Invalidation, onDropped func()) {
+	n.staleNames.Add(int64(len(inv.Entries)))
+	n.await(n.enqueue(&n.trees, func() { n.drop(inv); onDropped() }), len(inv.Entries))
+	n.pendingEdits.Add(-1)
+	n.await(n.trees.lastWritten(), 0) // wait for the notices of onRenamed
 }
 
-// await waits until a channel of enqueue is closed. After slowNotices it logs a warning with the number
-// names.
+// await waits until done, a channel that enqueue returned, is closed. After slowNoticeTime it logs a warning with
+// the number of names in the notices.
 func (n *notifier) await(done <-chan struct{}, names int) {
-	if !waitFor(done, slowNotices) {
+	if !waitFor(done, slowNoticeTime) {
 		n.log.Warn("the kernel is slow to drop names, and the restore, merge or import that changed them waits for it",
-			"names", names, "waited", slowNotices)
+			"names", names, "waited", slowNoticeTime)
 		<-done
 	}
 }
 
-// renamed is called when a program has renamed a file to a name in the directory to. If the old name was
+// onRenamed is called when a program has renamed a file to a name in the directory dir. If the old name was
 // outdated in the kernel's cache because of an edit, the kernel now has the outdated node under the new name,
-// so the new name is dropped, too. The kernel has the directory locked until it has received the answer and
+// so onRenamed drops the new name, too. The kernel has the directory locked until it has received the answer and
 // carried out the rename.
-func (n *notifier) renamed(to live.NodeID, name string) {
-	if n.edits.Load() > 0 {
-		n.enqueue(&n.trees, func() { n.send(wire.InvalEntry(to, name)) })
+func (n *notifier) onRenamed(dir live.NodeID, name string) {
+	if n.pendingEdits.Load() > 0 {
+		n.enqueue(&n.trees, func() { n.send(wire.InvalEntry(dir, name)) })
 	}
 }
 
@@ -151,32 +151,32 @@ func (n *notifier) DropPages(id live.NodeID) {
 	waitFor(n.enqueue(&n.pages, func() { n.send(wire.InvalPages(id, 0)) }), pageWait)
 }
 
-// dropWritten has the kernel drop the pages of a file, because the daemon has refused to write some of them
+// dropRefusedPages has the kernel drop the pages of a file, because the daemon has refused to write some of them
 // back.
-func (n *notifier) dropWritten(id live.NodeID) {
+func (n *notifier) dropRefusedPages(id live.NodeID) {
 	n.enqueue(&n.pages, func() { n.send(wire.InvalPages(id, 0)) })
 }
 
-// DropTail drops the cached pages of a control node from a byte on, before it
-// returns. It must not be called for a request that has locked a page of the
-// node; only a write locks pages.
-func (n *notifier) DropTail(id live.NodeID, from int64) { n.send(wire.InvalPages(id, from)) }
+// DropTail drops the cached pages of a control node from the byte offset off to the end, before it returns. It
+// must not be called for a request that has locked a page of the node; only a write locks pages.
+func (n *notifier) DropTail(id live.NodeID, off int64) { n.send(wire.InvalPages(id, off)) }
 
 // dropAttr drops the attributes of a node before it returns. The kernel takes no lock for this notice that a
 // waiting request could hold.
 func (n *notifier) dropAttr(id live.NodeID) { n.send(wire.InvalPages(id, -1)) }
 
-// outdated reports whether an edit may have replaced a node after a program found it by its name, and the
+// isOutdated reports whether an edit may have replaced a node after a program found it by its name, and the
 // kernel has not dropped this name yet. Then the caller answers with ESTALE, and the kernel looks the whole
 // path up again and repeats the request.
-func (n *notifier) outdated(forest *live.Forest, id live.NodeID) bool {
-	if n.edits.Load() == 0 {
+func (n *notifier) isOutdated(forest *live.Forest, id live.NodeID) bool {
+	if n.pendingEdits.Load() == 0 {
 		return false
 	}
 	a, err := forest.GetAttr(id)
 	return err == nil && a.Nlink == 0
 }
 
+// drop has the kernel drop the names and pages in inv.
 func (n *notifier) drop(inv live.Invalidation) {
 	beforeDropping()
 
@@ -202,15 +202,15 @@ func (n *notifier) drop(inv live.Invalidation) {
 func (n *notifier) dropNames(entries []live.Entry) {
 	// When the kernel drops the name of a directory, it also drops the names below, so directories come
 	// first.
-	if len(entries) > manyEntries {
+	if len(entries) > maxEntryNotices {
 		entries = slices.Clone(entries)
 		slices.SortStableFunc(entries, func(a, b live.Entry) int { return cmp.Compare(dropOrder(a), dropOrder(b)) })
 	}
 
-	left := int64(len(entries))
-	defer func() { n.stale.Add(-left) }()
+	remaining := int64(len(entries))
+	defer func() { n.staleNames.Add(-remaining) }()
 
-	for _, e := range n.notMounted(entries) {
+	for _, e := range n.deferMounted(entries) {
 		switch {
 		case !n.mayHold(e.Parent):
 			// The kernel has no names of a directory that it does not hold.
@@ -221,8 +221,8 @@ func (n *notifier) dropNames(entries []live.Entry) {
 			n.send(wire.InvalEntry(e.Parent, e.Name))
 		}
 
-		n.stale.Add(-1)
-		left--
+		n.staleNames.Add(-1)
+		remaining--
 	}
 }
 
@@ -249,7 +249,7 @@ func (n *notifier) repeatEpoch(entries []live.Entry) {
 	}
 
 	n.send(wire.IncEpoch())
-	n.stale.Add(-int64(len(entries)))
+	n.staleNames.Add(-int64(len(entries)))
 }
 
 // mayHold reports whether the kernel may hold a node.
@@ -263,9 +263,9 @@ func (n *notifier) send(b []byte) {
 	}
 }
 
-// waitFor waits until a channel is closed, and returns false if the channel is still open after the time
-// most. A nil channel counts as closed.
-func waitFor(done <-chan struct{}, most time.Duration) bool {
+// waitFor waits until a channel is closed, and returns false if the channel is still open after the timeout. A
+// nil channel counts as closed.
+func waitFor(done <-chan struct{}, timeout time.Duration) bool {
 	if done == nil {
 		return true
 	}
@@ -273,7 +273,7 @@ func waitFor(done <-chan struct{}, most time.Duration) bool {
 	select {
 	case <-done:
 		return true
-	case <-time.After(most):
+	case <-time.After(timeout):
 		return false
 	}
 }
@@ -281,14 +281,14 @@ func waitFor(done <-chan struct{}, most time.Duration) bool {
 // A queue writes notices one after the other. Each write waits for the channel of the write before.
 type queue struct {
 	mu     sync.Mutex    // guards the fields below
-	last   chan struct{} // closed when the last notice is written; nil before the first notice
+	newest chan struct{} // closed when the newest notice is written; nil before the first notice
 	closed bool
 }
 
-// written returns a channel that is closed when all notices that are in the queue now are written; nil if
+// lastWritten returns a channel that is closed when all notices that are in the queue now are written; nil if
 // the queue has had no notice yet.
-func (q *queue) written() <-chan struct{} {
+func (q *queue) lastWritten() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.last
+	return q.newest
 }

@@ -55,17 +55,18 @@ type Options struct {
 
 	// Control are the options of the control tree. Mount sets Kernel and AllowOther in it.
 	Control control.Options
-	// Nudge, if positive, is an mtime (ns since 1970) with a special meaning: a SETATTR that sets
+	// NudgeMtime, if positive, is an mtime (ns since 1970) with a special meaning: a SETATTR that sets
 	// only the mtime, to this time, changes no file, but inotify(7) reports a modification.
-	Nudge int64
-	// Changed, if set, is called after the kernel dropped names that the daemon changed, with
-	// the names in directories that may have watchers.
-	Changed func([]live.Entry)
-	// Kept is set if another process also has the device open, so that a Connection can be taken over.
-	Kept bool
-	// Resent, if set, is called before a request that the kernel sent again is carried out, and
+	NudgeMtime int64
+	// OnNamesDropped, if set, is called after the kernel dropped names that the daemon changed. Its argument
+	// has the names in directories that may have watchers.
+	OnNamesDropped func([]live.Entry)
+	// HasKeeper is set if another process, the keeper, also has the device open. Then another daemon can take the
+	// mount over.
+	HasKeeper bool
+	// OnResent, if set, is called before a request that the kernel sent again is carried out, and
 	// after it was answered. unique is the number of the request.
-	Resent func(unique uint64, answered bool)
+	OnResent func(unique uint64, answered bool)
 	// Poison are the numbers of requests that are answered with EIO when the kernel sends them again.
 	Poison []uint64
 	// OnEvent, if set, is called after every change made through the mount,
@@ -73,10 +74,10 @@ type Options struct {
 	OnEvent func(Event)
 }
 
-// isNudge reports whether a SETATTR only makes the kernel notify watchers, see Nudge.
+// isNudge reports whether a SETATTR only makes the kernel notify watchers, see NudgeMtime.
 func (o *Options) isNudge(in *fuse.SetAttrIn) bool {
-	return o.Nudge > 0 && in.Valid&^(fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) == fuse.FATTR_MTIME &&
-		int64(in.Mtime)*1e9+int64(in.Mtimensec) == o.Nudge
+	return o.NudgeMtime > 0 && in.Valid&^(fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) == fuse.FATTR_MTIME &&
+		int64(in.Mtime)*1e9+int64(in.Mtimensec) == o.NudgeMtime
 }
 
 // An Event is one change made through the mount.

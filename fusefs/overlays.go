@@ -15,16 +15,17 @@ import (
 // overlays has the rules for an overlayfs that has a layer in the mount.
 type overlays struct {
 	forest *live.Forest
-	// seen is set at the first request for an attribute of overlayfs. Overlays in all mount namespaces send
-	// such requests. tookOver is set after a takeover: the earlier daemon may have answered such a request.
-	seen     atomic.Bool
-	tookOver bool
+	// attrRequested is set at the first request for an extended attribute of overlayfs. Overlays in all mount
+	// namespaces send such requests. tookOver is set after a takeover: the earlier daemon may have answered such
+	// a request.
+	attrRequested atomic.Bool
+	tookOver      bool
 }
 
-// recordRequest records a request for an extended attribute.
+// recordRequest records a request for an extended attribute, if the attribute is one of overlayfs.
 func (o *overlays) recordRequest(xattr string) {
 	if strings.HasPrefix(xattr, "trusted.overlay.") || strings.HasPrefix(xattr, "user.overlay.") {
-		o.seen.Store(true)
+		o.attrRequested.Store(true)
 	}
 }
 
@@ -33,7 +34,7 @@ func (o *overlays) recordRequest(xattr string) {
 // kernel asks to clear them as for chown(2). Such a file has no name yet or, before Linux 6.2, a name that
 // begins with #. The caller owns the file, so it gains no right: it could set the mode again.
 func (o *overlays) copiesUp(id live.NodeID, uid uint32) bool {
-	if !o.seen.Load() && !o.tookOver {
+	if !o.attrRequested.Load() && !o.tookOver {
 		return false
 	}
 	a, err := o.forest.GetAttr(id)

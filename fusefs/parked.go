@@ -18,21 +18,21 @@ var changeOps = [len(wire.Operations)]bool{
 	21: true, 24: true, 35: true, 43: true, 45: true, wire.OpCopyFileRange: true, 51: true,
 }
 
-// copyTo is the offset of the target's node id in struct fuse_copy_file_range_in.
-const copyTo = wire.InHeader + 16
+// copyTargetOffset is the offset of the target's node id in struct fuse_copy_file_range_in.
+const copyTargetOffset = wire.InHeaderSize + 16
 
 // heldBack returns a channel that is closed when a request may be carried out; nil if it may be carried
 // out now.
 func heldBack(freezer live.Freezer, request []byte) <-chan struct{} {
-	op, at := wire.Opcode(request), wire.NodeAt
+	op, nodeOffset := wire.Opcode(request), wire.NodeOffset
 	if op == wire.OpCopyFileRange {
-		at = copyTo
+		nodeOffset = copyTargetOffset
 	}
-	if !changeOps[op] || len(request) < at+8 {
+	if !changeOps[op] || len(request) < nodeOffset+8 {
 		return nil
 	}
 
-	id := live.NodeID(binary.NativeEndian.Uint64(request[at:]))
+	id := live.NodeID(binary.NativeEndian.Uint64(request[nodeOffset:]))
 	if control.IsNode(id) {
 		return nil // a request of the control tree, which is never held back
 	}
@@ -58,13 +58,13 @@ func (r *readers) waitHeldBack(request []byte) func(context.Context) error {
 	}
 }
 
-// park calls wait for a request on another goroutine, and afterwards calls then, which handles the request. A
+// park passes a request to another goroutine, which calls the function wait and then the function handle. A
 // waiting request occupies no reader, and no more memory than its own bytes. If its client is killed or the
 // workspace is unmounted, the request is not carried out, and fails with EINTR.
-func (r *readers) park(request []byte, wait func(context.Context) error, then func(b *buffers, n int) error) {
+func (r *readers) park(request []byte, wait func(context.Context) error, handle func(b *buffers, n int) error) {
 	b := &buffers{in: bytes.Clone(request)}
-	interrupted, done := r.parking.addWaiting(wire.Unique(b.in))
-	caller := actors.Caller{PID: binary.NativeEndian.Uint32(b.in[wire.PIDAt:])}
+	interrupted, done := r.parking.addParked(wire.Unique(b.in))
+	caller := actors.Caller{PID: binary.NativeEndian.Uint32(b.in[wire.PIDOffset:])}
 	ctx, stop := control.Request{Caller: caller, Cancel: interrupted}.Context()
 	result := make(chan error, 1)
 	go func() { result <- wait(ctx) }()
@@ -87,7 +87,7 @@ func (r *readers) park(request []byte, wait func(context.Context) error, then fu
 			r.parking.removeInterrupt(wire.Unique(b.in))
 			err = r.reply(b, len(b.in), errorAnswer(b.out, b.in, errno(err)))
 		} else {
-			err = then(b, len(b.in))
+			err = handle(b, len(b.in))
 		}
 
 		if err != nil {
@@ -101,5 +101,5 @@ func answerBytes(op uint32) int {
 	if changeOps[op] {
 		return maxChangeAnswer
 	}
-	return maxIO + slack
+	return maxIO + headerRoom
 }

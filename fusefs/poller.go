@@ -12,9 +12,9 @@ import (
 const (
 	// pollTime is how long a reader polls for a request before it sleeps.
 	pollTime = 50 * time.Microsecond
-	// preempted is a limit for the duration of one poll(2): if the poll takes longer, another thread has used
-	// the processor during the poll.
-	preempted = 20 * time.Microsecond
+	// maxPollCall is a limit for the duration of one call of poll(2). If the call takes longer, another thread has
+	// used the processor during the call.
+	maxPollCall = 20 * time.Microsecond
 	// pauseFactor limits polls to a twentieth of a reader's time: after polling for a time t without a
 	// request, the reader does not poll for pauseFactor*t.
 	pauseFactor = 20
@@ -30,29 +30,29 @@ type poller struct {
 
 var severalCPUs = runtime.NumCPU() > 1
 
-// waiting reports whether a request can be read. The system call does not sleep, so it is made without
+// requestWaits reports whether a request can be read. The system call does not sleep, so it is made without
 // informing Go's scheduler (RawSyscall6).
-func (p *poller) waiting(fd int) bool {
+func (p *poller) requestWaits(fd int) bool {
 	var zero unix.Timespec
 	p.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	n, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.fds)), 1, uintptr(unsafe.Pointer(&zero)), 0, 0, 0)
 	return n != 0 || errno != 0
 }
 
-// await returns when a request can be read, or when the reader should sleep in read(2). It
-// reports whether the first poll found a request.
-func (p *poller) await(fd int, began time.Time) (already bool) {
+// await returns when a request can be read, or when the reader should sleep in read(2). began is the present
+// time. foundAtOnce reports whether the first poll found a request.
+func (p *poller) await(fd int, began time.Time) (foundAtOnce bool) {
 	if !severalCPUs || began.Before(p.pausedTill) {
 		return false
 	}
 
 	for last := began; ; {
-		waiting := p.waiting(fd)
+		waiting := p.requestWaits(fd)
 		now := time.Now()
-		if turn := now.Sub(last); turn > preempted {
+		if polled := now.Sub(last); polled > maxPollCall {
 			// Other threads want the processor. A thread that sleeps gets the processor as soon
 			// as a request arrives; a thread that has used up its share does not.
-			p.pausedTill = now.Add(pauseFactor * turn)
+			p.pausedTill = now.Add(pauseFactor * polled)
 			return false
 		}
 		if waiting {

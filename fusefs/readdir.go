@@ -23,17 +23,17 @@ const (
 
 // A lister fills the buffer of a READDIR or READDIRPLUS request.
 type lister struct {
-	forest  *live.Forest
-	control *control.Tree
-	reply   *replies
-	visible bool // Flags.SnapdirVisible
+	forest         *live.Forest
+	control        *control.Tree
+	replies        *replies
+	snapdirVisible bool // Flags.SnapdirVisible
 
 	out  *fuse.DirEntryList
 	plus bool
 }
 
 func newLister(fs *filesystem, out *fuse.DirEntryList, plus bool) *lister {
-	return &lister{fs.forest, fs.control, fs.reply, fs.opts.SnapdirVisible, out, plus}
+	return &lister{fs.forest, fs.control, fs.replies, fs.opts.SnapdirVisible, out, plus}
 }
 
 // addName adds an entry without attributes, and reports whether the buffer had room. In READDIRPLUS
@@ -59,13 +59,13 @@ func (fs *filesystem) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.
 func (l *lister) list(in *fuse.ReadIn) fuse.Status {
 	id, off := live.NodeID(in.NodeId), in.Offset
 	if control.IsNode(id) {
-		return l.reply.status("readdir", id, l.control.List(id, off, l.addName))
+		return l.replies.status("readdir", id, l.control.List(id, off, l.addName))
 	}
 
 	if off < offTree {
 		more, err := l.listDots(id, off)
 		if err != nil {
-			return l.reply.status("readdir", id, err)
+			return l.replies.status("readdir", id, err)
 		}
 		if !more {
 			return fuse.OK
@@ -86,7 +86,7 @@ func (l *lister) list(in *fuse.ReadIn) fuse.Status {
 				return false
 			}
 
-			l.reply.fillEntry(out, id, a)
+			l.replies.fillEntry(out, id, a)
 
 			return true
 		})
@@ -96,7 +96,7 @@ func (l *lister) list(in *fuse.ReadIn) fuse.Status {
 		})
 	}
 
-	return l.reply.status("readdir", id, err)
+	return l.replies.status("readdir", id, err)
 }
 
 var dotNames = [offTree]string{offDot: ".", offDotDot: "..", offSnapshots: naming.SnapshotsDir, offForks: naming.ForksDir}
@@ -111,14 +111,14 @@ func (l *lister) listDots(id live.NodeID, off uint64) (more bool, err error) {
 		}
 	}
 
-	if id.Ino() == live.RootIno && l.visible {
+	if id.Ino() == live.RootIno && l.snapdirVisible {
 		if snapshots, forks, ok := l.control.Dirs(id.View()); ok {
 			ids[offSnapshots], ids[offForks], last = snapshots, forks, offForks
 		}
 	}
 
-	for at := off + 1; at <= last; at++ {
-		if !l.addName(dotNames[at], ids[at], syscall.S_IFDIR, at) {
+	for next := off + 1; next <= last; next++ {
+		if !l.addName(dotNames[next], ids[next], syscall.S_IFDIR, next) {
 			return false, nil
 		}
 	}

@@ -22,8 +22,8 @@ const (
 	// maxReaders bounds how many requests are answered at a time. Requests that are held back
 	// are parked and take no reader, see park.
 	maxReaders = 256
-	// immediate is the longest duration of a read(2) whose request was already waiting.
-	immediate = 3 * time.Microsecond
+	// maxImmediateRead is the longest duration of a read(2) whose request was already waiting.
+	maxImmediateRead = 3 * time.Microsecond
 	// crowdedReads is how many requests in a row that already waited are a reason for one more reader.
 	crowdedReads = 4
 	// calmTime is the time without crowded reads after which a second reader ends.
@@ -52,26 +52,26 @@ const (
 // while reads find their requests waiting (many clients), and while a reader waits
 // for a disk or a lock.
 type readers struct {
-	fd       int
-	ps       *fuse.ProtocolServer
-	log      *slog.Logger
-	onAnswer func(AnsweredRequest) // may be nil
-	requests requests
-	parking  *parkingLot
-	resends  *takeover.Resends    // nil without a takeover
-	answered func(request []byte) // called with a request after its answer was sent; may be nil
+	fd            int
+	ps            *fuse.ProtocolServer
+	log           *slog.Logger
+	onAnswer      func(AnsweredRequest) // may be nil
+	requestCounts requestCounts
+	parking       *parkingLot
+	resends       *takeover.Resends    // nil without a takeover
+	afterAnswer   func(request []byte) // called with a request after its answer was sent; may be nil
 	// heldBack returns a channel that is closed when a request may be carried out; nil if it may be carried
 	// out now.
 	heldBack func(request []byte) <-chan struct{}
 
-	wg       sync.WaitGroup
-	total    atomic.Int32  // readers
-	idle     atomic.Int32  // readers in read(2)
-	progress atomic.Uint64 // requests read and answers given
-	crowded  atomic.Int64  // when reads last were crowded (ns since 1970)
-	mixed    atomic.Int64  // when crowded reads last were of more than one client (ns since 1970)
-	ended    chan struct{} // closed when the workspace is unmounted
-	end      func()        // closes ended
+	wg        sync.WaitGroup
+	total     atomic.Int32  // readers
+	idle      atomic.Int32  // readers in read(2)
+	progress  atomic.Uint64 // requests read and answers given
+	crowdedAt atomic.Int64  // when reads last were crowded (ns since 1970)
+	mixedAt   atomic.Int64  // when crowded reads last were of more than one client (ns since 1970)
+	ended     chan struct{} // closed when the workspace is unmounted
+	end       func()        // closes ended
 
 	watcherSleeps atomic.Bool
 	wake          chan struct{} // wakes the watcher
@@ -87,9 +87,9 @@ func newReaders(fd int, ps *fuse.ProtocolServer, log *slog.Logger) *readers {
 // 5.11 has all of them.
 const requiredFlags = fuse.CAP_NO_OPEN_SUPPORT | fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_EXPLICIT_INVAL_DATA | fuse.CAP_HANDLE_KILLPRIV_V2
 
-// Blocking calls fn, which may take long, for a request. During the call the reader is not counted,
+// CallBlocking calls fn, which may take long, for a request. During the call the reader is not counted,
 // so that other requests are answered however many such calls there are.
-func (r *readers) Blocking(fn func()) {
+func (r *readers) CallBlocking(fn func()) {
 	r.total.Add(-1)
 	defer r.total.Add(1)
 	fn()
@@ -121,7 +121,7 @@ func (r *readers) start() {
 		b := spareBuffers.Get().(*buffers)
 		defer spareBuffers.Put(b)
 
-		(&reader{readers: r, buffers: b, yielded: time.Now()}).loop()
+		(&reader{readers: r, buffers: b, yieldedAt: time.Now()}).loop()
 	}()
 }
 
@@ -129,18 +129,19 @@ func (r *readers) start() {
 type reader struct {
 	*readers
 	*buffers
-	poller  poller
-	yielded time.Time // when the reader last yielded to the scheduler
-	waiting struct {  // requests in a row that already waited; how many had another client than the one before
-		reads, clients int
+	poller    poller
+	yieldedAt time.Time // when the reader last yielded to the scheduler
+	waiting   struct {
+		reads   int // requests in a row that were already waiting when they were read
+		clients int // how many of these came from another client than the request before
 	}
-	client uint32 // the id of the client thread of the last request
+	lastClient uint32 // the id of the client thread of the last request
 }
 
 // loop reads and answers requests until the other readers are enough, or the workspace is unmounted.
 func (r *reader) loop() {
 	for {
-		n, atOnce, err := r.next()
+		n, wasWaiting, err := r.next()
 		if errors.Is(err, unix.ENOENT) { // the request was interrupted before it was read
 			r.idle.Add(1)
 			continue
@@ -155,7 +156,7 @@ func (r *reader) loop() {
 			return
 		}
 
-		r.noteCrowd(binary.NativeEndian.Uint32(r.in[wire.PIDAt:]), atOnce)
+		r.countCrowded(binary.NativeEndian.Uint32(r.in[wire.PIDOffset:]), wasWaiting)
 
 		if r.watcherSleeps.Load() {
 			select {
@@ -171,43 +172,43 @@ func (r *reader) loop() {
 		}
 
 		r.progress.Add(1)
-		if r.idle.Load() > 0 && !recently(&r.crowded) {
+		if r.idle.Load() > 0 && !isRecent(&r.crowdedAt) {
 			return // the reader in read(2) is enough
 		}
 		r.idle.Add(1)
 	}
 }
 
-// next reads a request of n bytes. atOnce reports whether the request was already waiting.
-func (r *reader) next() (n int, atOnce bool, err error) {
+// next reads a request of n bytes. wasWaiting reports whether the request was already waiting.
+func (r *reader) next() (n int, wasWaiting bool, err error) {
 	began := time.Now()
-	if since := began.Sub(r.yielded); since > yieldTime || since > yieldTimeCrowded && recently(&r.mixed) {
+	if since := began.Sub(r.yieldedAt); since > yieldTime || since > yieldTimeCrowded && isRecent(&r.mixedAt) {
 		runtime.Gosched()
-		r.yielded = began
+		r.yieldedAt = began
 	}
 
-	atOnce = r.idle.Load() == 1 && r.poller.await(r.fd, began)
+	wasWaiting = r.idle.Load() == 1 && r.poller.await(r.fd, began)
 	n, err = r.resends.Read(r.fd, r.in)
-	atOnce = atOnce || time.Since(began) <= immediate
+	wasWaiting = wasWaiting || time.Since(began) <= maxImmediateRead
 	r.progress.Add(1)
 	r.idle.Add(-1)
 	if err == nil && n == 0 {
 		err = io.ErrUnexpectedEOF
 	}
 
-	return n, atOnce, err
+	return n, wasWaiting, err
 }
 
-// noteCrowd counts the requests in a row that were already waiting (atOnce), and those of them that came from
+// countCrowded counts the requests in a row that were already waiting (wasWaiting), and how many of these came from
 // another client than the request before. After crowdedReads of them it starts one more reader.
-func (r *reader) noteCrowd(client uint32, atOnce bool) {
+func (r *reader) countCrowded(client uint32, wasWaiting bool) {
 	w := &r.waiting
-	last := r.client
+	last := r.lastClient
 	if client != 0 { // FORGET has no client
-		r.client = client
+		r.lastClient = client
 	}
 
-	if !atOnce {
+	if !wasWaiting {
 		w.reads, w.clients = 0, 0
 		return
 	}
@@ -219,9 +220,9 @@ func (r *reader) noteCrowd(client uint32, atOnce bool) {
 		return
 	}
 
-	r.crowded.Store(timeNow())
+	r.crowdedAt.Store(timeNow())
 	if w.clients > 1 {
-		r.mixed.Store(timeNow())
+		r.mixedAt.Store(timeNow())
 	}
 	if r.idle.Load() == 0 && int(r.total.Load()) < runtime.NumCPU() {
 		r.start()
@@ -230,12 +231,12 @@ func (r *reader) noteCrowd(client uint32, atOnce bool) {
 	w.reads, w.clients = 0, 0
 }
 
-// recently reports whether a time (ns since 1970) is at most calmTime ago.
-func recently(t *atomic.Int64) bool { return timeNow()-t.Load() <= int64(calmTime) }
+// isRecent reports whether a time (ns since 1970) is at most calmTime ago.
+func isRecent(t *atomic.Int64) bool { return timeNow()-t.Load() <= int64(calmTime) }
 
 // answer counts and handles the request in b.in[:n], and sends the answer.
 func (r *readers) answer(b *buffers, n int) error {
-	r.requests[wire.Opcode(b.in[:n])].Add(1)
+	r.requestCounts[wire.Opcode(b.in[:n])].Add(1)
 	return r.answerSince(time.Now(), b, n)
 }
 
@@ -269,7 +270,7 @@ func (r *readers) answerSince(began time.Time, b *buffers, n int) error {
 // handle carries out a request. It writes the answer to b.out and returns its length.
 func (r *readers) handle(b *buffers, n int) (size int, status fuse.Status) {
 	if id, ok := interruptTarget(b.in[:n]); ok {
-		return r.interrupt(b, n, id)
+		return r.handleInterrupt(b, n, id)
 	}
 	if r.resends.Begin(b.in[:n]) {
 		return errorAnswer(b.out, b.in[:n], unix.EIO), fuse.OK
@@ -283,8 +284,8 @@ func (r *readers) handle(b *buffers, n int) (size int, status fuse.Status) {
 func (r *readers) reply(b *buffers, n, size int) error {
 	beforeAnswer(b.in[:n])
 	err := wire.Send(r.fd, b.out[:size])
-	if r.answered != nil {
-		r.answered(b.in[:n])
+	if r.afterAnswer != nil {
+		r.afterAnswer(b.in[:n])
 	}
 	return err
 }
@@ -333,19 +334,19 @@ func (r *readers) watch() {
 	}
 }
 
-// buffers are for one request and one answer.
+// buffers are the memory for one request (in) and its answer (out).
 type buffers struct{ in, out []byte }
 
-// slack is the room for headers in a buffer, in bytes, in addition to the maxIO bytes of data.
-const slack = 8 << 10
+// headerRoom is the size of the part of a buffer for headers, in bytes. A buffer also has maxIO bytes for data.
+const headerRoom = 8 << 10
 
 // spareBuffers are the buffers of readers that have ended, for the next readers.
 var spareBuffers = sync.Pool{New: func() any {
-	b := &buffers{make([]byte, maxIO+slack), make([]byte, maxIO+slack)}
+	b := &buffers{make([]byte, maxIO+headerRoom), make([]byte, maxIO+headerRoom)}
 	// Touch each page now. If the process is killed while read(2) allocates a page of the buffer, the kernel
 	// ends the request with EIO, and does not send it again.
-	for at := 0; at < len(b.in); at += pageSize {
-		b.in[at] = 1
+	for i := 0; i < len(b.in); i += pageSize {
+		b.in[i] = 1
 	}
 	return b
 }}

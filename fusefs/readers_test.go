@@ -223,7 +223,7 @@ func TestParked(t *testing.T) {
 			}
 			answered[unique] = true
 		}
-		if n := r.requests[reqUnlink].Load(); n != many {
+		if n := r.requestCounts[reqUnlink].Load(); n != many {
 			t.Errorf("%d requests were counted, of %d", n, many)
 		}
 		must.OK(t, unix.Shutdown(d.kernel, unix.SHUT_RDWR))

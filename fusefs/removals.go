@@ -9,8 +9,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// bookmarkRest is the shortest time between two bookmarks of a fork.
-const bookmarkRest = time.Second
+// bookmarkInterval is the shortest time between two bookmarks of a fork.
+const bookmarkInterval = time.Second
 
 // removals decides when a fork is bookmarked: before a removal, but only once for removals in a row. The
 // bookmark is a hidden snapshot, see snapshot.Workspace.Bookmark.
@@ -18,12 +18,12 @@ type removals struct {
 	store *snapshot.Store
 	log   *slog.Logger
 
-	mu    sync.Mutex
-	forks map[uint32]*bookmark // the last bookmark, by view
+	mu        sync.Mutex
+	bookmarks map[uint32]*bookmark // the last bookmark of each fork, by view
 }
 
 type bookmark struct {
-	at      time.Time
+	time    time.Time
 	changed bool // the fork was changed after the bookmark, other than by removals
 }
 
@@ -35,37 +35,39 @@ func (r *removals) recordChange(view uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if b := r.forks[view]; b != nil {
+	if b := r.bookmarks[view]; b != nil {
 		b.changed = true
 	}
 }
 
-// maxMarked is the largest number of forks in removals. When it is reached, removals is emptied, and
+// maxBookmarks is the largest number of bookmarks in removals. When it is reached, all are removed, and
 // each fork is bookmarked again at its next removal.
-const maxMarked = 4096
+const maxBookmarks = 4096
 
-// due reports whether a view must be bookmarked before a removal. It records the bookmark.
-func (r *removals) due(view uint32, now time.Time) bool {
+// recordIfDue reports whether a view must be bookmarked before a removal. If so, it records that the caller bookmarks
+// the view now.
+func (r *removals) recordIfDue(view uint32, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	b := r.forks[view]
-	if b != nil && (!b.changed || now.Sub(b.at) < bookmarkRest) {
+	b := r.bookmarks[view]
+	if b != nil && (!b.changed || now.Sub(b.time) < bookmarkInterval) {
 		return false
 	}
-	if r.forks == nil || len(r.forks) >= maxMarked {
-		r.forks = make(map[uint32]*bookmark)
+	if r.bookmarks == nil || len(r.bookmarks) >= maxBookmarks {
+		r.bookmarks = make(map[uint32]*bookmark)
 	}
 
-	r.forks[view] = &bookmark{at: now}
+	r.bookmarks[view] = &bookmark{time: now}
 
 	return true
 }
 
-// before is called before a name is removed. It bookmarks the fork if a bookmark is due.
-func (r *removals) before(parent live.NodeID) {
+// beforeRemoval is called before a name is removed from the directory parent. It bookmarks the fork if a bookmark is
+// due.
+func (r *removals) beforeRemoval(parent live.NodeID) {
 	view := parent.View()
-	if view == live.MainView || !r.due(view, time.Now()) {
+	if view == live.MainView || !r.recordIfDue(view, time.Now()) {
 		return
 	}
 

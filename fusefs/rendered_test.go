@@ -78,7 +78,7 @@ func TestInterruptedClient(t *testing.T) {
 	must.OK(t, cmd.Start())
 	<-began
 	must.OK(t, cmd.Process.Signal(unix.SIGUSR1))
-	await.True(t, "the signal has come", func() bool { return m.readers.parking.count.Load() > 0 })
+	await.True(t, "the signal has come", func() bool { return m.readers.parking.interruptedCount.Load() > 0 })
 	// Another request is answered after it.
 	if err := exec.Command("ls", m.Mountpoint()).Run(); err != nil {
 		t.Error(err)

@@ -28,7 +28,7 @@ type replies struct {
 	probes      *takeover.Probes
 	parking     *parkingLot
 	log         *slog.Logger
-	// generation is the generation number of control files: see control.firstNumber.
+	// generation is the generation number of control files: see control.firstFileNumber.
 	generation uint64
 }
 
@@ -88,9 +88,9 @@ func (r *replies) fillStatx(out *fuse.Statx, attr *live.Attr) {
 	}
 }
 
-// fillEntry fills an answer with a node of the forest that was looked up in the directory via, and counts one
-// more reference of the kernel to the node.
-func (r *replies) fillEntry(out *fuse.EntryOut, via live.NodeID, a *live.Attr) {
+// fillEntry fills an answer with a node of the forest that was looked up in a directory, or takeover.SeveralDirs, and
+// counts one more reference of the kernel to the node.
+func (r *replies) fillEntry(out *fuse.EntryOut, dir live.NodeID, a *live.Attr) {
 	if t, ok := r.capturedAt(a.ID); ok {
 		a.Mtime = t
 	}
@@ -99,13 +99,13 @@ func (r *replies) fillEntry(out *fuse.EntryOut, via live.NodeID, a *live.Attr) {
 	r.fillAttr(&out.Attr, a)
 	out.SetEntryTimeout(cacheTime)
 	out.SetAttrTimeout(cacheTime)
-	r.lookups.Add(a.ID, via)
+	r.lookups.Add(a.ID, dir)
 }
 
-// answerAgain answers a request that an earlier daemon carried out, with the node that the request created.
+// answerResent answers a request that an earlier daemon carried out, with the node that the request created.
 // For a node without a name (op is opTmpfile) it calls Disinherit: the kernel does not hold the node before
 // it has this answer, and locks no directory that a probe could wait for.
-func (r *replies) answerAgain(op string, h *fuse.InHeader, id live.NodeID, out *fuse.EntryOut) fuse.Status {
+func (r *replies) answerResent(op string, h *fuse.InHeader, id live.NodeID, out *fuse.EntryOut) fuse.Status {
 	a, err := r.forest.GetAttr(id)
 	if err != nil {
 		return r.status(op, id, err)
@@ -115,7 +115,7 @@ func (r *replies) answerAgain(op string, h *fuse.InHeader, id live.NodeID, out *
 	}
 
 	r.fillEntry(out, live.NodeID(h.NodeId), &a)
-	r.probes.Settled([]live.NodeID{id})
+	r.probes.Settle([]live.NodeID{id})
 
 	return fuse.OK
 }
@@ -124,7 +124,7 @@ func (r *replies) answerAgain(op string, h *fuse.InHeader, id live.NodeID, out *
 // attributes of a control file, so every open sees the present size.
 func attrTimeout(id live.NodeID) time.Duration {
 	if control.IsDir(id) {
-		return control.Brief
+		return control.BriefCacheTime
 	}
 	return 0
 }
@@ -171,23 +171,23 @@ func (r *replies) capturedAt(id live.NodeID) (int64, bool) {
 	if id.Ino() != live.RootIno || id.View() == live.MainView {
 		return 0, false
 	}
-	return r.control.Captured(id.View())
+	return r.control.CaptureTime(id.View())
 }
 
-// answerUnchanged answers a SETATTR that failed with the error failed. In a read-only tree the answer is a
+// answerUnchanged answers a SETATTR that failed with the error cause. In a read-only tree the answer is a
 // success if the node has these attributes already: gVisor sets the owner of each directory that it has
 // created, also in .snapshots.
-func (r *replies) answerUnchanged(id live.NodeID, s live.SetAttr, failed error, out *fuse.AttrOut) fuse.Status {
-	if s.Size != nil || !errors.Is(failed, live.ErrReadOnly) && !errors.Is(failed, errs.Perm) {
-		return r.status("setattr", id, failed)
+func (r *replies) answerUnchanged(id live.NodeID, s live.SetAttr, cause error, out *fuse.AttrOut) fuse.Status {
+	if s.Size != nil || !errors.Is(cause, live.ErrReadOnly) && !errors.Is(cause, errs.Perm) {
+		return r.status("setattr", id, cause)
 	}
 
 	a, timeout, err := r.attr(id)
-	same := func(want *int64, is int64) bool { return want == nil || *want == is }
+	same := func(want *int64, present int64) bool { return want == nil || *want == present }
 	if err != nil ||
 		s.Mode != nil && (*s.Mode^a.Mode)&0o7777 != 0 || s.UID != nil && *s.UID != a.UID || s.GID != nil && *s.GID != a.GID ||
 		!same(s.Atime, a.Atime) || !same(s.Mtime, a.Mtime) || !same(s.Ctime, a.Ctime) {
-		return r.status("setattr", id, failed)
+		return r.status("setattr", id, cause)
 	}
 
 	r.fillAttr(&out.Attr, &a)

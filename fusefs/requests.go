@@ -8,29 +8,29 @@ import (
 	"github.com/amberfs/amberfs/fusefs/wire"
 )
 
-// writeSize is the offset of the size in struct fuse_write_in.
-const writeSize = wire.InHeader + 16
+// writeSizeOffset is the offset of the size in struct fuse_write_in.
+const writeSizeOffset = wire.InHeaderSize + 16
 
 // An AnsweredRequest describes a request that was answered.
 type AnsweredRequest struct {
 	Op            string        // the name in wire.Operations, "" for other operations
-	Took          time.Duration // from the read of the request to the answer
+	Duration      time.Duration // from the read of the request to the answer
 	Read, Written int           // bytes of a file
 }
 
-// requests counts requests by their operations. Few goroutines answer requests, so one
+// requestCounts has the number of requests of each operation. Few goroutines answer requests, so one
 // atomic counter per operation is not contended enough to matter.
-type requests [len(wire.Operations)]atomic.Uint64
+type requestCounts [len(wire.Operations)]atomic.Uint64
 
 // describeAnswer describes a request that was answered with size bytes.
-func describeAnswer(request []byte, size int, took time.Duration) AnsweredRequest {
+func describeAnswer(request []byte, size int, duration time.Duration) AnsweredRequest {
 	op := wire.Opcode(request)
-	a := AnsweredRequest{Op: wire.Operations[op], Took: took}
+	a := AnsweredRequest{Op: wire.Operations[op], Duration: duration}
 	switch {
-	case op == wire.OpRead && size > wire.OutHeader:
-		a.Read = size - wire.OutHeader
-	case op == wire.OpWrite && size > wire.OutHeader && len(request) >= writeSize+4:
-		a.Written = int(binary.NativeEndian.Uint32(request[writeSize:]))
+	case op == wire.OpRead && size > wire.OutHeaderSize:
+		a.Read = size - wire.OutHeaderSize
+	case op == wire.OpWrite && size > wire.OutHeaderSize && len(request) >= writeSizeOffset+4:
+		a.Written = int(binary.NativeEndian.Uint32(request[writeSizeOffset:]))
 	}
 
 	return a
@@ -39,10 +39,10 @@ func describeAnswer(request []byte, size int, took time.Duration) AnsweredReques
 // Counters returns how many requests of each kind were answered, by the name of the kind in the FUSE
 // protocol. Under NODES it returns the number of nodes of the forest that the kernel holds.
 func (s *Server) Counters() map[string]uint64 {
-	m := map[string]uint64{"NODES": uint64(s.fs.reply.lookups.Count())}
+	m := map[string]uint64{"NODES": uint64(s.fs.replies.lookups.Count())}
 	for op, name := range wire.Operations {
 		if name != "" {
-			m[name] += s.readers.requests[op].Load()
+			m[name] += s.readers.requestCounts[op].Load()
 		}
 	}
 

@@ -33,7 +33,7 @@ type Server struct {
 	fs         *filesystem
 	readers    *readers
 	connection *takeover.Connection
-	served     chan struct{}
+	served     chan struct{} // closed when Serve returns
 }
 
 // Mount mounts a store's workspace. Requests are answered once Serve runs.
@@ -46,7 +46,7 @@ func Mount(o Options) (*Server, error) {
 		return nil, fmt.Errorf("mount %s: %w", o.Mountpoint, err)
 	}
 
-	s, err := serve(o, fd, nil)
+	s, err := newServer(o, fd, nil)
 	if err != nil {
 		_ = mounts.Unmount(o.Mountpoint, false)
 		return nil, fmt.Errorf("mount %s: %w", o.Mountpoint, err)
@@ -55,9 +55,9 @@ func Mount(o Options) (*Server, error) {
 	return s, nil
 }
 
-// serve agrees with the kernel upon the terms of the mount whose device is fd, or, in a takeover, uses
-// the terms in before. It closes fd if it fails.
-func serve(o Options, fd int, before *takeover.Connection) (*Server, error) {
+// newServer agrees with the kernel upon the terms of the mount whose device is fd. In a takeover it uses the terms
+// of the daemon that has ended, previous. It closes fd if it fails.
+func newServer(o Options, fd int, previous *takeover.Connection) (*Server, error) {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		unix.Close(fd)
@@ -67,33 +67,33 @@ func serve(o Options, fd int, before *takeover.Connection) (*Server, error) {
 	n := &notifier{log: o.Logger, fd: dup}
 	k := &kernel{notifier: n}
 	fs := newFilesystem(o, k)
-	lookups := fs.reply.lookups
-	fs.reply.probes = takeover.NewProbes(lookups, fs.forest, dup, o.Logger)
+	lookups := fs.replies.lookups
+	fs.replies.probes = takeover.NewProbes(lookups, fs.forest, dup, o.Logger)
 
 	r := newReaders(fd, fuse.NewProtocolServer(fs, o.serverOptions()), o.Logger)
-	r.onAnswer, r.parking, k.readers = o.OnAnswer, fs.reply.parking, r
+	r.onAnswer, r.parking, k.readers = o.OnAnswer, fs.replies.parking, r
 	r.heldBack = func(request []byte) <-chan struct{} { return heldBack(fs.forest.Freezer, request) }
-	c, err := r.connect(before)
+	c, err := r.connect(previous)
 	if err != nil {
 		unix.Close(dup)
 		unix.Close(fd)
 		return nil, err
 	}
 
-	if o.Kept && c.Offers(fuse.CAP_HAS_RESEND) {
-		fs.callers.kept = true
-		r.answered = func(request []byte) { takeover.Answered(fs.forest.Takeover, o.Resent, request) }
+	if o.HasKeeper && c.Offers(fuse.CAP_HAS_RESEND) {
+		fs.callers.recordsNumbers = true
+		r.afterAnswer = func(request []byte) { takeover.ReportAnswer(fs.forest.Takeover, o.OnResent, request) }
 	}
 
 	n.mountPoints = func() func(uint32) []string { return mountPoints(o.Store, o.Mountpoint) }
 	n.mayUseEpoch = func() bool {
-		return c.Minor() >= wire.EpochMinor && !fs.overlays.seen.Load() && !overlayOn(o.Mountpoint) && len(n.mountPoints()(anyView)) == 0
+		return c.Minor() >= wire.EpochMinor && !fs.overlays.attrRequested.Load() && !overlayOn(o.Mountpoint) && len(n.mountPoints()(anyView)) == 0
 	}
 	n.held = lookups.Held
 
 	s := &Server{fs, r, c, make(chan struct{})}
-	if before != nil {
-		s.inherit()
+	if previous != nil {
+		s.inheritNodes()
 	}
 
 	fs.forest.Takeover.SetMount(live.Mount{
@@ -101,18 +101,18 @@ func serve(o Options, fd int, before *takeover.Connection) (*Server, error) {
 		MountPoints:  func(view uint32) []string { return n.mountPoints()(view) },
 		CoveredPaths: func(view, pid uint32) []string { return coveredPaths(o.Store, o.Mountpoint, view, pid) },
 	})
-	fs.opts.Store.Hooks.OnReplaced(n.replaced)
+	fs.opts.Store.Hooks.OnReplaced(n.onReplaced)
 	fs.opts.Store.Hooks.OnInvalidate(func(inv live.Invalidation, told func()) {
 		n.invalidate(inv, told)
 		if len(inv.Entries) > 0 { // all entries are of one view
 			fs.removals.recordChange(inv.Entries[0].Parent.View())
 		}
-		if o.Changed != nil {
-			o.Changed(lookups.Watchable(inv.Entries))
+		if o.OnNamesDropped != nil {
+			o.OnNamesDropped(lookups.WatchableNames(inv.Entries))
 		}
 	})
 
-	if before != nil {
+	if previous != nil {
 		return s, s.resume()
 	}
 
@@ -167,18 +167,18 @@ func (o *Options) serverOptions() *fuse.MountOptions {
 // Serve answers requests until the workspace is unmounted.
 func (s *Server) Serve() {
 	s.readers.run()
-	s.fs.reply.probes.Close()
+	s.fs.replies.probes.Close()
 	unix.Close(s.readers.fd)
 	s.fs.opts.Store.Hooks.OnReplaced(func(int) bool { return false })
 	s.fs.opts.Store.Hooks.OnInvalidate(func(_ live.Invalidation, told func()) { told() })
 	s.fs.forest.Takeover.SetMount(live.Mount{Held: func(live.NodeID) bool { return false }})
-	s.fs.notify.close()
+	s.fs.notifier.close()
 	close(s.served)
 }
 
-// DropName has the kernel forget the name of a snapshot, or of a fork, that was removed from a workspace.
-// With wait it returns after the kernel has done so, or after control.Brief. A request through the mount must
-// not wait, because its process may have locked the directory.
+// DropName has the kernel forget the name of a snapshot, or of a fork, that was removed from a workspace. If wait is
+// set, it returns after the kernel has done so, or after control.BriefCacheTime. A request through the mount must not
+// wait, because its process may have locked the directory.
 func (s *Server) DropName(workspace uint32, fork bool, name string, wait bool) {
 	dir, forks, ok := s.fs.control.Dirs(workspace)
 	if !ok {
@@ -188,15 +188,15 @@ func (s *Server) DropName(workspace uint32, fork bool, name string, wait bool) {
 		dir = forks
 	}
 
-	n := s.fs.notify
+	n := s.fs.notifier
 	done := n.enqueue(&n.names, func() { n.send(wire.ExpireEntry(dir, name)) })
 	if wait {
-		waitFor(done, control.Brief) // after Brief the kernel looks the name up again without a notice
+		waitFor(done, control.BriefCacheTime) // after BriefCacheTime the kernel looks the name up again without a notice
 	}
 }
 
 // StaleNames returns the number of names that edits changed and the kernel has not dropped yet.
-func (s *Server) StaleNames() int64 { return s.fs.notify.stale.Load() }
+func (s *Server) StaleNames() int64 { return s.fs.notifier.staleNames.Load() }
 
 // Wait returns when Serve has returned.
 func (s *Server) Wait() { <-s.served }

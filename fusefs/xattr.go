@@ -31,9 +31,9 @@ func (f Flags) storesXattr(name string) bool {
 	return false
 }
 
-// refuseXattr returns the error for an attribute name that cannot exist: a name of an unknown namespace, or a
-// namespace alone, such as "user.". Other filesystems return the same errors.
-func (f Flags) refuseXattr(name string) fuse.Status {
+// checkXattrName returns an error for the name of an attribute that cannot exist: a name of an unknown namespace, or
+// a namespace alone, such as "user.". Other filesystems return the same errors.
+func (f Flags) checkXattrName(name string) fuse.Status {
 	if f.NoXattr {
 		return fuse.ENOSYS // the kernel sends no more requests for attributes
 	}
@@ -60,7 +60,7 @@ func copyValue(value, dest []byte) (uint32, fuse.Status) {
 // GetXAttr returns an attribute. The kernel asks for security.capability before the first write to each
 // inode, and nearly no inode has this attribute.
 func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
-	if bad := fs.opts.refuseXattr(name); bad != fuse.OK {
+	if bad := fs.opts.checkXattrName(name); bad != fuse.OK {
 		return 0, bad
 	}
 	fs.overlays.recordRequest(name)
@@ -75,7 +75,7 @@ func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string,
 		return 0, fuse.ENODATA
 	}
 	if err != nil {
-		return 0, fs.reply.status("getxattr", id, err)
+		return 0, fs.replies.status("getxattr", id, err)
 	}
 	if isACL(name) {
 		value = fs.opts.Ids.shownACL(value)
@@ -97,7 +97,7 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 
 	names, err := fs.forest.ListXattr(id)
 	if err != nil {
-		return 0, fs.reply.status("listxattr", id, err)
+		return 0, fs.replies.status("listxattr", id, err)
 	}
 
 	var list []byte
@@ -113,18 +113,18 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 }
 
 func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, data []byte) fuse.Status {
-	return fs.changeXattr("setxattr", &in.InHeader, name, func(forest live.Writer, id live.NodeID) error {
+	return fs.changeXattr("setxattr", &in.InHeader, name, func(writer live.Writer, id live.NodeID) error {
 		if isACL(name) {
 			// The kernel sets SETXATTR_ACL_KILL_SGID if the caller is not in the file's group.
-			return fs.permissions.setACL(forest, id, name, data, int(in.Flags), in.SetXAttrFlags&fuse.SETXATTR_ACL_KILL_SGID != 0)
+			return fs.permissions.setACL(writer, id, name, data, int(in.Flags), in.SetXAttrFlags&fuse.SETXATTR_ACL_KILL_SGID != 0)
 		}
-		return forest.SetXattr(id, name, data, int(in.Flags), false)
+		return writer.SetXattr(id, name, data, int(in.Flags), false)
 	})
 }
 
 func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
-	return fs.changeXattr("removexattr", h, name, func(forest live.Writer, id live.NodeID) error {
-		err := forest.RemoveXattr(id, name)
+	return fs.changeXattr("removexattr", h, name, func(writer live.Writer, id live.NodeID) error {
+		err := writer.RemoveXattr(id, name)
 		if isACL(name) && errors.Is(err, errs.NoAttr) {
 			return nil // other filesystems report no error either
 		}
@@ -132,9 +132,11 @@ func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name stri
 	})
 }
 
+// changeXattr carries out SETXATTR or REMOVEXATTR: it checks the name and the permissions, and calls the function
+// change.
 func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, change func(live.Writer, live.NodeID) error) fuse.Status {
 	id := live.NodeID(h.NodeId)
-	if bad := fs.opts.refuseXattr(name); bad != fuse.OK {
+	if bad := fs.opts.checkXattrName(name); bad != fuse.OK {
 		return bad
 	}
 	if control.IsNode(id) {
@@ -147,12 +149,12 @@ func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, chan
 		return fuse.OK
 	}
 
-	who, forest := fs.callers.changer(h)
+	who, writer := fs.callers.writerFor(h)
 	if !isACL(name) { // an access control list takes several changes, and may be set twice
-		who, forest = fs.callers.changerOnce(h)
+		who, writer = fs.callers.onceWriterFor(h)
 	}
-	if err := change(forest, id); err != nil {
-		return fs.reply.status(op, id, err)
+	if err := change(writer, id); err != nil {
+		return fs.replies.status(op, id, err)
 	}
 
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})

@@ -141,13 +141,13 @@ func mountStore(ctx context.Context, a *app, cfg daemon.Config, foreground bool)
 	pipe := daemon.ReadyPipe()
 
 	if foreground {
-		if cfg.Keeper, err = keeper.Inherited(); err != nil {
+		if cfg.Keeper, err = keeper.InheritedLink(); err != nil {
 			return err
 		}
 
 		if cfg.Keeper == nil {
 			c := keeper.Config{Args: cfg.Args(), Log: daemon.LogLine, Patience: cfg.Patience()}
-			c.Ready, c.ReadyEnv = pipe, daemon.ReadyEnv
+			c.ReadyPipe, c.ReadyEnv = pipe, daemon.ReadyEnv
 			status, err := keeper.Run(c)
 			if !errors.Is(err, keeper.ErrNoChild) { // under an emulator, this process becomes the daemon
 				return a.statusOf(status, err)

@@ -15,17 +15,17 @@ import (
 // fail with ESTALE, and the next lookup of its name renders the file again. Answers and scratch files
 // cannot be rendered again, and are lost.
 const (
-	// forkBytes is the size of the part of a fork of main with the forks in it.
-	forkBytes = 8 << 20
-	// mainBytes is the size of the part of main.
-	mainBytes = 64 << 20
+	// forkCacheBytes is the size of the part of a fork of main with the forks in it.
+	forkCacheBytes = 8 << 20
+	// mainCacheBytes is the size of the part of main.
+	mainCacheBytes = 64 << 20
 	// maxEntries is the most nodes of a tenant.
 	maxEntries = 1024
 	// maxBytes is the most bytes of all tenants together. Above it, nodes of the largest tenants are removed.
 	maxBytes = 128 << 20
 )
 
-// limits has the constants above; tests use smaller ones.
+// limits has the constants above, except in tests. All but entries are in bytes.
 type limits struct {
 	fork, main, all int64
 	entries         int
@@ -38,17 +38,17 @@ type cache struct {
 
 	mu struct {
 		sync.Mutex
-		nodes   map[live.NodeID]node
-		dirs    map[uint32]*directory // by view of the workspace
-		tenants map[uint32]*tenant    // by view of the tenant's outermost workspace
-		last    uint64                // number of the newest node, see firstNumber
-		bytes   int64                 // of all tenants
+		nodes      map[live.NodeID]node
+		dirs       map[uint32]*directory // by view of the workspace
+		tenants    map[uint32]*tenant    // by view of the tenant's outermost workspace
+		lastNumber uint64                // number of the newest node, see firstFileNumber
+		bytes      int64                 // of all tenants
 	}
 }
 
 func newCache(s *snapshot.Store) *cache {
-	c := &cache{store: s, limits: limits{fork: forkBytes, main: mainBytes, all: maxBytes, entries: maxEntries}}
-	c.mu.nodes, c.mu.last = make(map[live.NodeID]node), firstNumber()
+	c := &cache{store: s, limits: limits{fork: forkCacheBytes, main: mainCacheBytes, all: maxBytes, entries: maxEntries}}
+	c.mu.nodes, c.mu.lastNumber = make(map[live.NodeID]node), firstFileNumber()
 	c.mu.dirs, c.mu.tenants = make(map[uint32]*directory), make(map[uint32]*tenant)
 	return c
 }
@@ -59,16 +59,16 @@ func (c *cache) chargeLocked(k *tenant, bytes int64) {
 	c.mu.bytes += bytes
 }
 
-// reserve reserves more bytes in a tenant's part of the cache for a content. has is the number of bytes that
+// reserve reserves more bytes in a tenant's part of the cache for a content. reserved is the number of bytes that
 // were reserved for the content before. To make room, reserve removes other nodes. It fails with errs.TooBig
 // if the content is larger than the part, and with errs.Quota if contents that are being written take too
 // much.
-func (c *cache) reserve(k *tenant, has, more int64) error {
+func (c *cache) reserve(k *tenant, reserved, more int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	switch {
-	case has+more > k.limit-maxCommand: // room is left for the command that asked for the content
+	case reserved+more > k.limit-maxCommand: // room is left for the command that asked for the content
 		return errs.New(errs.TooBig, "the text is larger than %d MiB, the limit for control files of this workspace; name paths, or use the command line",
 			(k.limit-maxCommand)>>20)
 	case k.reserved+more > k.limit:
@@ -88,16 +88,16 @@ func (c *cache) reserve(k *tenant, has, more int64) error {
 	return nil
 }
 
-// resizeLocked charges a node that is new, or whose size has changed, and makes room for it. It ignores
+// rechargeLocked charges a node that is new, or whose size has changed, and makes room for it. It ignores
 // a node that was removed.
-func (c *cache) resizeLocked(n node) {
+func (c *cache) rechargeLocked(n node) {
 	f := n.core()
 	if f.element == nil {
 		return
 	}
 	k, size := f.dir.tenant, n.memoryLocked()
-	c.chargeLocked(k, size-f.charged)
-	f.charged = size
+	c.chargeLocked(k, size-f.chargedBytes)
+	f.chargedBytes = size
 	k.nodes.MoveToFront(f.element)
 	c.trimLocked(k)
 }
@@ -106,7 +106,7 @@ func (c *cache) resizeLocked(n node) {
 // nodes of the largest tenants while all tenants together are over the limit.
 func (c *cache) trimLocked(k *tenant) {
 	for k.nodes.Len() > 0 && (k.bytes > k.limit || k.nodes.Len() > c.limits.entries) {
-		c.removeLocked(k.oldest())
+		c.removeLocked(k.oldestNode())
 	}
 
 	for c.mu.bytes > c.limits.all {
@@ -119,22 +119,22 @@ func (c *cache) trimLocked(k *tenant) {
 		if largest == nil {
 			return
 		}
-		c.removeLocked(largest.oldest())
+		c.removeLocked(largest.oldestNode())
 	}
 }
 
-func (k *tenant) oldest() node { return k.nodes.Back().Value.(node) }
+func (k *tenant) oldestNode() node { return k.nodes.Back().Value.(node) }
 
 // addLocked gives a slot a new node. The kernel may still have the slot's old node.
 func (c *cache) addLocked(d *directory, s slot, n node) {
-	c.mu.last++
+	c.mu.lastNumber++
 	f := n.core()
-	f.id, f.dir, f.slot, f.mtime = fileID(c.mu.last, isPrivateFile(n)), d, s, now()
-	if old := d.current[s]; old != nil && old.core().kernelRefs == 0 {
+	f.id, f.dir, f.slot, f.mtime = fileID(c.mu.lastNumber, isPrivateFile(n)), d, s, now()
+	if old := d.slots[s]; old != nil && old.core().kernelRefs == 0 {
 		c.removeLocked(old)
 	}
 
-	d.current[s] = n
+	d.slots[s] = n
 	c.insertLocked(n)
 }
 
@@ -143,7 +143,7 @@ func (c *cache) insertLocked(n node) {
 	f := n.core()
 	c.mu.nodes[f.id] = n
 	f.element = f.dir.tenant.nodes.PushFront(n)
-	c.resizeLocked(n)
+	c.rechargeLocked(n)
 }
 
 // removeLocked removes a node. Later requests of the kernel for it fail with ESTALE.
@@ -154,21 +154,21 @@ func (c *cache) removeLocked(n node) {
 	}
 	f.dir.tenant.nodes.Remove(f.element)
 	f.element = nil
-	c.chargeLocked(f.dir.tenant, -f.charged)
+	c.chargeLocked(f.dir.tenant, -f.chargedBytes)
 	delete(c.mu.nodes, f.id)
 	unnameLocked(n)
 }
 
 // unnameLocked removes the node's name, unless the name belongs to a newer node. The node stays in the cache.
 func unnameLocked(n node) {
-	if f := n.core(); f.dir.current[f.slot] == n {
-		delete(f.dir.current, f.slot)
+	if f := n.core(); f.dir.slots[f.slot] == n {
+		delete(f.dir.slots, f.slot)
 	}
 }
 
-// dropLocked removes the name of a slot's node, and the node if the kernel has no reference to it.
-func (c *cache) dropLocked(d *directory, s slot) {
-	n := d.current[s]
+// emptySlotLocked removes the name of the slot's node, and the node if the kernel has no reference to it.
+func (c *cache) emptySlotLocked(d *directory, s slot) {
+	n := d.slots[s]
 	if n == nil {
 		return
 	}
@@ -182,18 +182,18 @@ func (c *cache) dropLocked(d *directory, s slot) {
 // moveLocked moves a node to another slot, whose node it replaces.
 func (c *cache) moveLocked(n node, to slot) {
 	f := n.core()
-	c.dropLocked(f.dir, to)
+	c.emptySlotLocked(f.dir, to)
 	unnameLocked(n)
 	f.slot = to
-	f.dir.current[to] = n
+	f.dir.slots[to] = n
 }
 
-// current returns the newest node of a slot, nil if there is none.
-func (c *cache) current(ws *snapshot.Workspace, s slot) node {
+// currentNode returns the newest node of a slot, nil if there is none.
+func (c *cache) currentNode(ws *snapshot.Workspace, s slot) node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	return c.dirLocked(ws).current[s]
+	return c.dirLocked(ws).slots[s]
 }
 
 // entry returns a node as the answer to a lookup.
@@ -218,26 +218,26 @@ func (c *cache) get(id live.NodeID) (node, error) {
 
 // publish returns the node of a name with the content of w: the present node if it has an equal content, else
 // a new one. publish releases the bytes that w has reserved.
-func (c *cache) publish(ws *snapshot.Workspace, name string, mode uint32, w *contentWriter, from source) Entry {
+func (c *cache) publish(ws *snapshot.Workspace, name string, mode uint32, w *contentWriter, src source) Entry {
 	root := rootAttr(ws)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	text := w.releaseLocked()
 	d, s := c.dirLocked(ws), slot{name, anybody}
-	n, ok := d.current[s].(*rendered)
+	n, ok := d.slots[s].(*renderedFile)
 	if !ok || n.mode != mode || !n.content.equal(text) {
-		n = &rendered{inode: inode{mode: mode}, content: text}
+		n = &renderedFile{inode: inode{mode: mode}, content: text}
 		c.addLocked(d, s, n)
 	}
 
-	n.source = from
+	n.source = src
 	return entryLocked(n, root)
 }
 
 // publishText returns a file or a symlink with a short content.
 func (c *cache) publishText(ws *snapshot.Workspace, f file, write func(io.Writer) error) (Entry, error) {
-	w := c.newContent(ws)
+	w := c.newContentWriter(ws)
 	if err := write(w); err != nil {
 		w.discard()
 		return Entry{}, err
@@ -258,10 +258,10 @@ type directory struct {
 	cache      *cache
 	ws         *snapshot.Workspace
 	tenant     *tenant
-	current    map[slot]node         // the newest node of each slot
+	slots      map[slot]node         // the newest node of each slot
 	renderings map[string]*rendering // the renderings that run, by name of the file
 	outcomes   map[slot]*outcome     // the outcomes of commands whose answers were not read yet
-	changed    int64                 // the time (ns) of the last command
+	changedAt  int64                 // the time (ns) of the last command
 }
 
 // dirLocked returns the directory of a workspace, and creates it if there is none.
@@ -270,15 +270,15 @@ func (c *cache) dirLocked(ws *snapshot.Workspace) *directory {
 		return d
 	}
 
-	c.dropEndedLocked()
-	d := &directory{cache: c, ws: ws, tenant: c.tenantLocked(ws), current: make(map[slot]node), renderings: make(map[string]*rendering), outcomes: make(map[slot]*outcome)}
+	c.dropEndedForksLocked()
+	d := &directory{cache: c, ws: ws, tenant: c.tenantLocked(ws), slots: make(map[slot]node), renderings: make(map[string]*rendering), outcomes: make(map[slot]*outcome)}
 	c.mu.dirs[ws.View()] = d
 
 	return d
 }
 
-// dropEndedLocked removes the directories, nodes and tenants of forks that have ended.
-func (c *cache) dropEndedLocked() {
+// dropEndedForksLocked removes the directories, nodes and tenants of forks that have ended.
+func (c *cache) dropEndedForksLocked() {
 	before := len(c.mu.dirs)
 	maps.DeleteFunc(c.mu.dirs, func(view uint32, _ *directory) bool { return !isWorkspace(c.store, view) })
 	if len(c.mu.dirs) == before {

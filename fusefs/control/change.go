@@ -41,13 +41,14 @@ func (t *Tree) Rmdir(dir live.NodeID, name string, r Request) error {
 		return t.commands.perform(ws, forkName, nil, r, service.DeleteFork{Name: name, Rmdir: true}, nil)
 	}
 
-	return t.commands.perform(ws, createName, nil, r, service.Remove{Names: []string{name}}, checkNoFile(name, "removed"))
+	return t.commands.perform(ws, createName, nil, r, service.Remove{Names: []string{name}}, checkNoControlFile(name, "removed"))
 }
 
-// checkNoFile returns an error if name is the name of a control file, which is not a snapshot.
-func checkNoFile(name, done string) error {
+// checkNoControlFile returns an error if name is the name of a control file, which is not a snapshot. verb is
+// "removed" or "renamed".
+func checkNoControlFile(name, verb string) error {
 	if _, ok := findFile(name); ok {
-		return errs.New(errs.Protected, "protected: %s belongs to .snapshots and cannot be %s", name, done)
+		return errs.New(errs.Protected, "protected: %s belongs to .snapshots and cannot be %s", name, verb)
 	}
 	return nil
 }
@@ -74,10 +75,11 @@ func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to strin
 		return t.commands.perform(ws, forkName, nil, r, service.RenameFork{From: from, To: to}, nil)
 	}
 
-	return t.rename(ws, from, to, r)
+	return t.renameInSnapshots(ws, from, to, r)
 }
 
-func (t *Tree) rename(ws *snapshot.Workspace, from, to string, r Request) error {
+// renameInSnapshots carries out a rename in .snapshots.
+func (t *Tree) renameInSnapshots(ws *snapshot.Workspace, from, to string, r Request) error {
 	if name, ok := parseRestore(to); ok && from == restoreName {
 		return t.commands.perform(ws, restoreName, nil, r, snapshot.RestoreOptions{Name: name}, nil)
 	}
@@ -85,8 +87,8 @@ func (t *Tree) rename(ws *snapshot.Workspace, from, to string, r Request) error 
 		return t.renamePrivate(n, to, r)
 	}
 	if r.Resent && isPrivateName(from) {
-		return t.commands.renameLost(ws, to, r)
+		return t.commands.renameLostFile(ws, to, r)
 	}
 
-	return t.commands.perform(ws, createName, nil, r, service.Rename{From: from, To: to}, checkNoFile(from, "renamed"))
+	return t.commands.perform(ws, createName, nil, r, service.Rename{From: from, To: to}, checkNoControlFile(from, "renamed"))
 }

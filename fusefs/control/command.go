@@ -39,11 +39,11 @@ func (c *commands) write(n node, data []byte, off int64, r Request) (int, error)
 	}
 
 	c.cache.mu.Lock()
-	cached := in.cached
-	in.cached = false
-	isEnd := off > 0 && off == in.unended && string(data) == "\n" // the newline of the last command, in a write of its own
-	if in.unended = 0; !isEnd && !bytes.HasSuffix(data, []byte("\n")) {
-		in.unended = off + int64(len(data))
+	cached := in.pagesCached
+	in.pagesCached = false
+	isEnd := off > 0 && off == in.unendedOffset && string(data) == "\n" // the newline of the last command, in a write of its own
+	if in.unendedOffset = 0; !isEnd && !bytes.HasSuffix(data, []byte("\n")) {
+		in.unendedOffset = off + int64(len(data))
 	}
 	c.cache.mu.Unlock()
 	if cached {
@@ -54,7 +54,7 @@ func (c *commands) write(n node, data []byte, off int64, r Request) (int, error)
 		return len(data), nil
 	}
 
-	line := c.assemble(n, data, r.Caller)
+	line := c.assembleCommand(n, data, r.Caller)
 	if line == nil {
 		return len(data), nil
 	}
@@ -88,11 +88,11 @@ const maxBlanks = 64 << 20
 
 // submit runs a command that was written to the control file name, or to the node n of a call file.
 func (c *commands) submit(ws *snapshot.Workspace, name string, n node, line []byte, r Request) error {
-	waiting := c.cache.newContent(ws) // charges the bytes of the command while it waits
-	if err := waiting.reserve(int64(len(line))); err != nil {
+	charge := c.cache.newContentWriter(ws) // charges the bytes of the command while it waits
+	if err := charge.reserve(int64(len(line))); err != nil {
 		return err
 	}
-	defer waiting.discard()
+	defer charge.discard()
 
 	if name == callName || isCall(name) {
 		return c.runCall(ws, name, n, line, r)
@@ -115,7 +115,7 @@ func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Reques
 	o := new(outcome)
 	if err == nil {
 		err = c.queue.run(ws, r, args, true, func(ctx context.Context) (err error) {
-			o.result, err = c.service.Do(ctx, r.forService(ws), args)
+			o.result, err = c.service.Do(ctx, r.serviceRequest(ws), args)
 			return err
 		})
 	}
@@ -127,7 +127,7 @@ func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Reques
 		}
 	}
 
-	o.err, o.took = err, time.Since(began)
+	o.err, o.duration = err, time.Since(began)
 	if e := (*errs.Error)(nil); err != nil && !errors.As(err, &e) { // errors of the service are logged there
 		c.service.Log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
 	}
@@ -149,7 +149,7 @@ func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Reques
 
 // storeAnswer stores the text that write writes as the answer of a file, see keepAnswer.
 func (c *commands) storeAnswer(ws *snapshot.Workspace, name string, n node, who actors.Caller, write func(io.Writer) error) error {
-	w := c.cache.newContent(ws)
+	w := c.cache.newContentWriter(ws)
 	if err := write(w); err != nil {
 		w.discard()
 		return err
@@ -163,32 +163,32 @@ func (c *commands) storeAnswer(ws *snapshot.Workspace, name string, n node, who 
 // the workspace's owner. The node n to which the command was written shows the answer, too, for a program
 // that reads from the same descriptor. A private file without a name has n only.
 func (c *commands) keepAnswer(ws *snapshot.Workspace, name string, n node, who actors.Caller, w *contentWriter) {
-	own := slotOf(ws, name, who)
+	callerSlot := slotOf(ws, name, who)
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
 
 	text := w.releaseLocked()
 	d := c.cache.dirLocked(ws)
-	d.changed = now()
+	d.changedAt = now()
 	f, _ := findFile(name)
-	newest := &answer{inode: inode{mode: f.kind | f.mode}, content: text}
+	newest := &answerFile{inode: inode{mode: f.kind | f.mode}, content: text}
 	written := answerOf(n)
 
-	switch private, ok := n.(call); {
+	switch private, ok := n.(callFile); {
 	case !ok:
-		if own.user != anybody {
-			c.cache.addLocked(d, slot{name, anybody}, &answer{inode: inode{mode: newest.mode}, content: text})
+		if callerSlot.user != anybody {
+			c.cache.addLocked(d, slot{name, anybody}, &answerFile{inode: inode{mode: newest.mode}, content: text})
 		}
-		c.cache.addLocked(d, own, newest)
+		c.cache.addLocked(d, callerSlot, newest)
 		delete(d.outcomes, slot{name, anybody})
 		delete(d.outcomes, slot{name, int64(who.UID)})
 
-	case d.current[private.slot] == n:
+	case d.slots[private.slot] == n:
 		newest.mode, newest.owner = private.mode, private.owner
-		c.cache.addLocked(d, private.slot, call{newest})
+		c.cache.addLocked(d, private.slot, callFile{newest})
 	default: // the private file was removed or renamed
 		private.content = text
-		c.cache.resizeLocked(n)
+		c.cache.rechargeLocked(n)
 		return
 	}
 
@@ -196,16 +196,16 @@ func (c *commands) keepAnswer(ws *snapshot.Workspace, name string, n node, who a
 		return
 	}
 
-	written.content, written.newer, written.mtime = text, nil, now()
-	if text.Size() > maxBlock { // a large content is charged once only
-		written.content, written.newer = nil, newest
+	written.content, written.replacement, written.mtime = text, nil, now()
+	if text.Size() > maxBlockSize { // a large content is charged once only
+		written.content, written.replacement = nil, newest
 	}
 
-	c.cache.resizeLocked(n)
+	c.cache.rechargeLocked(n)
 }
 
-// maxInline is the size in bytes of the longest stream that is a part of its answer.
-const maxInline = 64 << 10
+// maxInlineStream is the size in bytes of the longest stream that is a part of its answer.
+const maxInlineStream = 64 << 10
 
 // runCall runs a request in JSON that was written to `call` or to the call file n, and stores the answer,
 // also if the request fails. The stream of an operation, such as a diff, is a part of the answer if it is
@@ -217,12 +217,12 @@ func (c *commands) runCall(ws *snapshot.Workspace, name string, n node, request 
 	}
 
 	c.cache.mu.Lock()
-	c.cache.dropLocked(c.cache.dirLocked(ws), s.stream())
+	c.cache.emptySlotLocked(c.cache.dirLocked(ws), s.streamSlot())
 	c.cache.mu.Unlock()
-	stream := c.cache.newContent(ws)
+	stream := c.cache.newContentWriter(ws)
 	defer stream.discard()
 
-	q := r.forService(ws)
+	q := r.serviceRequest(ws)
 	defer q.Release()
 
 	q.Out = stream
@@ -231,7 +231,7 @@ func (c *commands) runCall(ws *snapshot.Workspace, name string, n node, request 
 		a = service.FailedAnswer(err)
 	}
 
-	a.Stream = stream.size > maxInline || !a.Inline(stream.all())
+	a.Stream = stream.size > maxInlineStream || !a.Inline(stream.copyBytes())
 	storeErr := c.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(a) })
 	if storeErr != nil { // the answer is too large: the error is shorter
 		_ = c.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(service.FailedAnswer(storeErr)) })
@@ -268,14 +268,14 @@ func (c *commands) keepStream(ws *snapshot.Workspace, s slot, n node, w *content
 
 	d := c.cache.dirLocked(ws)
 	text := w.releaseLocked()
-	if d.current[s] == nil {
+	if d.slots[s] == nil {
 		return
 	}
 
-	stream := &answer{inode: inode{mode: typeFile | 0o400}, content: text}
-	if private, ok := n.(call); ok {
+	stream := &answerFile{inode: inode{mode: typeFile | 0o400}, content: text}
+	if private, ok := n.(callFile); ok {
 		stream.owner = private.owner
 	}
 
-	c.cache.addLocked(d, s.stream(), stream)
+	c.cache.addLocked(d, s.streamSlot(), stream)
 }

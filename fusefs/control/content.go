@@ -13,8 +13,8 @@ type content struct {
 	size   int64
 }
 
-// newContentOf returns a content of one block.
-func newContentOf(b []byte) *content { return &content{blocks: [][]byte{b}, size: int64(len(b))} }
+// newContent returns a content of one block.
+func newContent(b []byte) *content { return &content{blocks: [][]byte{b}, size: int64(len(b))} }
 
 func (c *content) Size() int64 {
 	if c == nil {
@@ -55,8 +55,8 @@ func (c *content) equal(o *content) bool {
 }
 
 const (
-	firstBlock = 512
-	maxBlock   = 64 << 10
+	firstBlockSize = 512
+	maxBlockSize   = 64 << 10
 )
 
 // A contentWriter collects the bytes of a content. They are reserved in the tenant's part of the cache before
@@ -68,8 +68,8 @@ type contentWriter struct {
 	content
 }
 
-// newContent returns a writer of a content for a file of the workspace.
-func (c *cache) newContent(ws *snapshot.Workspace) *contentWriter {
+// newContentWriter returns a writer of a content for a file of the workspace.
+func (c *cache) newContentWriter(ws *snapshot.Workspace) *contentWriter {
 	return &contentWriter{cache: c, tenant: c.tenant(ws)}
 }
 
@@ -77,8 +77,8 @@ func (w *contentWriter) Write(p []byte) (int, error) {
 	if need := w.size + int64(len(p)); need > w.reserved {
 		// Reserve in steps, so that not each of many small writes locks cache.mu.
 		more := need - w.reserved
-		if need > maxBlock {
-			more = max(more, maxBlock)
+		if need > maxBlockSize {
+			more = max(more, maxBlockSize)
 		}
 		if err := w.reserve(more); err != nil {
 			return 0, err
@@ -90,7 +90,7 @@ func (w *contentWriter) Write(p []byte) (int, error) {
 	for len(p) > 0 {
 		last := len(w.blocks) - 1
 		if last < 0 || len(w.blocks[last]) == cap(w.blocks[last]) {
-			w.blocks = append(w.blocks, make([]byte, 0, min(max(w.size, firstBlock), maxBlock)))
+			w.blocks = append(w.blocks, make([]byte, 0, min(max(w.size, firstBlockSize), maxBlockSize)))
 			last++
 		}
 
@@ -130,8 +130,8 @@ func (w *contentWriter) releaseLocked() *content {
 	return &w.content
 }
 
-// all returns a copy of all bytes of the content.
-func (c *content) all() []byte {
+// copyBytes returns a copy of all bytes of the content.
+func (c *content) copyBytes() []byte {
 	if c == nil {
 		return nil
 	}

@@ -8,16 +8,16 @@ import (
 
 func TestContent(t *testing.T) {
 	u := newUser(t)
-	for _, size := range []int{0, 1, 1000, maxBlock, maxBlock + 1, 3 * maxBlock, 1 << 20} {
+	for _, size := range []int{0, 1, 1000, maxBlockSize, maxBlockSize + 1, 3 * maxBlockSize, 1 << 20} {
 		var want []byte
 		rnd := rand.New(rand.NewPCG(1, uint64(size)))
 		for range size {
 			want = append(want, byte(rnd.Uint32()))
 		}
 		written := func() *contentWriter {
-			w := u.tree.cache.newContent(u.tree.store.Main())
+			w := u.tree.cache.newContentWriter(u.tree.store.Main())
 			for rest := want; len(rest) > 0; {
-				p := rest[:min(len(rest), rnd.IntN(2*maxBlock)+1)]
+				p := rest[:min(len(rest), rnd.IntN(2*maxBlockSize)+1)]
 				if n, err := w.Write(p); n != len(p) || err != nil {
 					t.Fatal(n, err)
 				}

@@ -53,7 +53,7 @@
 //
 // A program that has only a fork must not make the daemon slow or large for others. A fork of main and all
 // forks in it are one tenant (tenant.go). The number of its renderings and commands at a time is limited.
-// While they run or wait, other goroutines answer the kernel (Kernel.Blocking). Renderings of all tenants
+// While they run or wait, other goroutines answer the kernel (Kernel.CallBlocking). Renderings of all tenants
 // take turns (package turns). All files of the tree are in the cache, and every byte of a content is reserved
 // there before it is written. Package budget limits the memory of text comparisons.
 //

@@ -36,7 +36,7 @@ const (
 	typeDir  = 0o040000
 )
 
-// files are all files, in the order of a listing.
+// files are all files with fixed names, in the order of a listing.
 var files []file
 
 func init() { // a literal would be an initialization cycle: its functions use files
@@ -49,7 +49,7 @@ func init() { // a literal would be an initialization cycle: its functions use f
 		{callName, typeFile, 0o600, answers},
 		{"push", typeFile, 0o644, answers},
 		{listName, typeFile, 0o444, func(t *Tree, ws *snapshot.Workspace, f file, r Request) (Entry, error) {
-			return t.renderer.list(ws, f, r)
+			return t.renderer.lookupList(ws, f, r)
 		}},
 		{"log", typeFile, 0o444, func(t *Tree, ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
 			return t.logs.lookup(ws, f.name), nil

@@ -12,27 +12,27 @@ import (
 // The nodes of this tree have a view that the forest does not use. Of the 36 bits of their inode numbers,
 // the upper four are the kind of the node.
 const (
-	ownView = live.MaxView + 1
+	controlView = live.MaxView + 1
 
 	kindBits      = 32
 	kindSnapshots = 1 << kindBits // + view of the workspace
 	kindForks     = 2 << kindBits // + view of the workspace
 	kindRendering = 3 << kindBits // + view of the workspace
 	kindListed    = 4 << kindBits // + index of the file; used in listings only
-	kindFile      = 8 << kindBits // + numberBits bits of a counter, and the bit private
+	kindFile      = 8 << kindBits // + numberBits bits of a counter, and privateBit
 	numberBits    = 34
-	private       = 1 << numberBits // set for a file that a program created in .snapshots, see private.go
+	privateBit    = 1 << numberBits // set for a file that a program created in .snapshots, see private.go
 )
 
-// firstNumber returns the number of a daemon's first file. It must differ from the numbers of the previous
+// firstFileNumber returns the number of a daemon's first file. It must differ from the numbers of the previous
 // daemon, because the kernel may have cached pages of that daemon's files. The number is the time in
 // milliseconds, of which numberBits bits repeat after half a year. Then the kernel does not take a new file for
 // an old one with the same number, because each daemon answers with another generation number
 // (replies.generation).
-func firstNumber() uint64 { return uint64(time.Now().UnixMilli()) }
+func firstFileNumber() uint64 { return uint64(time.Now().UnixMilli()) }
 
 // IsNode reports whether a node is one of the control tree.
-func IsNode(id live.NodeID) bool { return id.View() == ownView }
+func IsNode(id live.NodeID) bool { return id.View() == controlView }
 
 // IsDir reports whether a node of the control tree is a directory.
 func IsDir(id live.NodeID) bool { return id.Ino() < kindListed }
@@ -57,23 +57,23 @@ func (t *Tree) Dirs(view uint32) (snapshots, forks live.NodeID, ok bool) {
 func fileID(number uint64, isPrivate bool) live.NodeID {
 	number &= 1<<numberBits - 1
 	if isPrivate {
-		number |= private
+		number |= privateBit
 	}
-	return live.Node(ownView, kindFile|number)
+	return live.Node(controlView, kindFile|number)
 }
 
-func isPrivate(id live.NodeID) bool { return id.Ino()&private != 0 }
+func isPrivate(id live.NodeID) bool { return id.Ino()&privateBit != 0 }
 
 func snapshotsID(workspace uint32) live.NodeID {
-	return live.Node(ownView, kindSnapshots|uint64(workspace))
+	return live.Node(controlView, kindSnapshots|uint64(workspace))
 }
 
 func forksID(workspace uint32) live.NodeID {
-	return live.Node(ownView, kindForks|uint64(workspace))
+	return live.Node(controlView, kindForks|uint64(workspace))
 }
 
 func renderingID(workspace uint32) live.NodeID {
-	return live.Node(ownView, kindRendering|uint64(workspace))
+	return live.Node(controlView, kindRendering|uint64(workspace))
 }
 
 // WorkspaceOf returns the workspace of a node: of a file in it, in one of its snapshots or in its

@@ -16,10 +16,10 @@ const maxCommand = 1 << 20
 
 // An input has the commands that are being written to a file. cache.mu guards it.
 type input struct {
-	partials []partial
-	running  int   // the number of commands that run
-	cached   bool  // the kernel may have pages of the file
-	unended  int64 // the end of the last command in the file if it had no newline, else 0
+	partials      []partialCommand
+	running       int   // the number of commands that run
+	pagesCached   bool  // the kernel may have pages of the file
+	unendedOffset int64 // the offset of the end of the last command if it had no newline, else 0
 }
 
 // sizeLocked returns the bytes to charge for the partials.
@@ -30,35 +30,35 @@ func (in *input) sizeLocked() (size int64) {
 	return size
 }
 
-// A partial is the beginning of a command that one process writes in several pieces. Its bytes are charged to
+// A partialCommand is the beginning of a command that one process writes in several pieces. Its bytes are charged to
 // the node of the file.
-type partial struct {
+type partialCommand struct {
 	uid, pid uint32
 	line     []byte
 }
 
-// partialCost is about the memory of a partial in bytes, without its line.
+// partialCost is about the memory of a partialCommand in bytes, without its line.
 const partialCost = 256
 
-// assemble returns the command that ends with data, or nil if the command continues. Pieces of different
+// assembleCommand returns the command that ends with data, or nil if the command continues. Pieces of different
 // processes are never joined.
-func (c *commands) assemble(n node, data []byte, who actors.Caller) []byte {
-	if !c.anyPartial(n) && !unfinished(data, len(data)) {
+func (c *commands) assembleCommand(n node, data []byte, who actors.Caller) []byte {
+	if !c.hasPartial(n) && !isUnfinished(data, len(data)) {
 		return data
 	}
 	pid := uint32(process.ProcessOf(int(who.PID))) // pieces may come from several threads of a process
 	c.cache.mu.Lock()
 	line := append(n.input().takePartialLocked(who.UID, pid), data...)
 	c.cache.mu.Unlock()
-	done := len(line) > maxCommand || !unfinished(line, len(data))
+	done := len(line) > maxCommand || !isUnfinished(line, len(data))
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
 
 	if !done {
-		n.input().partials = append(n.input().partials, partial{who.UID, pid, line})
+		n.input().partials = append(n.input().partials, partialCommand{who.UID, pid, line})
 	}
 
-	c.cache.resizeLocked(n)
+	c.cache.rechargeLocked(n)
 	if done {
 		return line
 	}
@@ -68,7 +68,7 @@ func (c *commands) assemble(n node, data []byte, who actors.Caller) []byte {
 
 // dropPartial removes the partial of a process that truncates the file.
 func (c *commands) dropPartial(n node, who actors.Caller) {
-	if !c.anyPartial(n) {
+	if !c.hasPartial(n) {
 		return
 	}
 	pid := uint32(process.ProcessOf(int(who.PID)))
@@ -76,10 +76,10 @@ func (c *commands) dropPartial(n node, who actors.Caller) {
 	defer c.cache.mu.Unlock()
 
 	n.input().takePartialLocked(who.UID, pid)
-	c.cache.resizeLocked(n)
+	c.cache.rechargeLocked(n)
 }
 
-func (c *commands) anyPartial(n node) bool {
+func (c *commands) hasPartial(n node) bool {
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
 	return len(n.input().partials) > 0
@@ -87,7 +87,7 @@ func (c *commands) anyPartial(n node) bool {
 
 // takePartialLocked removes the partial of a process, and returns its line.
 func (in *input) takePartialLocked(uid, pid uint32) []byte {
-	i := slices.IndexFunc(in.partials, func(p partial) bool { return p.uid == uid && p.pid == pid })
+	i := slices.IndexFunc(in.partials, func(p partialCommand) bool { return p.uid == uid && p.pid == pid })
 	if i < 0 {
 		return nil
 	}
@@ -98,12 +98,12 @@ func (in *input) takePartialLocked(uid, pid uint32) []byte {
 	return line
 }
 
-// unfinished reports whether a line is only the beginning of a command. wrote is the size in bytes of the
+// isUnfinished reports whether a line is only the beginning of a command. wrote is the size in bytes of the
 // write that ended the line. A program that writes through a buffer writes full blocks first, of a multiple of
 // 1024 bytes. So a command that is not JSON is unfinished if the write was such a block, and did not end with a
 // newline. JSON is unfinished if its last brace is missing, and the write was such a block or did not end with a
 // newline. Other JSON without its last brace is malformed, and not unfinished.
-func unfinished(line []byte, wrote int) bool {
+func isUnfinished(line []byte, wrote int) bool {
 	full := wrote >= 1024 && wrote%1024 == 0
 	ended := bytes.HasSuffix(line, []byte("\n"))
 	if isJSON(line) {

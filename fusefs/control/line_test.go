@@ -30,8 +30,8 @@ func TestUnfinished(t *testing.T) {
 		{`{"op":]`, false},
 		{`{"op":"` + line[7:], true},
 	} {
-		if got := unfinished([]byte(tc.data), len(tc.data)); got != tc.want {
-			t.Errorf("unfinished(%d bytes) = %v", len(tc.data), got)
+		if got := isUnfinished([]byte(tc.data), len(tc.data)); got != tc.want {
+			t.Errorf("isUnfinished(%d bytes) = %v", len(tc.data), got)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func FuzzPieces(f *testing.F) {
 			size, written := 1024*(1+blocks&7), 0
 			for piece := range slices.Chunk([]byte(line), size) {
 				written += len(piece)
-				if unfinished([]byte(line[:written]), len(piece)) == (written >= complete) {
+				if isUnfinished([]byte(line[:written]), len(piece)) == (written >= complete) {
 					t.Errorf("%q: %d of %d bytes in pieces of %d are finished: %v", line, written, len(line), size, written < complete)
 				}
 			}

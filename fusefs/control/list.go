@@ -11,8 +11,8 @@ import (
 const (
 	offDot    = 1
 	offDotDot = 2
-	offFixed  = 16
-	offNamed  = 1024
+	offFixed  = 16   // the first file
+	offNamed  = 1024 // the snapshot or fork with the number 0
 )
 
 // List calls fn for the entries of a control directory after an offset, until fn returns false.
@@ -20,7 +20,7 @@ const (
 // The daemon adds and removes snapshots, so the kernel must not use a cached listing. An answer to
 // OPENDIR could forbid caching, but the kernel sends no OPENDIR. The kernel does not use a listing of
 // which a page is missing, so List drops the pages of earlier listings.
-func (t *Tree) List(dir live.NodeID, after uint64, fn func(name string, id live.NodeID, mode uint32, off uint64) bool) error {
+func (t *Tree) List(dir live.NodeID, offset uint64, fn func(name string, id live.NodeID, mode uint32, off uint64) bool) error {
 	ws, forks, err := t.workspace(dir)
 	if err != nil {
 		return err
@@ -28,16 +28,16 @@ func (t *Tree) List(dir live.NodeID, after uint64, fn func(name string, id live.
 
 	t.kernel.DropTail(dir, 0)
 	emit := func(name string, id live.NodeID, mode uint32, off uint64) bool {
-		return off <= after || fn(name, id, mode, off)
+		return off <= offset || fn(name, id, mode, off)
 	}
 	if !emit(".", dir, typeDir, offDot) || !emit("..", ws.Root(), typeDir, offDotDot) {
 		return nil
 	}
 
 	if forks {
-		listNamed(after, ws.Forks().Page, emit)
+		listNamed(offset, ws.Forks().Page, emit)
 	} else if listFiles(ws, emit) {
-		listNamed(after, ws.Snapshots().Page, emit)
+		listNamed(offset, ws.Snapshots().Page, emit)
 	}
 
 	return nil
@@ -54,30 +54,30 @@ func listFiles(ws *snapshot.Workspace, emit emitter) (more bool) {
 				continue
 			}
 		}
-		if !emit(f.name, live.Node(ownView, kindListed|uint64(i+1)), f.kind, uint64(offFixed+i)) {
+		if !emit(f.name, live.Node(controlView, kindListed|uint64(i+1)), f.kind, uint64(offFixed+i)) {
 			return false
 		}
 	}
 	return true
 }
 
-// listAtOnce is the number of names that are read at a time. The kernel reads a long listing in many
+// listBatch is the number of names that are read at a time. The kernel reads a long listing in many
 // requests, and each request must not read all remaining names.
-const listAtOnce = 1024
+const listBatch = 1024
 
-// listNamed lists snapshots or forks after an offset.
-func listNamed(after uint64, next func(from uint64, n int) []snapshot.ListEntry, emit emitter) {
-	from := max(after+1, offNamed) - offNamed
+// listNamed lists snapshots or forks after an offset. read returns up to n of them, from the number from on.
+func listNamed(offset uint64, read func(from uint64, n int) []snapshot.ListEntry, emit emitter) {
+	from := max(offset+1, offNamed) - offNamed
 
 	for {
-		all := next(from, listAtOnce)
+		all := read(from, listBatch)
 		for _, e := range all {
 			if !emit(e.Name, e.Root, typeDir, offNamed+e.Position) {
 				return
 			}
 			from = e.Position + 1
 		}
-		if len(all) < listAtOnce {
+		if len(all) < listBatch {
 			return
 		}
 	}

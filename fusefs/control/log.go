@@ -7,8 +7,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/events"
 )
 
-// page is the unit of the kernel's cache, in bytes.
-const page = 4096
+// pageSize is the unit of the kernel's cache, in bytes.
+const pageSize = 4096
 
 // logs shows the event log of each workspace.
 type logs struct {
@@ -19,18 +19,18 @@ type logs struct {
 	log        *slog.Logger
 }
 
-// lookup returns the event log. Its node stays the same while it grows, so that `tail -f` can follow it. When
-// old events were removed, the log gets a new node.
+// lookup returns the event log of a workspace. Its node stays the same while it grows, so that `tail -f` can follow
+// it. When old events were removed, the log gets a new node.
 func (l *logs) lookup(ws *snapshot.Workspace, name string) Entry {
-	n, ok := l.cache.current(ws, slot{name, anybody}).(*eventLog)
+	n, ok := l.cache.currentNode(ws, slot{name, anybody}).(*eventLog)
 	if !ok || n.events.Removed() > 0 {
-		n = l.open(ws, name)
+		n = l.newEventLog(ws, name)
 	}
-	l.follow(n)
+	l.updateSize(n)
 	return l.cache.entry(n)
 }
 
-func (l *logs) open(ws *snapshot.Workspace, name string) *eventLog {
+func (l *logs) newEventLog(ws *snapshot.Workspace, name string) *eventLog {
 	reader := l.events.Reader(ws.View(), 0)
 	n := &eventLog{inode: inode{mode: ownersMode(l.allowOther)}, events: reader, size: reader.Size()}
 	l.cache.mu.Lock()
@@ -41,10 +41,10 @@ func (l *logs) open(ws *snapshot.Workspace, name string) *eventLog {
 	return n
 }
 
-// follow records the present size of the log. If the log has grown, the kernel's last page of the log has
-// zeros after the old end, so follow drops that page. After the drop, the kernel ignores the size in the
+// updateSize records the present size of the log. If the log has grown, the kernel's last page of the log has
+// zeros after the old end, so updateSize drops that page. After the drop, the kernel ignores the size in the
 // answer to the present request, and asks for the size again before it reads.
-func (l *logs) follow(n *eventLog) {
+func (l *logs) updateSize(n *eventLog) {
 	// The log must contain the events of all requests that were answered before this request.
 	if err := l.events.Flush(); err != nil {
 		l.log.Warn("writing events", "err", err)
@@ -55,6 +55,6 @@ func (l *logs) follow(n *eventLog) {
 	n.size = size
 	l.cache.mu.Unlock()
 	if size != before {
-		l.kernel.DropTail(n.id, before&^(page-1))
+		l.kernel.DropTail(n.id, before&^(pageSize-1))
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Root returns the attributes of the control directory with a name in the root of a workspace.
-func (t *Tree) Root(root live.NodeID, name string) (live.Attr, error) {
+// LookupDir returns the attributes of the control directory with a name in the root of a workspace.
+func (t *Tree) LookupDir(root live.NodeID, name string) (live.Attr, error) {
 	if name == naming.ForksDir {
 		return t.dirAttr(forksID(root.View()))
 	}
@@ -34,18 +34,18 @@ func (t *Tree) dirAttr(id live.NodeID) (live.Attr, error) {
 	}
 
 	t.cache.mu.Lock()
-	changed := max(t.cache.dirLocked(ws).changed, root.Btime)
+	changedAt := max(t.cache.dirLocked(ws).changedAt, root.Btime)
 	t.cache.mu.Unlock()
 
 	if !forks {
 		if latest, err := ws.Find(latestName); err == nil {
-			changed = max(changed, latest.Created.UnixNano())
+			changedAt = max(changedAt, latest.Created.UnixNano())
 		}
 	}
 
 	return live.Attr{
 		ID: id, Mode: syscall.S_IFDIR | root.Mode&0o1777, UID: root.UID, GID: root.GID, Nlink: 2, Size: 4096, Blocks: 8,
-		Atime: changed, Mtime: changed, Ctime: changed, Btime: root.Btime,
+		Atime: changedAt, Mtime: changedAt, Ctime: changedAt, Btime: root.Btime,
 	}, nil
 }
 
@@ -62,17 +62,17 @@ func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 		if _, query := parseQuery(name); !query && name != listName {
 			return Entry{}, errs.NotExist
 		}
-		return t.lookupSnapshots(ws, name, r)
+		return t.lookupInSnapshots(ws, name, r)
 	case err != nil:
 		return Entry{}, err
 	case forks:
 		return t.lookupFork(ws, name)
 	case name == renderingDir:
 		a, err := t.dirAttr(renderingID(ws.View()))
-		return Entry{a, Brief}, err
+		return Entry{a, BriefCacheTime}, err
 	}
 
-	e, err := t.lookupSnapshots(ws, name, r)
+	e, err := t.lookupInSnapshots(ws, name, r)
 	if errors.Is(err, naming.ErrBad) || errors.Is(err, errs.NameTooLong) {
 		return e, errs.NotExist
 	}
@@ -80,7 +80,8 @@ func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 	return e, err
 }
 
-func (t *Tree) lookupSnapshots(ws *snapshot.Workspace, name string, r Request) (Entry, error) {
+// lookupInSnapshots resolves a name in .snapshots.
+func (t *Tree) lookupInSnapshots(ws *snapshot.Workspace, name string, r Request) (Entry, error) {
 	if f, ok := findFile(name); ok {
 		return f.lookup(t, ws, f, r)
 	}
@@ -91,7 +92,7 @@ func (t *Tree) lookupSnapshots(ws *snapshot.Workspace, name string, r Request) (
 		return t.lookupStream(ws, name, r.Caller)
 	}
 	if q, ok := parseQuery(name); ok {
-		return t.renderer.query(ws, q, name, r)
+		return t.renderer.lookupQuery(ws, q, name, r)
 	}
 
 	return t.lookupSnapshot(ws, name)
@@ -115,12 +116,12 @@ func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, e
 	defer t.cache.mu.Unlock()
 
 	d := t.cache.dirLocked(ws)
-	n, ok := d.current[s].(*answer)
+	n, ok := d.slots[s].(*answerFile)
 	if ok && n.commands.running == 0 {
 		return entryLocked(n, root), nil
 	}
 
-	next := &answer{inode: inode{mode: f.kind | f.mode}}
+	next := &answerFile{inode: inode{mode: f.kind | f.mode}}
 	switch {
 	case ok: // a command runs: the kernel has locked n, and a write to n would wait for its end
 		next.mode, next.content = n.mode, n.contentLocked()
@@ -144,7 +145,7 @@ func (t *Tree) lookupSnapshot(ws *snapshot.Workspace, name string) (Entry, error
 	}
 
 	a, err := waitAttr(ws, live.Node(info.View, live.RootIno))
-	return Entry{a, Brief}, err // a snapshot never changes, but it may be renamed or deleted
+	return Entry{a, BriefCacheTime}, err // a snapshot never changes, but it may be renamed or deleted
 }
 
 func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {
@@ -153,7 +154,7 @@ func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {
 		return Entry{}, errs.NotExist
 	}
 	a, err := waitAttr(ws, fork.Root())
-	return Entry{a, Brief}, err
+	return Entry{a, BriefCacheTime}, err
 }
 
 // waitAttr returns the attributes of a root directory. If the attributes are being read from the disk, it

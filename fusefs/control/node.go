@@ -20,10 +20,10 @@ type slot struct {
 // anybody is the user of files that are the same for all users, and of the owner's answers.
 const anybody = -1
 
-// stream returns the slot of the stream of an answer.
-func (s slot) stream() slot { return slot{s.name + streamSuffix, s.user} }
+// streamSlot returns the slot of the stream of an answer.
+func (s slot) streamSlot() slot { return slot{s.name + streamSuffix, s.user} }
 
-// A node is a file or a symlink. It is a *rendered, an *answer, a *scratch, a call or an *eventLog.
+// A node is a file or a symlink. It is a *renderedFile, an *answerFile, a *scratchFile, a callFile or an *eventLog.
 // Callers of methods that end in Locked hold cache.mu, callers of read do not.
 type node interface {
 	core() *inode
@@ -32,8 +32,8 @@ type node interface {
 	// sizeLocked returns the size of the file, and memoryLocked the bytes to charge for the node.
 	sizeLocked() int64
 	memoryLocked() int64
-	// stays reports whether a node that has its name stays in the cache after the kernel has forgotten it.
-	stays() bool
+	// staysCached reports whether a node that has its name stays in the cache after the kernel has forgotten it.
+	staysCached() bool
 	// read reads up to len(p) bytes at an offset. At the end of the file it reads fewer.
 	read(p []byte, off int64) (int, error)
 }
@@ -47,17 +47,17 @@ type inode struct {
 	// workspace's owner.
 	owner *actors.Caller
 
-	element *list.Element // in the tenant's nodes, nil after the node was removed
-	charged int64         // bytes
+	element      *list.Element // in the tenant's nodes, nil after the node was removed
+	chargedBytes int64
 
 	kernelRefs uint64 // lookups that returned the node, less the lookups that the kernel has forgotten
 	mode       uint32
 	mtime      int64 // ns
 }
 
-func (i *inode) core() *inode  { return i }
-func (i *inode) input() *input { return nil }
-func (i *inode) stays() bool   { return true }
+func (i *inode) core() *inode      { return i }
+func (i *inode) input() *input     { return nil }
+func (i *inode) staysCached() bool { return true }
 
 // touchLocked records that a node was used now.
 func (i *inode) touchLocked() {
@@ -66,54 +66,54 @@ func (i *inode) touchLocked() {
 	}
 }
 
-// rendered is a generated file or a symlink.
-type rendered struct {
+// A renderedFile is a generated file or a symlink.
+type renderedFile struct {
 	inode
 	content  *content
 	source   source // the states from which the content was rendered
 	commands input  // the commands that are being written to policy
 }
 
-func (n *rendered) input() *input       { return &n.commands }
-func (n *rendered) sizeLocked() int64   { return n.content.Size() }
-func (n *rendered) memoryLocked() int64 { return n.content.Size() + n.commands.sizeLocked() }
-func (n *rendered) stays() bool         { return false }
+func (n *renderedFile) input() *input       { return &n.commands }
+func (n *renderedFile) sizeLocked() int64   { return n.content.Size() }
+func (n *renderedFile) memoryLocked() int64 { return n.content.Size() + n.commands.sizeLocked() }
+func (n *renderedFile) staysCached() bool   { return false }
 
-func (n *rendered) read(p []byte, off int64) (int, error) {
+func (n *renderedFile) read(p []byte, off int64) (int, error) {
 	n.dir.cache.mu.Lock()
-	n.commands.cached = true
+	n.commands.pagesCached = true
 	n.touchLocked()
 	n.dir.cache.mu.Unlock()
 
 	return n.content.ReadAt(p, off), nil // the content of the node never changes
 }
 
-// answer is a file to which commands are written, and which shows the answer to the last one.
-type answer struct {
+// An answerFile is a file to which commands are written, and which shows the answer to the last one.
+type answerFile struct {
 	inode
-	content  *content
-	newer    *answer // if set, a newer node of the slot with the content of this node
-	blanks   int64   // the number of blanks before the content, see commands.write
-	commands input
+	content     *content
+	replacement *answerFile // if set, a newer node of the slot with the content of this node
+	blanks      int64       // the number of blanks before the content, see commands.write
+	commands    input
 }
 
-func (n *answer) input() *input       { return &n.commands }
-func (n *answer) sizeLocked() int64   { return n.blanks + n.contentLocked().Size() }
-func (n *answer) memoryLocked() int64 { return n.content.Size() + n.commands.sizeLocked() }
+func (n *answerFile) input() *input       { return &n.commands }
+func (n *answerFile) sizeLocked() int64   { return n.blanks + n.contentLocked().Size() }
+func (n *answerFile) memoryLocked() int64 { return n.content.Size() + n.commands.sizeLocked() }
 
 // contentLocked returns the content of the node, or of the newer node that replaced it.
-func (n *answer) contentLocked() *content {
-	if n.newer != nil {
-		return n.newer.content
+func (n *answerFile) contentLocked() *content {
+	if n.replacement != nil {
+		return n.replacement.content
 	}
 	return n.content
 }
 
-func (n *answer) read(p []byte, off int64) (int, error) {
+func (n *answerFile) read(p []byte, off int64) (int, error) {
 	n.dir.cache.mu.Lock()
-	n.commands.cached = true
+	n.commands.pagesCached = true
 	n.touchLocked()
-	c, blanks, stale := n.contentLocked(), n.blanks, n.newer != nil && n.newer.element == nil
+	c, blanks, stale := n.contentLocked(), n.blanks, n.replacement != nil && n.replacement.element == nil
 	n.dir.cache.mu.Unlock()
 
 	switch {
@@ -131,30 +131,30 @@ func (n *answer) read(p []byte, off int64) (int, error) {
 	return len(before) + c.ReadAt(p[len(before):], max(off, blanks)-blanks), nil
 }
 
-// call is a call file. A request runs as soon as it is completely written.
-type call struct{ *answer }
+// A callFile is a file call.ANYTHING, see private.go. A request runs as soon as it is completely written.
+type callFile struct{ *answerFile }
 
 // answerOf returns the answer that a node shows, nil for a node of another type.
-func answerOf(n node) *answer {
+func answerOf(n node) *answerFile {
 	switch n := n.(type) {
-	case *answer:
+	case *answerFile:
 		return n
-	case call:
-		return n.answer
+	case callFile:
+		return n.answerFile
 	}
 	return nil
 }
 
-// scratch is a scratch file, whose command runs when the file is renamed.
-type scratch struct {
+// A scratchFile is a file like create.tmp.1, see private.go. Its command runs when the file is renamed.
+type scratchFile struct {
 	inode
 	content *content
 }
 
-func (n *scratch) sizeLocked() int64   { return n.content.Size() }
-func (n *scratch) memoryLocked() int64 { return n.content.Size() }
+func (n *scratchFile) sizeLocked() int64   { return n.content.Size() }
+func (n *scratchFile) memoryLocked() int64 { return n.content.Size() }
 
-func (n *scratch) read(p []byte, off int64) (int, error) {
+func (n *scratchFile) read(p []byte, off int64) (int, error) {
 	n.dir.cache.mu.Lock()
 	defer n.dir.cache.mu.Unlock()
 
@@ -162,7 +162,7 @@ func (n *scratch) read(p []byte, off int64) (int, error) {
 	return n.content.ReadAt(p, off), nil
 }
 
-// eventLog is the event log. It keeps its node while it grows.
+// An eventLog is the event log of a workspace. It keeps its node while it grows.
 type eventLog struct {
 	inode
 	events *events.Reader
@@ -171,7 +171,7 @@ type eventLog struct {
 
 func (n *eventLog) sizeLocked() int64   { return n.size }
 func (n *eventLog) memoryLocked() int64 { return 0 }
-func (n *eventLog) stays() bool         { return false }
+func (n *eventLog) staysCached() bool   { return false }
 
 // read returns an error only if it read no byte.
 func (n *eventLog) read(p []byte, off int64) (int, error) {
@@ -191,7 +191,7 @@ func (n *eventLog) read(p []byte, off int64) (int, error) {
 // isPrivateFile reports whether a node is a private file.
 func isPrivateFile(n node) bool {
 	switch n.(type) {
-	case *scratch, call:
+	case *scratchFile, callFile:
 		return true
 	}
 	return false

@@ -14,9 +14,9 @@ import (
 
 // An outcome is the result or the error of a command, from which the answer is written later.
 type outcome struct {
-	result any
-	err    error
-	took   time.Duration
+	result   any
+	err      error
+	duration time.Duration
 }
 
 // write writes the answer, one line of JSON: the fields of the result, or the error.
@@ -35,7 +35,7 @@ func (o *outcome) write(w io.Writer) error {
 		inner = append(inner, ',')
 	}
 
-	_, err := fmt.Fprintf(w, "{\"ok\":true,%s\"ms\":%g}\n", inner, float64(o.took.Microseconds())/1000)
+	_, err := fmt.Fprintf(w, "{\"ok\":true,%s\"ms\":%g}\n", inner, float64(o.duration.Microseconds())/1000)
 	return err
 }
 
@@ -46,7 +46,7 @@ func (c *cache) keepOutcome(ws *snapshot.Workspace, name string, who actors.Call
 	defer c.mu.Unlock()
 
 	d := c.dirLocked(ws)
-	d.changed = now()
+	d.changedAt = now()
 	if len(d.outcomes) >= c.limits.entries {
 		clear(d.outcomes)
 	}
@@ -64,7 +64,7 @@ func (c *cache) renderOutcome(ws *snapshot.Workspace, s slot) {
 		return
 	}
 
-	w := c.newContent(ws)
+	w := c.newContentWriter(ws)
 	if err := o.write(w); err != nil {
 		w.discard()
 		return
@@ -80,5 +80,5 @@ func (c *cache) renderOutcome(ws *snapshot.Workspace, s slot) {
 
 	f, _ := findFile(s.name)
 	delete(d.outcomes, s)
-	c.addLocked(d, s, &answer{inode: inode{mode: f.kind | f.mode}, content: text})
+	c.addLocked(d, s, &answerFile{inode: inode{mode: f.kind | f.mode}, content: text})
 }

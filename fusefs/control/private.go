@@ -15,8 +15,8 @@ import (
 // requests as `call` does, but only its user may read and write it. Private files are in the tenant's part of
 // the cache, so the least recently used one is removed if the part is full.
 
-// maxScratch is the size in bytes of the largest scratch file.
-const maxScratch = 64 << 10
+// maxScratchSize is the size in bytes of the largest scratch file.
+const maxScratchSize = 64 << 10
 
 // streamSuffix ends the name of the file with the stream of an answer, for streams that are too long for the
 // answer or not text. The stream's file is removed with the call file, or when the call file takes another
@@ -38,9 +38,9 @@ func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who actors.Call
 	case forks || kind != 0 && kind != syscall.S_IFREG:
 		return Entry{}, errs.Perm
 	case isCall(name) && !strings.HasSuffix(name, streamSuffix):
-		n = call{&answer{inode: inode{mode: typeFile | 0o600, owner: &who}}}
+		n = callFile{&answerFile{inode: inode{mode: typeFile | 0o600, owner: &who}}}
 	case isScratch(name):
-		n = &scratch{inode: inode{mode: typeFile | mode&0o777, owner: &who}}
+		n = &scratchFile{inode: inode{mode: typeFile | mode&0o777, owner: &who}}
 	default:
 		return Entry{}, errs.Perm
 	}
@@ -49,7 +49,7 @@ func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who actors.Call
 	defer t.cache.mu.Unlock()
 
 	d, s := t.cache.dirLocked(ws), slot{name, anybody}
-	if d.current[s] != nil {
+	if d.slots[s] != nil {
 		return Entry{}, errs.Exist
 	}
 	t.cache.addLocked(d, s, n)
@@ -69,7 +69,7 @@ func (t *Tree) Unlink(dir live.NodeID, name string, r Request) error {
 	defer t.cache.mu.Unlock()
 
 	d := t.cache.dirLocked(ws)
-	n := d.current[slot{name, anybody}]
+	n := d.slots[slot{name, anybody}]
 	switch {
 	case !forks && n == nil && isPrivateName(name) && r.Resent:
 		return nil
@@ -80,15 +80,15 @@ func (t *Tree) Unlink(dir live.NodeID, name string, r Request) error {
 	}
 
 	s := n.core().slot
-	t.cache.dropLocked(d, s)
-	t.cache.dropLocked(d, s.stream())
+	t.cache.emptySlotLocked(d, s)
+	t.cache.emptySlotLocked(d, s.streamSlot())
 
 	return nil
 }
 
 // privateFile returns the private file with a name, nil if there is none.
 func (t *Tree) privateFile(ws *snapshot.Workspace, name string) node {
-	if n := t.cache.current(ws, slot{name, anybody}); isPrivateFile(n) {
+	if n := t.cache.currentNode(ws, slot{name, anybody}); isPrivateFile(n) {
 		return n
 	}
 	return nil
@@ -100,7 +100,7 @@ func (t *Tree) lookupStream(ws *snapshot.Workspace, name string, who actors.Call
 	if name == callName+streamSuffix {
 		s = slotOf(ws, name, who)
 	}
-	if n := t.cache.current(ws, s); n != nil {
+	if n := t.cache.currentNode(ws, s); n != nil {
 		return t.cache.entry(n), nil
 	}
 
@@ -110,15 +110,15 @@ func (t *Tree) lookupStream(ws *snapshot.Workspace, name string, who actors.Call
 // renamePrivate renames a private file. If a scratch file is renamed onto a control file, its content is
 // submitted as a command to that file. The rename of a call file moves its answer.
 func (t *Tree) renamePrivate(n node, to string, r Request) error {
-	f, ok := n.(*scratch)
+	f, ok := n.(*scratchFile)
 	if !ok {
-		return t.renameCall(n.(call), to, r)
+		return t.renameCall(n.(callFile), to, r)
 	}
 
 	switch {
 	case isCommand(to):
 		t.cache.mu.Lock()
-		line := f.content.all()
+		line := f.content.copyBytes()
 		t.cache.mu.Unlock()
 		if err := t.commands.submit(f.dir.ws, to, nil, line, r); err != nil {
 			return err
@@ -127,7 +127,7 @@ func (t *Tree) renamePrivate(n node, to string, r Request) error {
 		t.cache.mu.Lock()
 		defer t.cache.mu.Unlock()
 
-		t.cache.dropLocked(f.dir, f.slot)
+		t.cache.emptySlotLocked(f.dir, f.slot)
 
 		return nil
 
@@ -144,11 +144,11 @@ func (t *Tree) renamePrivate(n node, to string, r Request) error {
 }
 
 // renameCall renames a call file with an answer to another call file or to `call`.
-func (t *Tree) renameCall(n call, to string, r Request) error {
-	moved := slot{to, anybody}
+func (t *Tree) renameCall(n callFile, to string, r Request) error {
+	target := slot{to, anybody}
 	switch {
 	case to == callName:
-		moved = slotOf(n.dir.ws, to, r.Caller)
+		target = slotOf(n.dir.ws, to, r.Caller)
 	case !isCall(to) || strings.HasSuffix(to, streamSuffix):
 		return errs.Perm
 	}
@@ -156,30 +156,30 @@ func (t *Tree) renameCall(n call, to string, r Request) error {
 	t.cache.mu.Lock()
 	defer t.cache.mu.Unlock()
 
-	d, stream := n.dir, n.dir.current[n.slot.stream()]
+	d, stream := n.dir, n.dir.slots[n.slot.streamSlot()]
 	if n.content == nil {
 		return errs.New(errs.Invalid, "%s has no complete request", n.slot.name)
 	}
 
-	t.cache.moveLocked(n, moved)
-	t.cache.dropLocked(d, moved.stream())
+	t.cache.moveLocked(n, target)
+	t.cache.emptySlotLocked(d, target.streamSlot())
 
 	if to == callName { // from now on, the node is an answer of `call` and no call file
 		n.owner = nil
-		t.cache.mu.nodes[n.id], n.element.Value, d.current[moved] = n.answer, n.answer, n.answer
+		t.cache.mu.nodes[n.id], n.element.Value, d.slots[target] = n.answerFile, n.answerFile, n.answerFile
 	}
 	if stream != nil {
 		stream.core().owner = n.owner
-		t.cache.moveLocked(stream, moved.stream())
+		t.cache.moveLocked(stream, target.streamSlot())
 	}
 
 	return nil
 }
 
-// write writes to a scratch file. It fails with errs.TooBig if the file would exceed maxScratch.
-func (n *scratch) write(data []byte, off int64) (int, error) {
+// write writes to a scratch file. It fails with errs.TooBig if the file would exceed maxScratchSize.
+func (n *scratchFile) write(data []byte, off int64) (int, error) {
 	end := off + int64(len(data))
-	if off < 0 || end > maxScratch {
+	if off < 0 || end > maxScratchSize {
 		return 0, errs.TooBig
 	}
 
@@ -187,16 +187,16 @@ func (n *scratch) write(data []byte, off int64) (int, error) {
 	cache.mu.Lock()
 	defer cache.mu.Unlock()
 
-	b := resize(n.content.all(), int(max(end, n.content.Size())))
+	b := resizedCopy(n.content.copyBytes(), int(max(end, n.content.Size())))
 	copy(b[off:], data)
-	n.content, n.mtime = newContentOf(b), now()
-	cache.resizeLocked(n)
+	n.content, n.mtime = newContent(b), now()
+	cache.rechargeLocked(n)
 
 	return len(data), nil
 }
 
-// resize returns a copy of b with another size. Further bytes are zero.
-func resize(b []byte, size int) []byte {
+// resizedCopy returns a copy of b with another size. Further bytes are zero.
+func resizedCopy(b []byte, size int) []byte {
 	out := make([]byte, size)
 	copy(out, b)
 	return out

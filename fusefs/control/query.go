@@ -37,12 +37,12 @@ type query struct {
 
 func (q query) String() string { return q.row.File + "@" + strings.Join(q.names, "..") }
 
-// parseQuery parses the name of a query.
+// parseQuery parses the name of a query. It returns false for another name.
 func parseQuery(name string) (query, bool) {
-	what, names, ok := strings.Cut(name, "@")
+	file, names, ok := strings.Cut(name, "@")
 	q := query{}
 	if ok {
-		q.op, q.row = service.FindQuery(what)
+		q.op, q.row = service.FindQuery(file)
 	}
 	if q.op != nil {
 		q.names = q.row.SplitNames(names)
@@ -51,9 +51,9 @@ func parseQuery(name string) (query, bool) {
 	return q, q.names != nil
 }
 
-// query returns the file of a query. Only the spelling with the snapshots' own names is a file. Other
+// lookupQuery returns the file of a query. Only the spelling with the snapshots' own names is a file. Other
 // spellings, such as cp-3 for a snapshot, are symlinks to that file.
-func (g *renderer) query(ws *snapshot.Workspace, q query, name string, r Request) (Entry, error) {
+func (g *renderer) lookupQuery(ws *snapshot.Workspace, q query, name string, r Request) (Entry, error) {
 	var views [2]uint32
 	for i, n := range q.names {
 		info, err := ws.Find(n)
@@ -70,7 +70,7 @@ func (g *renderer) query(ws *snapshot.Workspace, q query, name string, r Request
 	// The caller needs the right of the operation even to look the name up, because the size of a diff is
 	// information about files.
 	args := q.op.ArgsFrom(q.row.Preset, q.row.Args, q.names)
-	if err := q.op.Admit(context.Background(), r.forService(ws), args); err != nil {
+	if err := q.op.Admit(context.Background(), r.serviceRequest(ws), args); err != nil {
 		return Entry{}, err
 	}
 
@@ -79,9 +79,9 @@ func (g *renderer) query(ws *snapshot.Workspace, q query, name string, r Request
 		mode = ownersMode(g.allowOther)
 	}
 
-	from := func() (source, error) { return sourceOf(ws, q, views) }
-	e, err := g.rendered(ws, name, mode, r, from, func(ctx context.Context, w io.Writer) error {
-		request := r.forService(ws)
+	findSource := func() (source, error) { return sourceOf(ws, q, views) }
+	e, err := g.lookupRendered(ws, name, mode, r, findSource, func(ctx context.Context, w io.Writer) error {
+		request := r.serviceRequest(ws)
 		request.Out = w
 		result, err := g.service.Do(ctx, request, args)
 		if err != nil || q.op.Output != "" {
@@ -101,9 +101,9 @@ func (g *renderer) query(ws *snapshot.Workspace, q query, name string, r Request
 // single snapshot depends on that snapshot and on all changes of the list of snapshots in its workspace.
 func sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (source, error) {
 	s := source{a: views[0], b: views[1]}
-	_, most := q.row.Args.Limits()
+	_, maxArgs := q.row.Args.Limits()
 	switch {
-	case most == 1:
+	case maxArgs == 1:
 		s.changes = ws.Changes()
 	case len(q.names) == 1:
 		s.b = ws.View()
@@ -118,9 +118,9 @@ func sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (source, error) 
 
 // A rendering is a call of renderer.render that runs now. Other requests for the file wait for it.
 type rendering struct {
-	done chan struct{}
-	from source
-	err  error // valid after done was closed
+	done   chan struct{}
+	source source
+	err    error // valid after done was closed
 }
 
 // renderingDir is the name of a directory in .snapshots in which the lookup of a name renders a file.
@@ -130,13 +130,13 @@ type rendering struct {
 // symlink to the same name in renderingDir, which has no other use.
 const renderingDir = ".rendering"
 
-// rendered returns a file that may take long to render. While the file's source is the same, it is
+// lookupRendered returns a file that may take long to render. While the file's source is the same, it is
 // not rendered again, although its name is looked up for every step of `less diff@v1`. Concurrent
 // requests for the file wait for one rendering.
-func (g *renderer) rendered(ws *snapshot.Workspace, name string, mode uint32, r Request,
-	from func() (source, error), render func(context.Context, io.Writer) error) (Entry, error) {
+func (g *renderer) lookupRendered(ws *snapshot.Workspace, name string, mode uint32, r Request,
+	findSource func() (source, error), render func(context.Context, io.Writer) error) (Entry, error) {
 	for {
-		want, err := from()
+		want, err := findSource()
 		if err != nil {
 			return Entry{}, err
 		}
@@ -155,7 +155,7 @@ func (g *renderer) rendered(ws *snapshot.Workspace, name string, mode uint32, r 
 		if err := g.awaitRendering(ws, r, other); err != nil {
 			return Entry{}, err
 		}
-		if other.from == want && other.err != nil && !errors.Is(other.err, context.Canceled) {
+		if other.source == want && other.err != nil && !errors.Is(other.err, context.Canceled) {
 			return Entry{}, other.err
 		}
 	}
@@ -170,14 +170,14 @@ func (g *renderer) startRendering(ws *snapshot.Workspace, name string, want sour
 	defer g.cache.mu.Unlock()
 
 	d := g.cache.dirLocked(ws)
-	if n, ok := d.current[slot{name, anybody}].(*rendered); ok && n.source == want {
+	if n, ok := d.slots[slot{name, anybody}].(*renderedFile); ok && n.source == want {
 		return entryLocked(n, root), true, nil, nil
 	}
 	if other = d.renderings[name]; other != nil || !start {
 		return e, false, other, nil
 	}
 
-	mine = &rendering{done: make(chan struct{}), from: want}
+	mine = &rendering{done: make(chan struct{}), source: want}
 	d.renderings[name] = mine
 
 	return e, false, nil, mine
@@ -195,7 +195,7 @@ func (g *renderer) awaitRendering(ws *snapshot.Workspace, r Request, other *rend
 	ctx, stop := r.Context()
 	defer stop()
 
-	g.queue.kernel.Blocking(func() {
+	g.queue.kernel.CallBlocking(func() {
 		select {
 		case <-other.done:
 		case <-ctx.Done():
@@ -216,13 +216,13 @@ func (g *renderer) render(ws *snapshot.Workspace, name string, mode uint32, r Re
 	}()
 
 	mine.err = g.queue.compute(ws, r, func(ctx context.Context) error {
-		w := g.cache.newContent(ws)
+		w := g.cache.newContentWriter(ws)
 		if err := render(ctx, w); err != nil {
 			w.discard()
 			return err
 		}
 
-		e = g.cache.publish(ws, name, mode, w, mine.from)
+		e = g.cache.publish(ws, name, mode, w, mine.source)
 		return nil
 	})
 

@@ -16,7 +16,7 @@ import (
 // renderStatus writes the status without counters that change all the time: a file whose content changes with
 // each lookup cannot be read.
 func renderStatus(s *service.Service, w io.Writer, ws *snapshot.Workspace) error {
-	out, err := s.Do(context.Background(), Request{}.forService(ws), service.GetStatus{})
+	out, err := s.Do(context.Background(), Request{}.serviceRequest(ws), service.GetStatus{})
 	if err != nil {
 		return err
 	}
@@ -26,9 +26,9 @@ func renderStatus(s *service.Service, w io.Writer, ws *snapshot.Workspace) error
 	return gitquote.Encoder(w).Encode(st)
 }
 
-func (g *renderer) list(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
-	from := func() (source, error) { return source{a: ws.View(), changes: ws.Changes()}, nil }
-	return g.rendered(ws, f.name, f.kind|f.mode, r, from, func(ctx context.Context, w io.Writer) error {
+func (g *renderer) lookupList(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
+	findSource := func() (source, error) { return source{a: ws.View(), changes: ws.Changes()}, nil }
+	return g.lookupRendered(ws, f.name, f.kind|f.mode, r, findSource, func(ctx context.Context, w io.Writer) error {
 		return renderList(ctx, w, ws)
 	})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // GetAttr returns the attributes of a node. The kernel may cache the attributes of a directory for
-// Brief. It must not cache the attributes of a file.
+// BriefCacheTime. It must not cache the attributes of a file.
 func (t *Tree) GetAttr(id live.NodeID) (live.Attr, error) {
 	if IsDir(id) {
 		return t.dirAttr(id)
@@ -22,7 +22,7 @@ func (t *Tree) GetAttr(id live.NodeID) (live.Attr, error) {
 	}
 
 	if log, ok := n.(*eventLog); ok {
-		t.logs.follow(log)
+		t.logs.updateSize(log)
 	}
 
 	root := rootAttr(n.core().dir.ws)
@@ -53,7 +53,7 @@ func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who actors.Caller) (live.
 	t.cache.mu.Lock()
 	defer t.cache.mu.Unlock()
 
-	if f, ok := n.(*scratch); ok && s.Mode != nil {
+	if f, ok := n.(*scratchFile); ok && s.Mode != nil {
 		f.mode = typeFile | *s.Mode&0o777
 	}
 	if s.Size == nil {
@@ -70,17 +70,17 @@ func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who actors.Caller) (live.
 
 // truncateLocked truncates a scratch file, and checks that other files can be written.
 func (t *Tree) truncateLocked(n node, size int64) error {
-	f, isScratch := n.(*scratch)
+	f, isScratch := n.(*scratchFile)
 	switch {
 	case n.core().mode&0o200 == 0:
 		return errs.Perm
-	case isScratch && size > maxScratch:
+	case isScratch && size > maxScratchSize:
 		return errs.TooBig
 	case isScratch:
-		f.content = newContentOf(resize(f.content.all(), int(size)))
-		t.cache.resizeLocked(f)
+		f.content = newContent(resizedCopy(f.content.copyBytes(), int(size)))
+		t.cache.rechargeLocked(f)
 	case size == 0:
-		n.input().cached = false
+		n.input().pagesCached = false
 	}
 
 	return nil
@@ -92,12 +92,12 @@ func (t *Tree) Readlink(id live.NodeID) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	link, ok := n.(*rendered)
+	link, ok := n.(*renderedFile)
 	if !ok {
 		return "", errs.Invalid
 	}
 
-	return string(link.content.all()), nil
+	return string(link.content.copyBytes()), nil
 }
 
 // ReadAt reads up to len(p) bytes at an offset. At the end of the file it reads fewer.
@@ -113,12 +113,12 @@ func (t *Tree) ReadAt(id live.NodeID, p []byte, off int64) (int, error) {
 func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, error) {
 	n, err := t.cache.get(id)
 	if err != nil && r.Carried != nil {
-		n, err = t.commands.recreate(id, data, r)
+		n, err = t.commands.recreateNode(id, data, r)
 	}
 	if err != nil {
 		return 0, err
 	}
-	if f, ok := n.(*scratch); ok {
+	if f, ok := n.(*scratchFile); ok {
 		return f.write(data, off)
 	}
 
@@ -137,7 +137,7 @@ func (t *Tree) Forget(id live.NodeID, times uint64) {
 
 	f := n.core()
 	f.kernelRefs -= min(times, f.kernelRefs)
-	if f.kernelRefs == 0 && (!n.stays() || f.dir.current[f.slot] != n) {
+	if f.kernelRefs == 0 && (!n.staysCached() || f.dir.slots[f.slot] != n) {
 		t.cache.removeLocked(n)
 	}
 }

@@ -20,7 +20,7 @@ var errUnanswered = fmt.Errorf("%w: the daemon ended before it answered a comman
 
 // lostAnswer is the content of a file whose last answer was lost with the previous daemon. It is not empty,
 // so the kernel asks for its bytes, and ReadAt fails.
-var lostAnswer = newContentOf([]byte{'\n'})
+var lostAnswer = newContent([]byte{'\n'})
 
 // TakeOver is called before the first request of a mount that another daemon has served. That daemon may
 // have stored answers in the files of the workspaces whose views are lower than view.
@@ -28,19 +28,19 @@ func (t *Tree) TakeOver(view uint32) {
 	t.inherited.Store(view)
 }
 
-// recreate creates a node of the previous daemon again, with its id. The previous daemon carried out a
+// recreateNode creates a node of the previous daemon again, with its id. The previous daemon carried out a
 // command that was written to the node. The program that has the file open can then read the answer.
-func (c *commands) recreate(id live.NodeID, data []byte, r Request) (node, error) {
+func (c *commands) recreateNode(id live.NodeID, data []byte, r Request) (node, error) {
 	ws, name := r.Carried.Workspace, r.carriedFile(data)
 	if ws == nil || name == "" {
 		return nil, errUnanswered
 	}
 
 	f, _ := findFile(name)
-	a := &answer{inode: inode{id: id, slot: slot{name, anybody}, mode: f.kind | f.mode, mtime: now(), kernelRefs: 1}}
+	a := &answerFile{inode: inode{id: id, slot: slot{name, anybody}, mode: f.kind | f.mode, mtime: now(), kernelRefs: 1}}
 	var n node = a
 	if isPrivate(id) {
-		n, a.mode, a.owner = call{a}, typeFile|0o600, &r.Caller
+		n, a.mode, a.owner = callFile{a}, typeFile|0o600, &r.Caller
 		a.slot.name += "./" // the name of the call file is not known: no lookup finds this name
 	}
 
@@ -72,9 +72,9 @@ func (r Request) carriedFile(data []byte) string {
 	return ""
 }
 
-// renameLost answers a request to rename a private file of the previous daemon. The command in the file was
+// renameLostFile answers a request to rename a private file of the previous daemon. The command in the file was
 // carried out, or is lost.
-func (c *commands) renameLost(ws *snapshot.Workspace, to string, r Request) error {
+func (c *commands) renameLostFile(ws *snapshot.Workspace, to string, r Request) error {
 	carried := r.Carried
 	switch {
 	case isPrivateName(to):

@@ -38,18 +38,18 @@ type tenant struct {
 
 // A limiter lets a few requests run at a time.
 type limiter struct {
-	most    int64
-	slots   *semaphore.Weighted
+	limit   int64
+	sem     *semaphore.Weighted
 	waiting atomic.Int64
 }
 
-func newLimiter(most int) *limiter {
-	return &limiter{most: int64(most), slots: semaphore.NewWeighted(int64(most))}
+func newLimiter(limit int) *limiter {
+	return &limiter{limit: int64(limit), sem: semaphore.NewWeighted(int64(limit))}
 }
 
 // acquire waits until the request may run. It fails with errs.Quota if too many requests wait.
 func (l *limiter) acquire(ctx context.Context) error {
-	if l.slots.TryAcquire(1) {
+	if l.sem.TryAcquire(1) {
 		return nil
 	}
 	if err := countWaiting(&l.waiting); err != nil {
@@ -57,10 +57,10 @@ func (l *limiter) acquire(ctx context.Context) error {
 	}
 	defer l.waiting.Add(-1)
 
-	return l.slots.Acquire(ctx, 1)
+	return l.sem.Acquire(ctx, 1)
 }
 
-func (l *limiter) release() { l.slots.Release(1) }
+func (l *limiter) release() { l.sem.Release(1) }
 
 // countWaiting counts one more waiting request. It fails with errs.Quota if there are too many.
 func countWaiting(waiting *atomic.Int64) error {
@@ -103,17 +103,17 @@ type queue struct {
 // renderLimiter returns the limiter for renderings of a workspace. The policy of main has the limit for
 // forks.
 func (q *queue) renderLimiter(ws *snapshot.Workspace) *limiter {
-	most := maxRenderings
+	limit := maxRenderings
 	if n := q.cache.store.Main().Policy().Forks.Renderings; ws.IsFork() && n > 0 {
-		most = n
+		limit = n
 	}
 
 	q.cache.mu.Lock()
 	defer q.cache.mu.Unlock()
 
 	k := q.cache.dirLocked(ws).tenant
-	if k.renderings.most != int64(most) { // renderings that run now will release the old limiter
-		k.renderings = newLimiter(most)
+	if k.renderings.limit != int64(limit) { // renderings that run now will release the old limiter
+		k.renderings = newLimiter(limit)
 	}
 
 	return k.renderings
@@ -125,7 +125,7 @@ func (q *queue) runLimited(l *limiter, r Request, fn func(ctx context.Context) e
 	ctx, stop := r.Context()
 	defer stop()
 
-	q.kernel.Blocking(func() {
+	q.kernel.CallBlocking(func() {
 		if err = l.acquire(ctx); err != nil {
 			return
 		}
@@ -149,13 +149,13 @@ func (q *queue) compute(ws *snapshot.Workspace, r Request, fn func(ctx context.C
 
 // run calls fn, which runs the operation of args. Operations that are not cheap wait for other operations of
 // their tenant, and then take turns with the operations of all tenants. Cheap operations wait while too many
-// operations of their tenant run. If atOnce is set, operations whose row says AtOnce do not wait, and run on
+// operations of their tenant run. If mayRunAtOnce is set, operations whose row says AtOnce do not wait, and run on
 // the goroutine that reads the kernel's requests.
-func (q *queue) run(ws *snapshot.Workspace, r Request, args any, atOnce bool, fn func(context.Context) error) error {
+func (q *queue) run(ws *snapshot.Workspace, r Request, args any, mayRunAtOnce bool, fn func(context.Context) error) error {
 	switch o := service.OpOf(args); {
 	case o.CostOf(ws, args) != service.Cheap:
 		return q.compute(ws, r, fn)
-	case atOnce && o.ControlFiles.RunsInline && !service.NamesRemote(args):
+	case mayRunAtOnce && o.ControlFiles.RunsInline && !service.NamesRemote(args):
 		return fn(context.Background())
 	}
 	return q.runLimited(q.cache.tenant(ws).commands, r, fn)

@@ -12,11 +12,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Brief is how long the kernel may cache the name of a snapshot or fork, and the attributes of a control
+// BriefCacheTime is how long the kernel may cache the name of a snapshot or fork, and the attributes of a control
 // directory. The kernel itself sees changes that are made through the mount, and mkdir and rename send a
 // lookup in any case (LOOKUP_EXCL). So changes by the daemon and by the command line are visible after
-// Brief at the latest.
-const Brief = time.Second
+// BriefCacheTime at the latest.
+const BriefCacheTime = time.Second
 
 // Options of a Tree.
 type Options struct {
@@ -31,11 +31,11 @@ type Kernel interface {
 	// DropPages drops the pages of a file. It may be called during a write to the file: it does not
 	// wait for locks that the write holds in the kernel.
 	DropPages(id live.NodeID)
-	// DropTail drops the pages of a node from the byte from on, before it returns. It must not be
+	// DropTail drops the pages of a node from the byte offset off to the end, before it returns. It must not be
 	// called during a write to the node.
-	DropTail(id live.NodeID, from int64)
-	// Blocking calls fn, which may take long. Other goroutines answer requests during the call.
-	Blocking(fn func())
+	DropTail(id live.NodeID, off int64)
+	// CallBlocking calls fn, which may take long. Other goroutines answer requests during the call.
+	CallBlocking(fn func())
 }
 
 // A Request describes a request of the kernel without its arguments: the caller, and whether the kernel sent
@@ -59,8 +59,8 @@ type Entry struct {
 	Timeout time.Duration
 }
 
-// forService returns a request to the service in a workspace, for the same caller.
-func (r Request) forService(ws *snapshot.Workspace) *service.Request {
+// serviceRequest returns a request to the service in a workspace, for the same caller.
+func (r Request) serviceRequest(ws *snapshot.Workspace) *service.Request {
 	caller := r.Caller
 	caller.Command = process.ProgramName(int(r.PID))
 	caller.Actor = ws.Store().Actors().Of(r.PID, r.UID, ws.View())
@@ -93,8 +93,8 @@ func New(o Options) *Tree {
 	}
 }
 
-// Captured returns the time (ns) at which the snapshot with a view was taken. ok is false for a workspace.
-func (t *Tree) Captured(view uint32) (ns int64, ok bool) {
+// CaptureTime returns the time (ns) at which the snapshot with a view was taken. ok is false for a workspace.
+func (t *Tree) CaptureTime(view uint32) (ns int64, ok bool) {
 	info, ok := t.store.SnapshotOf(view)
 	return info.Created.UnixNano(), ok
 }
@@ -118,8 +118,8 @@ func (t *Tree) Parent(view uint32) (dir live.NodeID, ok bool) {
 
 func now() int64 { return time.Now().UnixNano() }
 
-// killedTick is the time between two checks whether a caller that got a signal was killed.
-const killedTick = 50 * time.Millisecond
+// killedCheckInterval is the time between two checks whether a caller that got a signal was killed.
+const killedCheckInterval = 50 * time.Millisecond
 
 // Context returns a context that ends when the caller is killed. Otherwise a killed process could not end
 // before its request is answered. The caller of Context calls the CancelFunc.
@@ -138,7 +138,7 @@ func (r Request) Context() (context.Context, context.CancelFunc) {
 
 		for !process.IsKilled(int(r.PID)) {
 			select {
-			case <-time.After(killedTick):
+			case <-time.After(killedCheckInterval):
 			case <-ctx.Done():
 				return
 			}

@@ -38,7 +38,7 @@ type kernel struct {
 
 func (k *kernel) DropPages(id live.NodeID)         { k.pages = append(k.pages, id) }
 func (k *kernel) DropTail(id live.NodeID, _ int64) { k.tails = append(k.tails, id) }
-func (k *kernel) Blocking(fn func())               { fn() }
+func (k *kernel) CallBlocking(fn func())           { fn() }
 
 // A user does with a tree what a program does with the mount.
 type user struct {
@@ -332,8 +332,8 @@ func (u *user) accounts() {
 		for e := k.nodes.Front(); e != nil; e = e.Next() {
 			n := e.Value.(node)
 			f := n.core()
-			if bytes += n.memoryLocked(); f.charged != n.memoryLocked() || u.tree.cache.mu.nodes[f.id] != n {
-				u.Errorf("node %s is wrong: %d bytes, %d counted", f.slot.name, n.memoryLocked(), f.charged)
+			if bytes += n.memoryLocked(); f.chargedBytes != n.memoryLocked() || u.tree.cache.mu.nodes[f.id] != n {
+				u.Errorf("node %s is wrong: %d bytes, %d counted", f.slot.name, n.memoryLocked(), f.chargedBytes)
 			}
 		}
 		if all += bytes; bytes != k.bytes || k.reserved != 0 || k.bytes > k.limit {
@@ -393,8 +393,8 @@ func TestTooLarge(t *testing.T) {
 func TestListOfAForkFits(t *testing.T) {
 	f := policy.Default().Forks
 	const line = 128 + 12 + len(time.RFC3339) + 4 // a row without its message
-	if size := f.TextBytes + int64(f.Snapshots)*int64(line); size > forkBytes-maxCommand {
-		t.Errorf("the list of a fork can have %d bytes, and its part is %d", size, forkBytes)
+	if size := f.TextBytes + int64(f.Snapshots)*int64(line); size > forkCacheBytes-maxCommand {
+		t.Errorf("the list of a fork can have %d bytes, and its part is %d", size, forkCacheBytes)
 	}
 }
 
@@ -430,7 +430,7 @@ func TestAllTenants(t *testing.T) {
 	u.dir = snapshotsID(fork.View())
 	for i := range 4 {
 		u.must(u.write("call.x", fmt.Sprintf(`{"op":"snapshot","name":"n%d"}`, i)))
-		w := u.tree.cache.newContent(fork)
+		w := u.tree.cache.newContentWriter(fork)
 		_, err = w.Write(make([]byte, 1<<20))
 		must.OK(t, err)
 		u.tree.cache.publish(fork, fmt.Sprintf("info@n%d", i), typeFile|0o444, w, source{})

@@ -12,13 +12,13 @@ type Connection struct{ Init, Answer []byte }
 
 // Offers reports whether the kernel offers all capabilities in bits (fuse.CAP_...).
 func (c *Connection) Offers(bits uint64) bool {
-	in := c.Init[wire.InHeader:] // struct fuse_init_in
+	in := c.Init[wire.InHeaderSize:] // struct fuse_init_in
 	flags := uint64(binary.NativeEndian.Uint32(in[12:])) | uint64(binary.NativeEndian.Uint32(in[16:]))<<32
 	return flags&bits == bits
 }
 
 // Minor returns x in the version 7.x of the protocol that the kernel offers.
-func (c *Connection) Minor() uint32 { return binary.NativeEndian.Uint32(c.Init[wire.InHeader+4:]) }
+func (c *Connection) Minor() uint32 { return binary.NativeEndian.Uint32(c.Init[wire.InHeaderSize+4:]) }
 
 // MinInit is the length in bytes of INIT up to the field flags2.
-const MinInit = wire.InHeader + 20
+const MinInit = wire.InHeaderSize + 20

@@ -60,6 +60,7 @@
 // # The order
 //
 // The successor answers INIT, takes the old nodes as held, and sends NOTIFY_RESEND. Then it begins to send
-// notices and probes in the background, and reads the first request. A successor that fails before it serves closes its descriptors and changes nothing: the keeper still has
-// everything, and starts another one. Before Linux 6.9, which has no resend, there is no takeover.
+// notices and probes in the background, and reads the first request. A successor that fails before this point
+// closes its descriptors and changes nothing: the keeper still has all files, and starts another daemon. Linux
+// before 6.9 does not send requests again, so there the mount ends with its daemon.
 package takeover

@@ -11,30 +11,32 @@ import (
 // Such a node keeps its bytes even if its last name was removed.
 type Lookups struct {
 	mu sync.Mutex // guards the fields below
-	n  map[live.NodeID]uint64
-	// After a takeover, the nodes whose inode number is below ino and whose view is below view are inherited:
-	// the earlier daemon may have handed them over. The number of references to them is not known, and the
-	// kernel is assumed to hold them. released are the inherited nodes that the kernel does not hold, see
+	// counts has the number of references to each node. For an inherited node it has the number of references
+	// since the takeover.
+	counts map[live.NodeID]uint64
+	// After a takeover, the nodes whose inode number is below newIno and whose view is below newView are
+	// inherited: the earlier daemon may have handed them over. The number of references to them is not known, and
+	// the kernel is assumed to hold them. released are the inherited nodes that the kernel does not hold, see
 	// Probes.
-	ino      uint64
-	view     uint32
+	newIno   uint64
+	newView  uint32
 	released map[live.NodeID]struct{}
-	// via has, for each inherited node that was looked up after the takeover, the directory of the
-	// lookups, or Several.
-	via map[live.NodeID]live.NodeID
+	// lookupDirs has, for each inherited node that was looked up after the takeover, the directory of the
+	// lookups, or SeveralDirs.
+	lookupDirs map[live.NodeID]live.NodeID
 }
 
 // NewLookups returns the lookups of a mount to which the kernel has no references yet.
-func NewLookups() *Lookups { return &Lookups{n: make(map[live.NodeID]uint64)} }
+func NewLookups() *Lookups { return &Lookups{counts: make(map[live.NodeID]uint64)} }
 
-// Several stands for more than one directory, or for an unknown one.
-const Several live.NodeID = 0
+// SeveralDirs stands for more than one directory, or for an unknown one.
+const SeveralDirs live.NodeID = 0
 
-// Inherit records that all nodes with a lower inode number and a lower view are inherited.
+// Inherit records that all nodes with an inode number below ino and a view below view are inherited.
 func (l *Lookups) Inherit(ino uint64, view uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ino, l.view, l.released, l.via = ino, view, make(map[live.NodeID]struct{}), make(map[live.NodeID]live.NodeID)
+	l.newIno, l.newView, l.released, l.lookupDirs = ino, view, make(map[live.NodeID]struct{}), make(map[live.NodeID]live.NodeID)
 }
 
 // Inherited reports whether the kernel may hold a node that the earlier daemon handed over.
@@ -46,19 +48,19 @@ func (l *Lookups) Inherited(id live.NodeID) bool {
 
 // inheritedLocked is Inherited for callers that hold l.mu.
 func (l *Lookups) inheritedLocked(id live.NodeID) bool {
-	if id.Ino() >= l.ino || id.View() >= l.view {
+	if id.Ino() >= l.newIno || id.View() >= l.newView {
 		return false
 	}
 	_, ok := l.released[id]
 	return !ok
 }
 
-// sinceTakeover returns how often an inherited node was looked up after the takeover, and in which
-// directory.
-func (l *Lookups) sinceTakeover(id live.NodeID) (n uint64, via live.NodeID) {
+// lookupsSinceTakeover returns how often an inherited node was looked up after the takeover, and the directory of
+// these lookups, or SeveralDirs.
+func (l *Lookups) lookupsSinceTakeover(id live.NodeID) (n uint64, dir live.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.n[id], l.via[id]
+	return l.counts[id], l.lookupDirs[id]
 }
 
 // release records that the kernel does not hold an inherited node. If the node was looked up more than
@@ -67,12 +69,12 @@ func (l *Lookups) release(id live.NodeID, n uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	if !l.inheritedLocked(id) || l.n[id] > n {
+	if !l.inheritedLocked(id) || l.counts[id] > n {
 		return false
 	}
 
-	delete(l.n, id)
-	delete(l.via, id)
+	delete(l.counts, id)
+	delete(l.lookupDirs, id)
 	l.released[id] = struct{}{}
 
 	return true
@@ -88,24 +90,24 @@ func (l *Lookups) Disinherit(id live.NodeID) {
 	}
 }
 
-// Add counts one more reference to a node, which was looked up in the directory via.
-func (l *Lookups) Add(id, via live.NodeID) {
+// Add counts one more reference to a node, which was looked up in a directory, or SeveralDirs.
+func (l *Lookups) Add(id, dir live.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	if l.inheritedLocked(id) {
-		if l.n[id] > 0 && l.via[id] != via {
-			via = Several
+		if l.counts[id] > 0 && l.lookupDirs[id] != dir {
+			dir = SeveralDirs
 		}
-		l.via[id] = via
+		l.lookupDirs[id] = dir
 	}
 
-	l.n[id]++
+	l.counts[id]++
 }
 
-// Forget subtracts k references to a node. last reports that the kernel has no reference any more. unknown
-// reports that the node is inherited, so that its references are not counted.
-func (l *Lookups) Forget(id live.NodeID, k uint64) (last, unknown bool) {
+// Forget subtracts n references to a node. last reports whether the kernel has no further references. unknown
+// reports whether the node is inherited: then the number of its references is not known.
+func (l *Lookups) Forget(id live.NodeID, n uint64) (last, unknown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -113,12 +115,12 @@ func (l *Lookups) Forget(id live.NodeID, k uint64) (last, unknown bool) {
 		return false, true
 	}
 
-	if l.n[id] > k {
-		l.n[id] -= k
+	if l.counts[id] > n {
+		l.counts[id] -= n
 		return false, false
 	}
 
-	delete(l.n, id)
+	delete(l.counts, id)
 
 	return true, false
 }
@@ -127,23 +129,23 @@ func (l *Lookups) Forget(id live.NodeID, k uint64) (last, unknown bool) {
 func (l *Lookups) Held(id live.NodeID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.n[id] > 0 || l.inheritedLocked(id)
+	return l.counts[id] > 0 || l.inheritedLocked(id)
 }
 
 // Count returns the number of nodes that this daemon has handed over and the kernel holds.
 func (l *Lookups) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.n)
+	return len(l.counts)
 }
 
-// Watchable returns the names in directories that the kernel holds. Only such directories can have
+// WatchableNames returns the names in directories that the kernel holds. Only such directories can have
 // watchers.
-func (l *Lookups) Watchable(entries []live.Entry) (watched []live.Entry) {
+func (l *Lookups) WatchableNames(entries []live.Entry) (watchable []live.Entry) {
 	for _, e := range entries {
 		if e.Parent.Ino() == live.RootIno || l.Held(e.Parent) {
-			watched = append(watched, e)
+			watchable = append(watchable, e)
 		}
 	}
-	return watched
+	return watchable
 }

@@ -52,17 +52,17 @@ func TestInheritedLookups(t *testing.T) {
 		t.Error("a forget of unknown count was believed")
 	}
 	l.Add(old, 1)
-	n, via := l.sinceTakeover(old)
+	n, dir := l.lookupsSinceTakeover(old)
 	l.Add(old, 1)
-	if n != 1 || via != 1 || l.release(old, n) || !l.Held(old) {
+	if n != 1 || dir != 1 || l.release(old, n) || !l.Held(old) {
 		t.Error("released, though it was looked up meanwhile")
 	}
-	if n, _ = l.sinceTakeover(old); !l.release(old, n) || l.Held(old) || l.Count() != 0 {
+	if n, _ = l.lookupsSinceTakeover(old); !l.release(old, n) || l.Held(old) || l.Count() != 0 {
 		t.Error("still held, though the kernel does not have it")
 	}
 	l.Add(unnamed, 1)
 	l.Add(unnamed, 2)
-	if n, via = l.sinceTakeover(unnamed); via != Several || !l.release(unnamed, n) {
+	if n, dir = l.lookupsSinceTakeover(unnamed); dir != SeveralDirs || !l.release(unnamed, n) {
 		t.Error("one directory of two is named")
 	}
 
@@ -70,7 +70,7 @@ func TestInheritedLookups(t *testing.T) {
 	made := live.Node(0, 4)
 	l.Disinherit(made)
 	l.Add(made, 1)
-	if n, _ = l.sinceTakeover(made); l.release(made, n) || !l.Held(made) {
+	if n, _ = l.lookupsSinceTakeover(made); l.release(made, n) || !l.Held(made) {
 		t.Error("released, though the kernel was given it")
 	}
 	if gone, unknown := l.Forget(made, 1); !gone || unknown {

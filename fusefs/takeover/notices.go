@@ -22,16 +22,16 @@ type Notices struct {
 	Log  *slog.Logger
 }
 
-// Repeat makes the kernel drop the names and pages that it may have cached before an edit of the earlier daemon. It
-// names each one, and does not use INC_EPOCH, with which the kernel drops all names at once: INC_EPOCH drops no
-// pages, and would unmount other file systems that are mounted on a name.
+// Repeat makes the kernel drop the names and pages that it may have cached before an edit of the earlier daemon.
+// It sends a notice for each of them. It does not use INC_EPOCH, with which the kernel drops all names at once:
+// INC_EPOCH drops no pages, and would unmount other file systems that are mounted on a name.
 func (n *Notices) Repeat(in live.Inheritance) {
-	mounted, names := n.MountPoints(), make(map[uint32]map[live.Entry]bool)
+	mountPoints, names := n.MountPoints(), make(map[uint32]map[live.Entry]bool)
 	drop := func(inv live.Invalidation) {
 		for i, e := range inv.Entries {
 			view := e.Parent.View()
 			if names[view] == nil {
-				names[view] = n.mountPointNames(view, mounted(view))
+				names[view] = n.mountPointNames(view, mountPoints(view))
 			}
 
 			inv.Entries[i].MountPoint = names[view][live.Entry{Parent: e.Parent, Name: e.Name}]
@@ -69,11 +69,11 @@ func (n *Notices) dropAllNames(view uint32, drop func(live.Invalidation)) {
 		}
 	}
 
-	for _, of := range views {
+	for _, listed := range views {
 		for dirs := []uint64{live.RootIno}; len(dirs) > 0; {
 			dir := live.Node(view, dirs[0])
 			inv := live.Invalidation{Inodes: []live.NodeID{dir}}
-			err := n.Store.Forest().ReadDir(live.Node(of, dirs[0]), 0, func(e tree.Dirent, _ uint64) bool {
+			err := n.Store.Forest().ReadDir(live.Node(listed, dirs[0]), 0, func(e tree.Dirent, _ uint64) bool {
 				inv.Entries = append(inv.Entries, live.Entry{Parent: dir, Name: e.Name})
 				if e.Type == unix.S_IFDIR {
 					dirs = append(dirs, e.Ino)

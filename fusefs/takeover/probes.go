@@ -22,12 +22,12 @@ type Probes struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending []live.NodeID
-	// unanswered are the nodes of Expect. early are the nodes in unanswered for which a probe was requested.
+	// unanswered are the nodes of Expect. postponed are the nodes in unanswered for which a probe was requested.
 	unanswered map[live.NodeID]bool
-	early      []live.NodeID
+	postponed  []live.NodeID
 	closed     bool
-	running    sync.WaitGroup
-	active     bool // the goroutine runs
+	running    bool           // the goroutine runs
+	goroutine  sync.WaitGroup // of the goroutine
 }
 
 // NewProbes returns the probes of a mount whose device is fd.
@@ -36,7 +36,7 @@ func NewProbes(l *Lookups, forest *live.Forest, fd int, log *slog.Logger) *Probe
 }
 
 // Expect records nodes that only the answer to a resent request may hand over to the kernel. They are not
-// probed before Settled.
+// probed before Settle.
 func (p *Probes) Expect(unanswered map[live.NodeID]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,7 +44,6 @@ func (p *Probes) Expect(unanswered map[live.NodeID]bool) {
 }
 
 // Add probes nodes in the background.
-
 func (p *Probes) Add(ids ...live.NodeID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,9 +53,9 @@ func (p *Probes) Add(ids ...live.NodeID) {
 	}
 
 	p.pending = append(p.pending, ids...)
-	if !p.active {
-		p.active = true
-		p.running.Go(p.run)
+	if !p.running {
+		p.running = true
+		p.goroutine.Go(p.run)
 	}
 }
 
@@ -64,48 +63,48 @@ func (p *Probes) run() {
 	for {
 		p.mu.Lock()
 		ids := p.pending
-		p.pending, p.active = nil, len(ids) > 0
+		p.pending, p.running = nil, len(ids) > 0
 		if p.closed {
-			p.active = false
+			p.running = false
 		}
 
-		active := p.active
+		running := p.running
 		p.mu.Unlock()
-		if !active {
+		if !running {
 			return
 		}
 
 		for _, id := range ids {
-			if !p.tooEarly(id) {
+			if !p.postpone(id) {
 				p.probe(id)
 			}
 		}
 	}
 }
 
-// tooEarly reports whether the kernel may still wait for the answer that hands over a node. Then Settled
-// probes the node after that answer.
-func (p *Probes) tooEarly(id live.NodeID) bool {
+// postpone postpones the probe of a node, and returns true, if the kernel may still wait for the answer that hands
+// over the node. Settle probes the node after that answer.
+func (p *Probes) postpone(id live.NodeID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.unanswered[id] {
-		p.early = append(p.early, id)
+		p.postponed = append(p.postponed, id)
 	}
 	return p.unanswered[id]
 }
 
-// Settled records that the kernel has the answers that hand over these nodes, and probes the nodes among them
-// that were added before.
-func (p *Probes) Settled(known []live.NodeID) {
+// Settle records that the kernel has the answers that hand over the nodes in known, and probes the postponed nodes
+// among them.
+func (p *Probes) Settle(known []live.NodeID) {
 	p.mu.Lock()
 	for _, id := range known {
 		delete(p.unanswered, id)
 	}
 
-	early := p.early
-	p.early = nil
+	postponed := p.postponed
+	p.postponed = nil
 	p.mu.Unlock()
-	p.Add(early...)
+	p.Add(postponed...)
 }
 
 // probe releases a node if the kernel does not hold it.
@@ -117,9 +116,9 @@ func (p *Probes) Settled(known []live.NodeID) {
 // Lookups.release then keeps the node. A node that was created without a name is not inherited after its
 // answer, see Lookups.Disinherit.
 func (p *Probes) probe(id live.NodeID) {
-	n, via := p.lookups.sinceTakeover(id)
-	if n > 0 && via != Several {
-		if err := wire.Send(p.fd, wire.ExpireEntry(via, "/")); err != nil {
+	n, dir := p.lookups.lookupsSinceTakeover(id)
+	if n > 0 && dir != SeveralDirs {
+		if err := wire.Send(p.fd, wire.ExpireEntry(dir, "/")); err != nil {
 			p.log.Warn("the kernel refused a notice", "err", err)
 		}
 	}
@@ -129,7 +128,7 @@ func (p *Probes) probe(id live.NodeID) {
 
 	a, err := p.forest.GetAttr(id)
 	unnamed := err != nil || a.Nlink == 0
-	if n > 0 && via == Several && !unnamed {
+	if n > 0 && dir == SeveralDirs && !unnamed {
 		return
 	}
 	if p.lookups.release(id, n) {
@@ -142,7 +141,7 @@ func (p *Probes) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.running.Wait()
+	p.goroutine.Wait()
 }
 
 // kernelHolds asks the kernel whether it holds a node: a notice for an unknown node fails with ENOENT.

@@ -13,20 +13,20 @@ import (
 // Resends handles the requests that the kernel sends again to the daemon of a takeover. The kernel
 // sends them before all new requests.
 type Resends struct {
-	forest  live.Takeover
-	report  func(unique uint64, answered bool)
-	settled func(known []live.NodeID)
-	poison  map[uint64]bool // requests that daemons died of, by number
-	over    atomic.Bool     // all resent requests were read
-	mu      sync.Mutex      // until over is set, a reader locks mu from its read(2) to the return of Read
+	takeover  live.Takeover
+	report    func(unique uint64, answered bool)
+	onSettled func(known []live.NodeID)
+	poison    map[uint64]bool // requests that daemons died of, by number
+	allRead   atomic.Bool     // all resent requests were read
+	mu        sync.Mutex      // until allRead is set, a reader locks mu from its read(2) to the return of Read
 }
 
-// NewResends returns the requests that are sent again. Requests in poison are not carried out. report, which
-// may be nil, is called with answered false before a request is carried out. settled is called when all
-// resent requests were read. Its argument known has the nodes in the answers to all other inherited requests:
-// the kernel has these answers, see live.Takeover.SettleRequests.
-func NewResends(forest live.Takeover, poison []uint64, report func(unique uint64, answered bool), settled func(known []live.NodeID)) *Resends {
-	s := &Resends{forest: forest, report: report, settled: settled, poison: make(map[uint64]bool)}
+// NewResends returns a Resends of a takeover. Requests in poison are not carried out. report, which may be nil, is
+// called with answered false before a request is carried out. onSettled is called when all resent requests were
+// read. Its argument known has the nodes in the answers to all other inherited requests: the kernel has these
+// answers, see live.Takeover.SettleRequests.
+func NewResends(t live.Takeover, poison []uint64, report func(unique uint64, answered bool), onSettled func(known []live.NodeID)) *Resends {
+	s := &Resends{takeover: t, report: report, onSettled: onSettled, poison: make(map[uint64]bool)}
 	for _, unique := range poison {
 		s.poison[unique] = true
 	}
@@ -36,24 +36,24 @@ func NewResends(forest live.Takeover, poison []uint64, report func(unique uint64
 // Read is read(2) of a request. Before it returns a request that was sent again, it has the forest look up
 // whether the request was carried out.
 func (s *Resends) Read(fd int, b []byte) (int, error) {
-	if s == nil || s.over.Load() {
+	if s == nil || s.allRead.Load() {
 		return wire.Read(fd, b)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	n, err := wire.Read(fd, b)
-	if err != nil || n < wire.InHeader || s.over.Load() {
+	if err != nil || n < wire.InHeaderSize || s.allRead.Load() {
 		return n, err
 	}
 
 	switch op, unique := wire.Opcode(b[:n]), wire.Unique(b); {
 	case op == wire.OpForget || op == wire.OpBatchForget || op == wire.OpInterrupt: // the kernel sends these before others
 	case unique&wire.ResentBit != 0:
-		s.forest.Done(unique &^ wire.ResentBit)
+		s.takeover.Done(unique &^ wire.ResentBit)
 	default:
-		s.over.Store(true)
-		s.settled(s.forest.SettleRequests())
+		s.allRead.Store(true)
+		s.onSettled(s.takeover.SettleRequests())
 	}
 
 	return n, nil
@@ -77,16 +77,16 @@ func (s *Resends) Begin(request []byte) (poison bool) {
 	return false
 }
 
-// Answered is called when the kernel has the answer to a request. If the request was sent again, it calls
+// ReportAnswer is called when the kernel has the answer to a request. If the request was sent again, it calls
 // report, which may be nil. If the request is a change that the forest records with the request's number, it
-// reports the answer to the forest.
-func Answered(forest live.Takeover, report func(unique uint64, answered bool), request []byte) {
+// reports the answer to t.
+func ReportAnswer(t live.Takeover, report func(unique uint64, answered bool), request []byte) {
 	unique, op := wire.Unique(request), wire.Opcode(request)
 	if unique&wire.ResentBit != 0 && report != nil && op != wire.OpInterrupt {
 		report(unique&^wire.ResentBit, true)
 	}
-	if onceOps[op] && (op != wire.OpWrite || control.IsNode(live.NodeID(binary.NativeEndian.Uint64(request[wire.NodeAt:])))) {
-		forest.MarkAnswered(unique &^ wire.ResentBit)
+	if onceOps[op] && (op != wire.OpWrite || control.IsNode(live.NodeID(binary.NativeEndian.Uint64(request[wire.NodeOffset:])))) {
+		t.MarkAnswered(unique &^ wire.ResentBit)
 	}
 }
 

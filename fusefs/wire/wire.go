@@ -35,11 +35,11 @@ const (
 
 // Sizes of the headers in bytes, and offsets in struct fuse_in_header.
 const (
-	InHeader  = 40 // struct fuse_in_header
-	OutHeader = 16 // struct fuse_out_header
+	InHeaderSize  = 40 // struct fuse_in_header
+	OutHeaderSize = 16 // struct fuse_out_header
 
-	NodeAt = 16 // the node id
-	PIDAt  = 32 // the id of the client's thread
+	NodeOffset = 16 // the node id
+	PIDOffset  = 32 // the id of the client's thread
 )
 
 // ResentBit is set in the number of a request that the kernel sends again.
@@ -47,7 +47,7 @@ const ResentBit = 1 << 63
 
 // Opcode returns the number of a request's operation, 0 if it is not in Operations.
 func Opcode(request []byte) uint32 {
-	if len(request) < InHeader {
+	if len(request) < InHeaderSize {
 		return 0
 	}
 	op := binary.NativeEndian.Uint32(request[4:])
@@ -71,8 +71,8 @@ func Read(fd int, b []byte) (int, error) {
 	}
 }
 
-// Send writes a notice or an answer. ENOENT is not returned: the kernel does not have the node or name of the
-// notice, or no longer waits for the answer. Neither is ENODEV, which write(2) returns after the unmount.
+// Send writes a notice or an answer. It ignores ENOENT: then the kernel does not have the node or name of the
+// notice, or no longer waits for the answer. It also ignores ENODEV, which write(2) returns after the unmount.
 func Send(fd int, b []byte) error {
 	for {
 		_, err := unix.Write(fd, b)

@@ -140,7 +140,7 @@ func mountRaw(dir string) (fd int, err error) {
 // serveStuck serves a directory d. It does not answer a MKDIR in it, but notifies the kernel
 // that a name of d has changed. The daemons after it end at once.
 func serveStuck(dir string) error {
-	link, err := Inherited()
+	link, err := InheritedLink()
 	if err != nil || link.Connection != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func serveStuck(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := link.Hold(&Connection{Store: "store", Mountpoint: dir}, fd, null, null); err != nil {
+	if err := link.SendConnection(&Connection{Store: "store", Mountpoint: dir}, fd, null, null); err != nil {
 		return err
 	}
 	link.Send(Message{Ready: true})

@@ -31,7 +31,7 @@ const (
 	// The pauses between starts grow from firstPause to longestPause.
 	firstPause   = 100 * time.Millisecond
 	longestPause = 5 * time.Second
-	// freeKills is the number of daemons killed in a row before their starts that are followed by no pause.
+	// freeKills is how many daemons may be killed in a row without a pause before the next start.
 	freeKills = 2
 )
 
@@ -42,12 +42,12 @@ type deaths struct {
 	// they were ready (see maxKilled), and that crashed soon after they were ready (see maxCrashes).
 	Failed, Killed, Crashes int
 	// Shortages counts the starts in a row that failed for want of a resource, such as space on the
-	// disk. Short is when the first of them failed.
-	Shortages int
-	Short     time.Time
-	Requests  map[uint64]suspect // the suspects, by the number of the request
-	Poison    []uint64           // numbers of requests
-	since     time.Time          // when the daemon became ready
+	// disk. FirstShortage is the time at which the first of them failed.
+	Shortages     int
+	FirstShortage time.Time          `json:"Short"`
+	Suspects      map[uint64]suspect `json:"Requests"` // by the number of the request
+	Poison        []uint64           // numbers of requests
+	readySince    time.Time          // when the daemon became ready
 }
 
 // A suspect is a request that may have caused the death of a daemon. Crashes and Kills count the daemons that
@@ -56,7 +56,7 @@ type suspect struct{ Crashes, Kills int }
 
 // resetStarts is called when a daemon became ready.
 func (d *deaths) resetStarts() {
-	d.Failed, d.Killed, d.Shortages, d.Short, d.since = 0, 0, 0, time.Time{}, time.Now()
+	d.Failed, d.Killed, d.Shortages, d.FirstShortage, d.readySince = 0, 0, 0, time.Time{}, time.Now()
 }
 
 // A death is the end of a daemon.
@@ -64,7 +64,7 @@ type death struct {
 	status  unix.WaitStatus
 	ready   bool            // the daemon had become ready
 	failure *Failure        // why the daemon did not become ready, if it sent a reason
-	begun   map[uint64]bool // requests, sent again by the kernel, that the daemon had begun and not answered, by number
+	begun   map[uint64]bool // numbers of resent requests that the daemon had begun and not answered
 }
 
 // add counts a death.
@@ -73,34 +73,34 @@ func (d *deaths) add(end death) {
 	switch {
 	case !end.ready && end.failure != nil && end.failure.Shortage:
 		if d.Shortages++; d.Shortages == 1 {
-			d.Short = time.Now()
+			d.FirstShortage = time.Now()
 		}
 	case !end.ready && killed:
 		d.Killed++
 	case !end.ready:
 		d.Failed++
-	case killed || time.Since(d.since) > shortLife:
+	case killed || time.Since(d.readySince) > shortLife:
 		d.Crashes = 0
 	default:
 		d.Crashes++
 	}
 
-	d.blame(end.begun, killed)
+	d.blameRequests(end.begun, killed)
 }
 
-// blame counts a death against the request that the daemon had begun. If the daemon had begun several
-// requests, these become suspects, which the next daemon carries out one at a time.
-func (d *deaths) blame(begun map[uint64]bool, killed bool) {
-	if d.Requests == nil {
-		d.Requests = make(map[uint64]suspect)
+// blameRequests counts a death against the request that the daemon had begun. If the daemon had begun several
+// requests, they become suspects, which the next daemon carries out one at a time.
+func (d *deaths) blameRequests(begun map[uint64]bool, killed bool) {
+	if d.Suspects == nil {
+		d.Suspects = make(map[uint64]suspect)
 	}
 
 	var guilty []uint64
 	for unique := range begun {
-		if _, suspected := d.Requests[unique]; suspected || len(begun) == 1 {
+		if _, suspected := d.Suspects[unique]; suspected || len(begun) == 1 {
 			guilty = append(guilty, unique)
-		} else if len(d.Requests) < maxSuspects {
-			d.Requests[unique] = suspect{}
+		} else if len(d.Suspects) < maxSuspects {
+			d.Suspects[unique] = suspect{}
 		}
 	}
 	if len(guilty) != 1 {
@@ -108,22 +108,22 @@ func (d *deaths) blame(begun map[uint64]bool, killed bool) {
 	}
 
 	unique := guilty[0]
-	s := d.Requests[unique]
+	s := d.Suspects[unique]
 	if killed {
 		s.Kills++
 	} else {
 		s.Crashes++
 	}
 
-	d.Requests[unique] = s
+	d.Suspects[unique] = s
 	if s.Crashes >= poisonCrashes || s.Kills >= poisonKills {
 		d.Poison = append(d.Poison, unique)
-		delete(d.Requests, unique)
+		delete(d.Suspects, unique)
 	}
 }
 
 // suspects returns the requests that the next daemon carries out one at a time.
-func (d *deaths) suspects() []uint64 { return slices.Sorted(maps.Keys(d.Requests)) }
+func (d *deaths) suspects() []uint64 { return slices.Sorted(maps.Keys(d.Suspects)) }
 
 // pause is how long the keeper waits before the next start.
 func (d *deaths) pause() time.Duration {
@@ -134,18 +134,18 @@ func (d *deaths) pause() time.Duration {
 	return min(longestPause, firstPause<<min(n-1, 10))
 }
 
-// frugal reports whether the next daemon should take less memory to open the store.
-func (d *deaths) frugal() bool { return d.Killed >= frugalKills }
+// mustBeFrugal reports whether the next daemon should take less memory to open the store.
+func (d *deaths) mustBeFrugal() bool { return d.Killed >= frugalKills }
 
-// forget removes a suspect whose request was answered.
-func (d *deaths) forget(unique uint64) { delete(d.Requests, unique) }
+// removeSuspect removes a suspect whose request was answered.
+func (d *deaths) removeSuspect(unique uint64) { delete(d.Suspects, unique) }
 
-// tooMany returns the reason why the keeper starts no further daemon, "" if it may start one. patience is how
+// giveUpReason returns the reason why the keeper starts no further daemon, "" if it may start one. patience is how
 // long starts may fail for want of a resource, negative for ever.
-func (d *deaths) tooMany(patience time.Duration) string {
+func (d *deaths) giveUpReason(patience time.Duration) string {
 	switch {
-	case d.Shortages > 0 && patience >= 0 && time.Since(d.Short) > patience:
-		return fmt.Sprintf("%d starts failed within %v for want of something", d.Shortages, time.Since(d.Short).Round(time.Second))
+	case d.Shortages > 0 && patience >= 0 && time.Since(d.FirstShortage) > patience:
+		return fmt.Sprintf("%d starts failed within %v for want of something", d.Shortages, time.Since(d.FirstShortage).Round(time.Second))
 	case d.Failed >= maxFailed:
 		return fmt.Sprintf("%d starts in a row failed", d.Failed)
 	case d.Killed >= maxKilled:

@@ -45,7 +45,7 @@ func TestBystanders(t *testing.T) {
 	if s := d.suspects(); !slices.Equal(s, []uint64{7, 8, 9}) {
 		t.Errorf("suspects: %v", s)
 	}
-	d.forget(8) // it was answered
+	d.removeSuspect(8) // it was answered
 	for i := range uint64(poisonCrashes) {
 		if len(d.Poison) > 0 {
 			t.Errorf("poison: %v", d.Poison)
@@ -67,7 +67,7 @@ func TestKillsAreNoPoison(t *testing.T) {
 	if len(d.Poison) > 0 {
 		t.Fatalf("poison: %v", d.Poison)
 	}
-	if why := d.tooMany(0); why != "" {
+	if why := d.giveUpReason(0); why != "" {
 		t.Error(why)
 	}
 }
@@ -83,7 +83,7 @@ func TestTooMany(t *testing.T) {
 	} {
 		var d deaths
 		for i := range c.most {
-			if why := d.tooMany(-1); why != "" {
+			if why := d.giveUpReason(-1); why != "" {
 				t.Errorf("%s: gives up after %d: %s", name, i, why)
 			}
 			if c.ready {
@@ -91,7 +91,7 @@ func TestTooMany(t *testing.T) {
 			}
 			d.add(c.death)
 		}
-		if d.tooMany(-1) == "" {
+		if d.giveUpReason(-1) == "" {
 			t.Errorf("%s: does not give up", name)
 		}
 	}
@@ -112,14 +112,14 @@ func TestShortage(t *testing.T) {
 	if last != longestPause {
 		t.Errorf("the last pause is %v", last)
 	}
-	if why := d.tooMany(-1) + d.tooMany(time.Hour); why != "" {
+	if why := d.giveUpReason(-1) + d.giveUpReason(time.Hour); why != "" {
 		t.Error(why)
 	}
-	d.Short = d.Short.Add(-time.Hour)
-	if d.tooMany(time.Minute) == "" {
+	d.FirstShortage = d.FirstShortage.Add(-time.Hour)
+	if d.giveUpReason(time.Minute) == "" {
 		t.Error("it does not give up")
 	}
-	if why := d.tooMany(-1); why != "" {
+	if why := d.giveUpReason(-1); why != "" {
 		t.Error(why)
 	}
 }

@@ -20,11 +20,11 @@ import (
 // Config has the options of a keeper.
 type Config struct {
 	Args []string // arguments of each daemon
-	// Ready, if set, is the pipe on which daemons report their start, until one of them is ready. It is
-	// passed to each of these daemons. ReadyEnv is the environment variable with the number of its
-	// descriptor.
-	Ready    *os.File `json:"-"`
-	ReadyEnv string   `json:"-"`
+	// ReadyPipe, if set, is the pipe on which daemons report their start, until one of them is ready. The keeper
+	// passes it to each of these daemons. ReadyEnv is the name of the environment variable with the number of the
+	// pipe's descriptor.
+	ReadyPipe *os.File `json:"-"`
+	ReadyEnv  string   `json:"-"`
 	// Patience is how long starts may fail because a resource is missing, such as space on the disk; negative
 	// for no limit.
 	Patience time.Duration
@@ -43,15 +43,15 @@ type keeper struct {
 	Conns                map[int]int // descriptors of the users' connections, by User.ID
 	Deaths               deaths
 
-	ready     bool            // the daemon is ready
-	ending    bool            // the daemon reported its end, or was sent a signal to end
-	signalled chan struct{}   // closed at the first signal to end
-	begun     map[uint64]bool // requests sent again that the daemon has begun, by number
-	failure   *Failure        // why the daemon does not become ready, if it sent a reason
-	logged    string          // the last failure in the log
-	upgrade   string          // the path of the program to start next, in an upgrade
-	trying    string          // the path of the daemon's program, while it is not the keeper's program
-	mu        sync.Mutex      // guards Child and ending; forward and limitTry also take it
+	ready         bool            // the daemon is ready
+	ending        bool            // the daemon reported its end, or was sent a signal to end
+	signalled     chan struct{}   // closed at the first signal to end
+	begunRequests map[uint64]bool // requests sent again that the daemon has begun, by number
+	failure       *Failure        // why the daemon does not become ready, if it sent a reason
+	loggedReason  string          // the last failure in the log
+	nextProgram   string          // the path of the program to start next, in an upgrade
+	triedProgram  string          // the path of the daemon's program, while it is not the keeper's program
+	mu            sync.Mutex      // guards Child and ending, which forwardSignals and limitTrialTime use in goroutines of their own
 }
 
 // ErrNoChild is returned by Run if it cannot start its own program as a daemon.
@@ -60,13 +60,13 @@ var ErrNoChild = errors.New("no daemon can be started")
 // Run starts a daemon, and another one after each that dies. It returns the exit status of the last one.
 func Run(cfg Config) (status int, err error) {
 	k := &keeper{Config: cfg, Conns: make(map[int]int), signalled: make(chan struct{})}
-	k.Background = cfg.Ready != nil
+	k.Background = cfg.ReadyPipe != nil
 	if err := os.Chdir("/"); err != nil {
 		return 0, err
 	}
 	defer k.forwardSignals()()
 
-	if err := k.start(); err != nil {
+	if err := k.startDaemon(); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrNoChild, err)
 	}
 
@@ -100,8 +100,8 @@ func (k *keeper) forwardSignals() (stop func()) {
 	return func() { signal.Stop(ch) }
 }
 
-// start starts a daemon and sends it a Start.
-func (k *keeper) start() error {
+// startDaemon starts a daemon and sends it a Start.
+func (k *keeper) startDaemon() error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("making a socket pair: %w", err)
@@ -112,13 +112,13 @@ func (k *keeper) start() error {
 
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs}
 	environ := append(slices.DeleteFunc(os.Environ(), isManagerVariable), linkEnv+"=3")
-	if k.Ready != nil {
-		files, environ = append(files, k.Ready), append(environ, k.ReadyEnv+"=4")
+	if k.ReadyPipe != nil {
+		files, environ = append(files, k.ReadyPipe), append(environ, k.ReadyEnv+"=4")
 	}
 
 	program := "/proc/self/exe"
-	if k.trying, k.upgrade = k.upgrade, ""; k.trying != "" {
-		program = k.trying
+	if k.triedProgram, k.nextProgram = k.nextProgram, ""; k.triedProgram != "" {
+		program = k.triedProgram
 	}
 
 	p, err := os.StartProcess(program, append([]string{"amberfs"}, k.Args...), &os.ProcAttr{Dir: "/", Env: environ, Files: files})
@@ -128,7 +128,7 @@ func (k *keeper) start() error {
 	}
 
 	k.mu.Lock()
-	k.Child, k.Thread, k.ready, k.begun, k.failure = p.Pid, 0, false, make(map[uint64]bool), nil
+	k.Child, k.Thread, k.ready, k.begunRequests, k.failure = p.Pid, 0, false, make(map[uint64]bool), nil
 	if k.ending {
 		_ = unix.Kill(k.Child, unix.SIGTERM)
 	}
@@ -169,42 +169,42 @@ func (k *keeper) sendStart() error {
 
 // serveDaemon handles the messages of the daemon until it has died, and returns its wait status.
 func (k *keeper) serveDaemon() (ws unix.WaitStatus) {
-	stopTry := k.limitTry()
+	stopTimer := k.limitTrialTime()
 	next, messages := make(chan struct{}), make(chan delivery, 1)
-	go read(k.Link, next, messages)
-	var dying <-chan struct{}
+	go readMessages(k.Link, next, messages)
+	var stuck <-chan struct{}
 
 	for alive := true; alive; {
-		if dying == nil && k.Thread != 0 {
-			dying = stuck(k.Child, k.Thread)
+		if stuck == nil && k.Thread != 0 {
+			stuck = notifyStuck(k.Child, k.Thread)
 		}
 
 		select {
 		case next <- struct{}{}:
-		case <-dying:
-			ws, alive = k.abandon(), false
+		case <-stuck:
+			ws, alive = k.abandonDaemon(), false
 			continue
 		}
 
 		select {
 		case r := <-messages:
 			if r.err != nil {
-				ws, alive = k.wait(), false
+				ws, alive = k.waitDaemon(), false
 			} else {
-				k.handle(r.Message, r.files)
+				k.handleMessage(r.Message, r.files)
 			}
 
-		case <-dying:
+		case <-stuck:
 			_ = unix.Shutdown(k.Link, unix.SHUT_RD) // messages that were sent before can still be read
 			for r := <-messages; r.err == nil; r = <-messages {
-				k.handle(r.Message, r.files)
+				k.handleMessage(r.Message, r.files)
 				next <- struct{}{}
 			}
-			ws, alive = k.abandon(), false
+			ws, alive = k.abandonDaemon(), false
 		}
 	}
 
-	stopTry()
+	stopTimer()
 	unix.Close(k.Link)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -221,9 +221,9 @@ type delivery struct {
 	err   error
 }
 
-// read reads one message for each value of next. It does not read ahead: if a message makes the keeper
+// readMessages reads one message for each value of next. It does not read ahead: if a message makes the keeper
 // execute another program, that program must read the later messages.
-func read(link int, next <-chan struct{}, messages chan<- delivery) {
+func readMessages(link int, next <-chan struct{}, messages chan<- delivery) {
 	for range next {
 		var r delivery
 		r.files, r.err = receive(link, &r.Message)
@@ -234,10 +234,10 @@ func read(link int, next <-chan struct{}, messages chan<- delivery) {
 	}
 }
 
-func (k *keeper) wait() unix.WaitStatus { return reap(k.Child) }
+func (k *keeper) waitDaemon() unix.WaitStatus { return reap(k.Child) }
 
-// abandon returns the status of a daemon that is dying and stuck, without waiting for its end.
-func (k *keeper) abandon() unix.WaitStatus {
+// abandonDaemon returns the status of a daemon that is dying and stuck, without waiting for its end.
+func (k *keeper) abandonDaemon() unix.WaitStatus {
 	s, err := process.StatOf(k.Child)
 	if err != nil {
 		s.Exit = uint32(unix.SIGKILL)
@@ -256,6 +256,7 @@ func reap(pid int) (ws unix.WaitStatus) {
 	}
 }
 
+// statusSignal is added to the number of the signal that killed a daemon, as shells do.
 const statusSignal = 128
 
 func exitStatus(ws unix.WaitStatus) int {
@@ -265,8 +266,8 @@ func exitStatus(ws unix.WaitStatus) int {
 	return ws.ExitStatus()
 }
 
-// handle carries out a message of the daemon. files are the descriptors that came with it.
-func (k *keeper) handle(m Message, files []int) {
+// handleMessage carries out a message of the daemon. files are the descriptors that came with it.
+func (k *keeper) handleMessage(m Message, files []int) {
 	switch {
 	case m.Connection != nil && len(files) == maxFiles:
 		k.Connection = m.Connection
@@ -278,34 +279,34 @@ func (k *keeper) handle(m Message, files []int) {
 		_ = send(k.Link, struct{}{})
 
 	case m.Ready:
-		k.becameReady()
+		k.onReady()
 	case m.Ending:
 		k.mu.Lock()
 		k.ending = true
 		k.mu.Unlock()
 		unix.Close(k.Socket)
 
-	case m.Notify != "":
-		_, _ = systemd.SdNotify(false, m.Notify) // there may be no service manager
+	case m.ServiceState != "":
+		_, _ = systemd.SdNotify(false, m.ServiceState) // there may be no service manager
 	case m.User != nil:
 		k.setUser(*m.User, files)
-	case m.Left != 0:
-		k.dropUser(m.Left)
-	case m.Made != nil && k.Connection != nil:
-		k.Connection.Made = m.Made
-	case m.Began != 0:
-		k.begun[m.Began] = true
-	case m.Answered != 0:
-		delete(k.begun, m.Answered)
-		k.Deaths.forget(m.Answered)
+	case m.LeftUser != 0:
+		k.dropUser(m.LeftUser)
+	case m.MadeDirs != nil && k.Connection != nil:
+		k.Connection.MadeDirs = m.MadeDirs
+	case m.BegunRequest != 0:
+		k.begunRequests[m.BegunRequest] = true
+	case m.AnsweredRequest != 0:
+		delete(k.begunRequests, m.AnsweredRequest)
+		k.Deaths.removeSuspect(m.AnsweredRequest)
 	case m.Thread != 0:
 		k.Thread = m.Thread
-	case m.Failed != nil:
-		k.failure = m.Failed
-	case m.Frozen != nil:
-		k.Frozen, k.Thawed = *m.Frozen, time.Time{}
-	case m.Upgrade != "":
-		k.upgrade = m.Upgrade
+	case m.Failure != nil:
+		k.failure = m.Failure
+	case m.FrozenUntil != nil:
+		k.FrozenUntil, k.ThawedAt = *m.FrozenUntil, time.Time{}
+	case m.UpgradeTo != "":
+		k.nextProgram = m.UpgradeTo
 		_ = unix.Kill(k.Child, unix.SIGKILL)
 	}
 }
@@ -327,8 +328,8 @@ func (k *keeper) dropUser(id int) {
 	}
 }
 
-// describe returns a text that says how a process ended.
-func describe(ws unix.WaitStatus) string {
+// describeEnd returns a text about the way in which a process ended.
+func describeEnd(ws unix.WaitStatus) string {
 	if ws.Signaled() {
 		return fmt.Sprintf("killed by %s", unix.SignalName(ws.Signal()))
 	}

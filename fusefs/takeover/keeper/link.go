@@ -25,16 +25,16 @@ type Link struct {
 	Device, Lock, Socket int
 	Conns                []*os.File // the connections of Users, in their order
 
-	socket int
-	holds  bool          // the keeper has received this daemon's Connection
-	mu     sync.Mutex    // guards last, and serializes messages to the keeper
-	last   int           // the highest ID of a user
-	held   chan struct{} // receives a value when the keeper has received the Connection
-	lost   chan struct{} // closed when the keeper has ended
+	socket         int
+	connectionSent bool          // the keeper has received this daemon's Connection
+	mu             sync.Mutex    // guards lastUserID, and serializes messages to the keeper
+	lastUserID     int           // the highest ID of a user
+	received       chan struct{} // receives a value when the keeper has received the Connection
+	keeperEnded    chan struct{} // closed when the keeper has ended
 }
 
-// Inherited returns the link to the keeper that started this process, nil if no keeper did.
-func Inherited() (*Link, error) {
+// InheritedLink returns the link to the keeper that started this process, nil if no keeper did.
+func InheritedLink() (*Link, error) {
 	fd, err := strconv.Atoi(os.Getenv(linkEnv))
 	if err != nil {
 		return nil, nil
@@ -42,7 +42,7 @@ func Inherited() (*Link, error) {
 
 	os.Unsetenv(linkEnv)
 	unix.CloseOnExec(fd)
-	l := &Link{socket: fd, held: make(chan struct{}, 1), lost: make(chan struct{})}
+	l := &Link{socket: fd, received: make(chan struct{}, 1), keeperEnded: make(chan struct{})}
 	files, err := receive(fd, &l.Start)
 	if err != nil {
 		return nil, l.Fail(fmt.Errorf("reading from the keeper: %w", err))
@@ -67,7 +67,7 @@ func Inherited() (*Link, error) {
 
 		l.Users = append(l.Users, u)
 		l.Conns = append(l.Conns, os.NewFile(uintptr(files[0]), "connection"))
-		l.last = max(l.last, u.ID)
+		l.lastUserID = max(l.lastUserID, u.ID)
 	}
 
 	go l.watch()
@@ -77,14 +77,14 @@ func Inherited() (*Link, error) {
 
 // Fail sends the keeper the reason why this process does not become ready. It returns err.
 func (l *Link) Fail(err error) error {
-	l.Send(Message{Failed: &Failure{Reason: err.Error(), Shortage: errs.IsShortage(err)}})
+	l.Send(Message{Failure: &Failure{Reason: err.Error(), Shortage: errs.IsShortage(err)}})
 	return err
 }
 
 // watch reads the messages that the keeper sends after the Start. Its thread does nothing else, so that this
 // thread ends at once when the process is killed (see Message.Thread).
 func (l *Link) watch() {
-	defer close(l.lost)
+	defer close(l.keeperEnded)
 	callOnOwnThread(func() {
 		l.Send(Message{Thread: unix.Gettid()})
 
@@ -94,7 +94,7 @@ func (l *Link) watch() {
 			if err != nil {
 				return
 			}
-			l.held <- m
+			l.received <- m
 		}
 	})
 }
@@ -119,42 +119,45 @@ func callOnOwnThread(fn func()) {
 	<-done
 }
 
-// Lost is closed when the keeper has ended. From then on a crash of the daemon ends the mount.
-func (l *Link) Lost() <-chan struct{} { return l.lost }
+// KeeperEnded returns a channel that is closed when the keeper has ended. From then on a crash of the daemon ends the
+// mount.
+func (l *Link) KeeperEnded() <-chan struct{} { return l.keeperEnded }
 
-// Holds reports whether the keeper has the Connection, and so starts another daemon after this one dies. l
-// may be nil.
-func (l *Link) Holds() bool { return l != nil && (l.holds || l.Connection != nil) }
+// KeeperHasConnection reports whether the keeper has the Connection, and so starts another daemon after this one
+// dies. l may be nil.
+func (l *Link) KeeperHasConnection() bool {
+	return l != nil && (l.connectionSent || l.Connection != nil)
+}
 
-// Hold sends the keeper a Connection with its descriptors, and waits until the keeper has received it. After
-// Hold has returned, a crash of the daemon is only a pause for programs.
-func (l *Link) Hold(c *Connection, device, lock, socket int) error {
+// SendConnection sends the keeper a Connection with its descriptors, and waits until the keeper has received it. After
+// SendConnection has returned, a crash of the daemon is only a pause for programs.
+func (l *Link) SendConnection(c *Connection, device, lock, socket int) error {
 	if err := l.send(Message{Connection: c}, device, lock, socket); err != nil {
 		return err
 	}
 
 	select {
-	case <-l.held:
-		l.holds = true
+	case <-l.received:
+		l.connectionSent = true
 		return nil
-	case <-l.lost:
+	case <-l.keeperEnded:
 		return io.ErrUnexpectedEOF
 	}
 }
 
 // Send sends a message to the keeper. It does nothing if l is nil, as there is no keeper. It ignores errors,
-// which mean that the keeper has ended, see Lost.
+// which mean that the keeper has ended, see KeeperEnded.
 func (l *Link) Send(m Message) {
 	if l != nil {
 		_ = l.send(m)
 	}
 }
 
-// Add gives a user an ID, and sends the keeper the user with its connection.
-func (l *Link) Add(u *User, conn int) error {
+// AddUser gives a user an ID, and sends the keeper the user with its connection.
+func (l *Link) AddUser(u *User, conn int) error {
 	l.mu.Lock()
-	l.last++
-	u.ID = l.last
+	l.lastUserID++
+	u.ID = l.lastUserID
 	l.mu.Unlock()
 	return l.send(Message{User: u}, conn)
 }

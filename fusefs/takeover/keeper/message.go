@@ -18,10 +18,10 @@ type Connection struct {
 	// Init is the kernel's first request, INIT, and Answer is its answer.
 	Init   []byte `json:"init"`
 	Answer []byte `json:"answer"`
-	// Made are directories that the last daemon removes at the end of the mount. Nudge is
-	// fusefs.Options.Nudge.
-	Made  []string `json:"made,omitempty"`
-	Nudge int64    `json:"nudge"`
+	// MadeDirs are directories that the daemons created, and that the last daemon removes at the end of the mount.
+	// NudgeMtime is fusefs.Options.NudgeMtime.
+	MadeDirs   []string `json:"made,omitempty"`
+	NudgeMtime int64    `json:"nudge"`
 }
 
 // A State is the state of a User.
@@ -52,21 +52,21 @@ type Start struct {
 	// be poison: the daemon carries them out one at a time.
 	Poison   []uint64 `json:"poison,omitempty"`
 	Suspects []uint64 `json:"suspects,omitempty"`
-	// Frozen is the time at which the present freeze (of all changes in the store) will end. Thawed is the
+	// FrozenUntil is the time at which the present freeze (of all changes in the store) will end. ThawedAt is the
 	// time at which the death of a daemon ended a freeze early.
-	Frozen time.Time `json:"frozen,omitzero"`
-	Thawed time.Time `json:"thawed,omitzero"`
+	FrozenUntil time.Time `json:"frozen,omitzero"`
+	ThawedAt    time.Time `json:"thawed,omitzero"`
 	// Frugal is set after daemons were killed before they were ready, see snapshot.Options.
 	Frugal bool `json:"frugal,omitempty"`
-	// Restarts counts the daemons before this one. Reason is how the last of them ended, and Died is the time
+	// Restarts counts the daemons before this one. Reason is how the last of them ended, and DiedAt is the time
 	// of its end.
 	Restarts int       `json:"restarts"`
 	Reason   string    `json:"reason,omitempty"`
-	Died     time.Time `json:"died,omitzero"`
-	// Upgraded is set after an upgrade. Refused is the reason why the new program did not become ready, "" if
+	DiedAt   time.Time `json:"died,omitzero"`
+	// Upgraded is set after an upgrade. RefusalReason is the reason why the new program did not become ready, "" if
 	// it did.
-	Upgraded bool   `json:"upgraded,omitempty"`
-	Refused  string `json:"refused,omitempty"`
+	Upgraded      bool   `json:"upgraded,omitempty"`
+	RefusalReason string `json:"refused,omitempty"`
 }
 
 // A Message is sent by a daemon to its keeper. One field is set.
@@ -74,20 +74,21 @@ type Message struct {
 	Connection *Connection `json:"connection,omitempty"` // with the device, the lock and the socket
 	Ready      bool        `json:"ready,omitempty"`      // the mount answers
 	Ending     bool        `json:"ending,omitempty"`     // the mount will end with this daemon
-	Notify     string      `json:"notify,omitempty"`     // the state for the service manager
-	User       *User       `json:"user,omitempty"`       // a new user, with its connection, or a new state of a user
-	Left       int         `json:"left,omitempty"`       // the ID of a user that has left
-	Made       []string    `json:"made,omitempty"`       // Connection.Made
-	// Began is the number of a request, sent again by the kernel, that the daemon begins to carry out.
-	// Answered is the number of such a request that the daemon has answered.
-	Began    uint64 `json:"began,omitempty"`
-	Answered uint64 `json:"answered,omitempty"`
-	Upgrade  string `json:"upgrade,omitempty"` // the path of the program to upgrade to
+	// ServiceState is the state of the daemon for the service manager, as for sd_notify(3).
+	ServiceState string   `json:"notify,omitempty"`
+	User         *User    `json:"user,omitempty"` // a new user, with its connection, or a new state of a user
+	LeftUser     int      `json:"left,omitempty"` // the ID of a user that has left
+	MadeDirs     []string `json:"made,omitempty"` // Connection.MadeDirs
+	// BegunRequest is the number of a request, sent again by the kernel, that the daemon begins to carry out.
+	// AnsweredRequest is the number of such a request that the daemon has answered.
+	BegunRequest    uint64 `json:"began,omitempty"`
+	AnsweredRequest uint64 `json:"answered,omitempty"`
+	UpgradeTo       string `json:"upgrade,omitempty"` // the path of the program to upgrade to
 	// Thread is the id of a thread of the daemon that only waits for the keeper. When the daemon is
 	// killed, this thread ends at once.
-	Thread int        `json:"thread,omitempty"`
-	Failed *Failure   `json:"failed,omitempty"` // why this daemon does not become ready
-	Frozen *time.Time `json:"frozen,omitempty"` // when the freeze will end; the zero time after a thaw
+	Thread      int        `json:"thread,omitempty"`
+	Failure     *Failure   `json:"failed,omitempty"` // why this daemon does not become ready
+	FrozenUntil *time.Time `json:"frozen,omitempty"` // when the freeze will end; the zero time after a thaw
 }
 
 // A Failure is the reason why a daemon could not take over.

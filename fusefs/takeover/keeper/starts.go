@@ -27,7 +27,7 @@ func (k *keeper) loop() (status int, err error) {
 				return 1, k.giveUp(why)
 			}
 
-			err := k.start()
+			err := k.startDaemon()
 			if err == nil {
 				break
 			}
@@ -47,7 +47,7 @@ func (k *keeper) isEnding() bool {
 // mayStart waits until the next daemon may be started. If no further daemon may be started, it returns the
 // reason.
 func (k *keeper) mayStart() (why string) {
-	if why = k.Deaths.tooMany(k.Patience); why != "" {
+	if why = k.Deaths.giveUpReason(k.Patience); why != "" {
 		return why
 	}
 
@@ -84,7 +84,7 @@ func (k *keeper) unmounted() bool {
 	return err == nil && n > 0
 }
 
-// giveUp ends the mount. It returns an error with the text why and the reason of the last death.
+// giveUp ends the mount. It returns an error with why, the reason to give up, and the reason of the last death.
 func (k *keeper) giveUp(why string) error {
 	k.Log(k.Connection.Store, "giving up: the mount ends, and programs get ENOTCONN", "reason", k.Reason, "deaths", why)
 	if err := mounts.Abort(k.Connection.Mountpoint, k.Connection.Store); err != nil {
@@ -95,40 +95,40 @@ func (k *keeper) giveUp(why string) error {
 
 // recordDeath updates the state after the death of a daemon that had a Connection, for the next Start.
 func (k *keeper) recordDeath(ws unix.WaitStatus) {
-	reason := describe(ws)
+	reason := describeEnd(ws)
 	if k.failure != nil {
 		reason = k.failure.Reason
 	}
-	if k.ready || k.Died.IsZero() { // Died is the beginning of the pause, also if starts fail during it
-		k.Died = time.Now()
+	if k.ready || k.DiedAt.IsZero() { // Died is the beginning of the pause, also if starts fail during it
+		k.DiedAt = time.Now()
 	}
-	if k.Frozen.After(time.Now()) {
-		k.Thawed = time.Now()
+	if k.FrozenUntil.After(time.Now()) {
+		k.ThawedAt = time.Now()
 	}
 
-	k.Frozen = time.Time{}
+	k.FrozenUntil = time.Time{}
 	switch {
-	case k.upgrade != "":
-		k.Upgraded, k.Refused = true, ""
+	case k.nextProgram != "":
+		k.Upgraded, k.RefusalReason = true, ""
 		reason = "upgrade"
-	case k.trying != "" && !k.ready: // the upgrade failed
-		k.Upgraded, k.Refused = false, fmt.Sprintf("%s did not become ready: %s", k.trying, reason)
-		k.Log(k.Connection.Store, "the upgrade failed", "program", k.trying, "reason", reason)
-		reason, k.trying = "upgrade refused", ""
+	case k.triedProgram != "" && !k.ready: // the upgrade failed
+		k.Upgraded, k.RefusalReason = false, fmt.Sprintf("%s did not become ready: %s", k.triedProgram, reason)
+		k.Log(k.Connection.Store, "the upgrade failed", "program", k.triedProgram, "reason", reason)
+		reason, k.triedProgram = "upgrade refused", ""
 	default:
-		k.Upgraded, k.Refused = false, ""
-		k.Deaths.add(death{ws, k.ready, k.failure, k.begun})
+		k.Upgraded, k.RefusalReason = false, ""
+		k.Deaths.add(death{ws, k.ready, k.failure, k.begunRequests})
 		k.Poison, k.Suspects = k.Deaths.Poison, k.Deaths.suspects()
-		k.Frugal = k.Deaths.frugal()
-		if !k.ready && k.logged != reason {
+		k.Frugal = k.Deaths.mustBeFrugal()
+		if !k.ready && k.loggedReason != reason {
 			k.Log(k.Connection.Store, "the next daemon did not become ready", "reason", reason)
-			k.logged = reason
+			k.loggedReason = reason
 		}
 	}
 
 	k.Restarts++
 	k.Reason = reason
-	k.ready, k.begun, k.failure = false, nil, nil
+	k.ready, k.begunRequests, k.failure = false, nil, nil
 	// A client without an answer to its join does not know whether the daemon counted it, so its connection
 	// is not passed on.
 	for _, u := range slices.Clone(k.Users) {

@@ -21,23 +21,23 @@ import (
 // dyingTick is the time between two checks of a daemon that is dying.
 const dyingTick = 5 * time.Millisecond
 
-// stuck returns a channel that is closed when a process is dying and all its remaining threads write notices.
-// thread is a thread of the process that writes no notices. stuck sleeps until this thread ends, before it
+// notifyStuck returns a channel that is closed when a process is dying and all its remaining threads write notices.
+// thread is a thread of the process that writes no notices. notifyStuck sleeps until this thread ends, before it
 // checks the other threads.
-func stuck(pid, thread int) <-chan struct{} {
-	only := make(chan struct{})
+func notifyStuck(pid, thread int) <-chan struct{} {
+	stuck := make(chan struct{})
 	go func() {
-		ended, err := unix.PidfdOpen(thread, unix.PIDFD_THREAD)
+		pidfd, err := unix.PidfdOpen(thread, unix.PIDFD_THREAD)
 		if err == nil {
 			for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-				_, err = unix.Poll([]unix.PollFd{{Fd: int32(ended), Events: unix.POLLIN}}, -1)
+				_, err = unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
 			}
-			unix.Close(ended)
+			unix.Close(pidfd)
 		}
 
 		for ; unix.Kill(pid, 0) == nil; time.Sleep(dyingTick) {
-			if onlyNotices(pid) {
-				close(only)
+			if writesOnlyNotices(pid) {
+				close(stuck)
 				return
 			}
 
@@ -47,12 +47,12 @@ func stuck(pid, thread int) <-chan struct{} {
 		}
 	}()
 
-	return only
+	return stuck
 }
 
-// onlyNotices reports whether a process was killed, has threads that have not ended, and all of these are in
-// write(2) to the device.
-func onlyNotices(pid int) bool {
+// writesOnlyNotices reports whether a process was killed, some of its threads have not ended, and all of these
+// threads are in write(2) to the device.
+func writesOnlyNotices(pid int) bool {
 	dir := fmt.Sprintf("/proc/%d/task/", pid)
 	tasks, err := os.ReadDir(dir)
 	writing := 0

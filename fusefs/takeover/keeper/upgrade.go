@@ -14,27 +14,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is the hidden command that must call Resume.
+// Command is the name of the hidden command that must call Resume.
 const Command = "keep"
 
 // stateEnv is the environment variable with the descriptor from which Resume reads the keeper's state.
 const stateEnv = "_AMBERFS_KEEPER_STATE_FD"
 
-// tryTime is how long the daemon of another program may take to become ready. It is short because the
+// maxTrialTime is how long the daemon of another program may take to become ready. It is short because the
 // earlier daemon has written a checkpoint.
-const tryTime = time.Minute
+const maxTrialTime = time.Minute
 
-// limitTry has a daemon of another program killed if it is not ready after tryTime. The caller calls stop
+// limitTrialTime has a daemon of another program killed if it is not ready after maxTrialTime. The caller calls stop
 // when the daemon has ended.
-func (k *keeper) limitTry() (stop func()) {
-	if k.trying == "" {
+func (k *keeper) limitTrialTime() (stop func()) {
+	if k.triedProgram == "" {
 		return func() {}
 	}
 	child := k.Child
-	t := time.AfterFunc(tryTime, func() {
+	t := time.AfterFunc(maxTrialTime, func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if k.Child == child && k.trying != "" {
+		if k.Child == child && k.triedProgram != "" {
 			_ = unix.Kill(child, unix.SIGKILL)
 		}
 	})
@@ -42,19 +42,19 @@ func (k *keeper) limitTry() (stop func()) {
 	return func() { t.Stop() }
 }
 
-// becameReady is called when the daemon is ready. If the daemon runs another program than the keeper, the
-// keeper executes that program, and becameReady returns only if this fails.
-func (k *keeper) becameReady() {
+// onReady is called when the daemon is ready. If the daemon runs another program than the keeper, the
+// keeper executes that program, and onReady returns only if this fails.
+func (k *keeper) onReady() {
 	k.mu.Lock()
 	k.ready = true
-	program := k.trying
-	k.trying = ""
+	program := k.triedProgram
+	k.triedProgram = ""
 	k.mu.Unlock()
 	k.Deaths.resetStarts()
 
-	if k.Ready != nil {
-		k.Ready.Close()
-		k.Ready = nil
+	if k.ReadyPipe != nil {
+		k.ReadyPipe.Close()
+		k.ReadyPipe = nil
 	}
 
 	if k.Connection != nil && k.Background {
@@ -138,7 +138,7 @@ func Resume(log func(store, text string, args ...any)) (status int, err error) {
 		return 0, fmt.Errorf("reading the state of the keeper: %w", err)
 	}
 
-	k.Log, k.ready, k.begun, k.signalled = log, true, make(map[uint64]bool), make(chan struct{})
+	k.Log, k.ready, k.begunRequests, k.signalled = log, true, make(map[uint64]bool), make(chan struct{})
 	k.Deaths.resetStarts()
 	k.closeOnExec(true)
 	defer k.forwardSignals()()

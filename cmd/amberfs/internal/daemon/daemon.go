@@ -81,7 +81,7 @@ const ownerOnly = 0o077
 // keeper holds the connection to the kernel, the daemon ends as if it had been killed: it writes, removes
 // and releases nothing, and the keeper starts another daemon.
 func giveUp(cfg *Config, s Starter, err error) error {
-	if cfg.Keeper.Holds() {
+	if cfg.Keeper.KeeperHasConnection() {
 		return cfg.Keeper.Fail(err)
 	}
 	s(Message{Error: errs.ErrorOf(err)})
@@ -122,7 +122,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 
 	var undo []func()
 	defer func() {
-		if err != nil && !cfg.Keeper.Holds() {
+		if err != nil && !cfg.Keeper.KeeperHasConnection() {
 			for i := len(undo) - 1; i >= 0; i-- {
 				undo[i]()
 			}
@@ -142,7 +142,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	}
 	d.watchers = newWatchers(d.store, d.mount, d.log)
 	if before != nil {
-		d.shared.made, d.watchers.time = before.Made, before.Nudge
+		d.shared.made, d.watchers.time = before.MadeDirs, before.NudgeMtime
 	}
 
 	undo = append(undo, func() { d.removeMountpoints(); d.store.GiveUp(); d.background.hangUp(); d.connection.Close() })

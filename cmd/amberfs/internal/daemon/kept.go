@@ -57,14 +57,14 @@ func setKeeperOptions(o *fusefs.Options, l *keeper.Link) {
 		return
 	}
 
-	o.Kept, o.Poison = true, l.Poison
+	o.HasKeeper, o.Poison = true, l.Poison
 	suspects := newSuspects(l.Suspects)
-	o.Resent = func(unique uint64, answered bool) {
+	o.OnResent = func(unique uint64, answered bool) {
 		if answered {
-			l.Send(keeper.Message{Answered: unique})
+			l.Send(keeper.Message{AnsweredRequest: unique})
 			suspects.endTurn(unique)
 		} else if suspects.beginTurn(unique) {
-			l.Send(keeper.Message{Began: unique})
+			l.Send(keeper.Message{BegunRequest: unique})
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (d *Daemon) attach() (err error) {
 	switch {
 	case l == nil:
 		d.crash.setEnd("it has no keeper")
-	case !d.mount.server.Resends():
+	case !d.mount.server.CanResend():
 		d.crash.setEnd("this kernel does not send requests again, as Linux 6.9 and newer do")
 	default:
 		if err := d.giveToKeeper(); err != nil {
@@ -115,8 +115,8 @@ func (d *Daemon) giveToKeeper() error {
 	defer d.shared.mu.Unlock()
 
 	return withFD(d.socket, func(socket int) error {
-		return d.cfg.Keeper.Hold(&keeper.Connection{
-			Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, Init: c.Init, Answer: c.Answer, Made: d.shared.made, Nudge: d.watchers.time,
+		return d.cfg.Keeper.SendConnection(&keeper.Connection{
+			Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, Init: c.Init, Answer: c.Answer, MadeDirs: d.shared.made, NudgeMtime: d.watchers.time,
 		}, fd, d.store.LockFD(), socket)
 	})
 }
@@ -137,7 +137,7 @@ func withFD(c syscall.Conn, fn func(fd int) error) error {
 // watchKeeper waits in the background for the end of the keeper. The daemon continues without it.
 func (d *Daemon) watchKeeper() {
 	go func() {
-		<-d.cfg.Keeper.Lost()
+		<-d.cfg.Keeper.KeeperEnded()
 
 		if !d.mount.ending.Load() {
 			d.log.Warn("the keeper has ended: a crash of the daemon ends the mount now")
@@ -151,7 +151,7 @@ func (d *Daemon) watchKeeper() {
 // daemon, and answers a client that asked for an upgrade.
 func (d *Daemon) finishTakeover() {
 	l := d.cfg.Keeper
-	d.crash.pause = time.Since(l.Died)
+	d.crash.pause = time.Since(l.DiedAt)
 	pause := d.crash.pause.Round(time.Millisecond)
 	d.log.Warn("the daemon was replaced; programs waited", "reason", l.Reason, "restarts", l.Restarts, "pause", pause)
 	d.events.log.Record(events.Event{
@@ -173,7 +173,7 @@ func (d *Daemon) finishTakeover() {
 	d.shared.mu.Unlock()
 
 	for i, u := range l.Users {
-		left := func() { l.Send(keeper.Message{Left: u.ID}) }
+		left := func() { l.Send(keeper.Message{LeftUser: u.ID}) }
 
 		switch u.State {
 		case keeper.Joined:
@@ -204,20 +204,20 @@ func (d *Daemon) userHolder() func(*net.UnixConn, string) (joined, left func()) 
 		}
 
 		return func() { l.Send(keeper.Message{User: &keeper.User{ID: u.ID, State: keeper.Joined}}) },
-			func() { l.Send(keeper.Message{Left: u.ID}) }
+			func() { l.Send(keeper.Message{LeftUser: u.ID}) }
 	}
 }
 
 // addUser sends the keeper l a user with its connection.
 func addUser(l *keeper.Link, c *net.UnixConn, u *keeper.User) error {
-	return withFD(c, func(fd int) error { return l.Add(u, fd) })
+	return withFD(c, func(fd int) error { return l.AddUser(u, fd) })
 }
 
 // freezing connects freezes with the keeper l, which passes the end of a freeze on to the next daemon. l may be nil.
 func freezing(l *keeper.Link) service.FreezeHooks {
-	f := service.FreezeHooks{NotifyKeeper: func(until time.Time) { l.Send(keeper.Message{Frozen: &until}) }}
+	f := service.FreezeHooks{NotifyKeeper: func(until time.Time) { l.Send(keeper.Message{FrozenUntil: &until}) }}
 	if l != nil {
-		f.EndedEarlyAt, f.EndReason = l.Thawed, l.Reason
+		f.EndedEarlyAt, f.EndReason = l.ThawedAt, l.Reason
 	}
 	return f
 }
@@ -247,7 +247,7 @@ func (c *crash) survival() service.Survival {
 // Terms returns a text that must be the same for two programs if one is to replace the other under a mount:
 // the format of the store, the version of the keeper's messages, and the answer to INIT.
 func (cfg *Config) Terms(init []byte) (string, error) {
-	answer, err := fusefs.AnswerTo(fusefs.Options{Flags: cfg.flags(), Logger: slog.New(slog.DiscardHandler)}, init)
+	answer, err := fusefs.AnswerInit(fusefs.Options{Flags: cfg.flags(), Logger: slog.New(slog.DiscardHandler)}, init)
 	return fmt.Sprintf("%skeeper %d\n%x\n", storedir.FormatLine, keeper.Version, answer), err
 }
 
@@ -291,7 +291,7 @@ func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.
 	}
 
 	d.log.Info("upgrade", "program", program)
-	d.cfg.Keeper.Send(keeper.Message{Upgrade: program})
+	d.cfg.Keeper.Send(keeper.Message{UpgradeTo: program})
 
 	return nil
 }
@@ -355,7 +355,7 @@ func (d *Daemon) answerUpgrade(f *os.File) {
 		return
 	}
 
-	if why := d.cfg.Keeper.Refused; why != "" {
+	if why := d.cfg.Keeper.RefusalReason; why != "" {
 		err = errs.Fail(errs.Failed, "the upgrade failed, and the daemon is the old program again: %s", why).
 			WithHint("the log is amberfs.log in the store")
 	}

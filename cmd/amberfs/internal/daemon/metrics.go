@@ -95,7 +95,7 @@ func (m *metrics) add(a fusefs.AnsweredRequest) {
 		if !ok {
 			took, _ = m.took.LoadOrStore(a.Op, new(durations))
 		}
-		took.(*durations).add(a.Took)
+		took.(*durations).add(a.Duration)
 	}
 
 	m.read.Add(int64(a.Read))

@@ -76,16 +76,16 @@ func (d *Daemon) mountOptions() fusefs.Options {
 	}
 
 	o := fusefs.Options{
-		Store:      d.store,
-		Control:    control.Options{Service: d.service},
-		Mountpoint: d.cfg.Mountpoint,
-		Flags:      d.cfg.flags(),
-		Ids:        d.cfg.ids(),
-		Logger:     d.log,
-		OnAnswer:   onAnswer,
-		OnEvent:    d.events.mountEvent,
-		Nudge:      d.watchers.time,
-		Changed:    d.watchers.changed,
+		Store:          d.store,
+		Control:        control.Options{Service: d.service},
+		Mountpoint:     d.cfg.Mountpoint,
+		Flags:          d.cfg.flags(),
+		Ids:            d.cfg.ids(),
+		Logger:         d.log,
+		OnAnswer:       onAnswer,
+		OnEvent:        d.events.mountEvent,
+		NudgeMtime:     d.watchers.time,
+		OnNamesDropped: d.watchers.changed,
 	}
 
 	setKeeperOptions(&o, d.cfg.Keeper)

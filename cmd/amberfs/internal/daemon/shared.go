@@ -111,7 +111,7 @@ func (d *Daemon) umount(lazy bool) error {
 func (d *Daemon) makeMountpoint(dir string) {
 	if os.Mkdir(dir, 0o700) == nil {
 		d.shared.made = append(d.shared.made, dir)
-		d.cfg.Keeper.Send(keeper.Message{Made: d.shared.made})
+		d.cfg.Keeper.Send(keeper.Message{MadeDirs: d.shared.made})
 	}
 }
 

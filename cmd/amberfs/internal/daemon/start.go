@@ -223,7 +223,7 @@ const notifyEnv = "NOTIFY_SOCKET"
 // notify reports the state to the service manager, if there is one (Type=notify).
 func (d *Daemon) notify(state string) {
 	if d.cfg.Keeper != nil { // the service manager accepts messages from the keeper, which it started
-		d.cfg.Keeper.Send(keeper.Message{Notify: state})
+		d.cfg.Keeper.Send(keeper.Message{ServiceState: state})
 		return
 	}
 

@@ -27,13 +27,13 @@ import (
 //
 // The kernel reports changes by processes, but not changes by a FUSE daemon. So after a
 // restore another process (Nudge) sets the mtime of the changed files, and of the directories
-// whose names changed, to a special time (fusefs.Options.Nudge). The kernel reports
+// whose names changed, to a special time (fusefs.Options.NudgeMtime). The kernel reports
 // modifications, and fusefs changes no mtime. The daemon itself never touches its own mount.
 type watchers struct {
 	store *snapshot.Store
 	mount *mount
 	log   *slog.Logger
-	time  int64 // see fusefs.Options.Nudge
+	time  int64 // see fusefs.Options.NudgeMtime
 	// took is the processor time of the last process. Only the goroutine of run accesses it.
 	took time.Duration
 

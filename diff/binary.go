@@ -14,16 +14,16 @@ import (
 // writeBinary writes the change of a file that is not text: one line or, with Options.Binary, a binary
 // patch. before and after are git's ids of the two sides, "" if the side is too large for one.
 func (w *writer) writeBinary(f File, before, after string) error {
-	if large := max(Size(f.Before), Size(f.After)); w.o.Binary && large > maxPatch {
+	if large := max(Size(f.Before), Size(f.After)); w.opts.Binary && large > maxPatch {
 		return errs.New(errs.TooBig, "%q has %d bytes: a binary patch takes files of up to %d GiB; name other paths, or compare without binary", f.Path, large, maxPatch>>30)
 	}
 
-	if !w.o.Binary {
+	if !w.opts.Binary {
 		if before != "" && after != "" {
 			w.writeIndex(f, before[:7], after[:7])
 		}
 
-		nameA, nameB := names(f)
+		nameA, nameB := sideNames(f)
 		fmt.Fprintf(w, "Binary files %s and %s differ\n", nameA, nameB)
 		return nil
 	}
@@ -44,7 +44,7 @@ func (w *writer) writeLiteral(n *tree.Inode, path string) error {
 	fmt.Fprintf(w, "literal %d\n", Size(n))
 	lines := &base85Lines{w: w}
 	z := zlib.NewWriter(lines)
-	if _, err := io.Copy(z, reader(w.src, n)); err != nil {
+	if _, err := io.Copy(z, blobReader(w.src, n)); err != nil {
 		return fmt.Errorf("reading %q: %w", path, err)
 	}
 	if err := z.Close(); err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // A Blame finds for each line of a file the version that added it, as `git blame` does. The caller
-// calls Next for each version, the oldest first, then Lines.
+// calls AddVersion for each version, the oldest first, then Lines.
 type Blame struct {
 	Source *tree.Source
 	Cache  *BlameCache // of earlier comparisons; not nil
@@ -22,25 +22,25 @@ type Blame struct {
 	// read; nil for no bounds.
 	Memory *budget.Charge
 
-	from []int       // for each line of node, the version that added it
-	node *tree.Inode // the newest version, nil if the file did not exist in it
+	lineVersions []int       // for each line of node, the version that added it
+	node         *tree.Inode // the newest version, nil if the file did not exist in it
 
 	// lines and ids have the lines of node and their numbers, if loaded is set.
 	loaded bool
 	lines  [][]byte
 	ids    []int32
-	known  lineIDs // numbers of the lines of all versions
+	allIDs lineIDs // numbers of the lines of all versions
 
-	largest  int64 // bytes of memory of the largest version
-	distinct int64 // bytes of memory of known
-	charged  int64 // bytes that Memory is charged with
+	largestMemory  int64 // bytes of memory of the largest version
+	distinctMemory int64 // bytes of memory of allIDs
+	chargedMemory  int64 // bytes that Memory is charged with
 }
 
 const (
-	// loadedLine is the estimated memory in bytes of a line of a version, without its text.
-	loadedLine = 80
-	// knownLine is the estimated memory in bytes of a line in Blame.known, without its text.
-	knownLine = 80
+	// loadedLineMemory is the estimated memory in bytes of a line of a version, without its text.
+	loadedLineMemory = 80
+	// knownLineMemory is the estimated memory in bytes of a line in Blame.allIDs, without its text.
+	knownLineMemory = 80
 )
 
 // A BlameCache has the differences between versions of files, by pairKey.
@@ -86,15 +86,15 @@ func pairKey(a, b *tree.Inode) string {
 	return key
 }
 
-// Next adds the next version of the file. n is nil if the file does not exist in it.
-func (b *Blame) Next(ctx context.Context, n *tree.Inode, version int) error {
+// AddVersion adds the next version of the file. n is nil if the file does not exist in this version.
+func (b *Blame) AddVersion(ctx context.Context, n *tree.Inode, version int) error {
 	if err := turns.Yield(ctx); err != nil {
 		return err
 	}
 
 	// All lines of a file that did not exist before are new.
 	if n == nil || !n.IsRegular() || b.node == nil {
-		b.from, b.node, b.loaded = nil, nil, false
+		b.lineVersions, b.node, b.loaded = nil, nil, false
 		if n == nil || !n.IsRegular() {
 			return nil
 		}
@@ -102,32 +102,32 @@ func (b *Blame) Next(ctx context.Context, n *tree.Inode, version int) error {
 			return err
 		}
 
-		b.from = slices.Repeat([]int{version}, len(b.lines))
+		b.lineVersions = slices.Repeat([]int{version}, len(b.lines))
 
 		return nil
 	}
 
-	edits, err := b.compareNext(ctx, n)
+	edits, err := b.compareWith(ctx, n)
 	if err != nil {
 		return err
 	}
 
 	// Lines outside of the edits keep their version.
-	from := make([]int, 0, len(b.from))
-	at := 0
+	versions := make([]int, 0, len(b.lineVersions))
+	next := 0 // the first line that is not in versions
 	for _, e := range edits {
-		from = append(from, b.from[at:e.a0]...)
-		from = append(from, slices.Repeat([]int{version}, e.b1-e.b0)...)
-		at = e.a1
+		versions = append(versions, b.lineVersions[next:e.a0]...)
+		versions = append(versions, slices.Repeat([]int{version}, e.b1-e.b0)...)
+		next = e.a1
 	}
 
-	b.from = append(from, b.from[at:]...)
+	b.lineVersions = append(versions, b.lineVersions[next:]...)
 
 	return nil
 }
 
-// compareNext returns the differences between the newest version and n, which becomes the newest.
-func (b *Blame) compareNext(ctx context.Context, n *tree.Inode) ([]edit, error) {
+// compareWith returns the differences between the newest version and n, which becomes the newest one.
+func (b *Blame) compareWith(ctx context.Context, n *tree.Inode) ([]edit, error) {
 	key := pairKey(b.node, n)
 	b.Cache.mu.Lock()
 	edits, ok := b.Cache.edits[key]
@@ -149,7 +149,7 @@ func (b *Blame) compareNext(ctx context.Context, n *tree.Inode) ([]edit, error) 
 		return nil, err
 	}
 
-	edits, err := (&effort{ctx, fileCost}).compareLines(ids, b.ids)
+	edits, err := (&stepBudget{ctx, maxFileSteps}).compareLines(ids, b.ids)
 	if errors.Is(err, errTooDifferent) {
 		edits, err = []edit{{0, len(ids), 0, len(b.ids)}}, nil
 	}
@@ -157,7 +157,7 @@ func (b *Blame) compareNext(ctx context.Context, n *tree.Inode) ([]edit, error) 
 		return nil, err
 	}
 
-	edits = slide(edits, lines, b.lines, ids, b.ids)
+	edits = slideEdits(edits, lines, b.lines, ids, b.ids)
 	b.Cache.put(key, edits)
 
 	return edits, nil
@@ -172,28 +172,28 @@ func (b *Blame) load(ctx context.Context, n *tree.Inode) error {
 		return err
 	}
 
-	text, err := read(b.Source, n, "")
+	text, err := readBlob(b.Source, n, "")
 	if err != nil {
 		return err
 	}
 	if isBinary(text) {
 		return ErrNoText
 	}
-	if b.known == nil {
-		b.known = make(lineIDs)
+	if b.allIDs == nil {
+		b.allIDs = make(lineIDs)
 	}
 
 	b.node, b.loaded, b.lines = n, true, splitLines(text)
-	before := len(b.known)
-	b.ids = b.known.number(b.lines, func(l []byte) string { return string(l) })
-	b.distinct += int64(len(b.known)-before) * (knownLine + int64(len(text))/int64(max(1, len(b.lines))))
+	before := len(b.allIDs)
+	b.ids = b.allIDs.number(b.lines, func(l []byte) string { return string(l) })
+	b.distinctMemory += int64(len(b.allIDs)-before) * (knownLineMemory + int64(len(text))/int64(max(1, len(b.lines))))
 
 	return nil
 }
 
 // charge reserves the memory for n and its lines.
 func (b *Blame) charge(ctx context.Context, n *tree.Inode) error {
-	lines, r, buf := int64(1), reader(b.Source, n), make([]byte, 64<<10)
+	lines, r, buf := int64(1), blobReader(b.Source, n), make([]byte, 64<<10)
 
 	for {
 		got, err := r.Read(buf)
@@ -206,10 +206,10 @@ func (b *Blame) charge(ctx context.Context, n *tree.Inode) error {
 		}
 	}
 
-	b.largest = max(b.largest, n.Size()+loadedLine*lines)
-	need := 2*b.largest + b.distinct + n.Size() + knownLine*lines
-	if more := need - b.charged; more > 0 {
-		b.charged = need
+	b.largestMemory = max(b.largestMemory, n.Size()+loadedLineMemory*lines)
+	need := 2*b.largestMemory + b.distinctMemory + n.Size() + knownLineMemory*lines
+	if more := need - b.chargedMemory; more > 0 {
+		b.chargedMemory = need
 		return b.Memory.Add(ctx, more)
 	}
 
@@ -218,7 +218,7 @@ func (b *Blame) charge(ctx context.Context, n *tree.Inode) error {
 
 // Lines returns the lines of the newest version, and for each line the version that added it. It returns no lines
 // if the file does not exist in the newest version.
-func (b *Blame) Lines(ctx context.Context) (lines [][]byte, from []int, err error) {
+func (b *Blame) Lines(ctx context.Context) (lines [][]byte, versions []int, err error) {
 	if b.node == nil {
 		return nil, nil, nil
 	}
@@ -226,5 +226,5 @@ func (b *Blame) Lines(ctx context.Context) (lines [][]byte, from []int, err erro
 		err = b.load(ctx, b.node)
 	}
 
-	return b.lines, b.from, err
+	return b.lines, b.lineVersions, err
 }

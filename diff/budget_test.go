@@ -72,7 +72,7 @@ func TestEffort(t *testing.T) {
 	m := newMemory()
 	sa, sb := m.state(t, a), m.state(t, b)
 	var out bytes.Buffer
-	must.OK(t, Write(context.Background(), &out, m.src, sa, sb, Options{effort: &effort{context.Background(), 500_000}}))
+	must.OK(t, Write(context.Background(), &out, m.src, sa, sb, Options{steps: &stepBudget{context.Background(), 500_000}}))
 	if n := strings.Count(out.String(), "@@ too different to compare by lines\n"); n == 0 || n == 10 {
 		t.Errorf("%d files are too different", n)
 	}
@@ -85,7 +85,7 @@ func TestEffort(t *testing.T) {
 			t.Errorf("%s is another one after git apply", name)
 		}
 	}
-	text, err := TextOf(context.Background(), m.src, sa, sb, "1", "", Options{effort: &effort{context.Background(), 100}})
+	text, err := TextOf(context.Background(), m.src, sa, sb, "1", "", Options{steps: &stepBudget{context.Background(), 100}})
 	if err != nil || !text.TooLarge || len(text.Hunks) != 0 {
 		t.Errorf("%d hunks, too large: %v, %v", len(text.Hunks), text.TooLarge, err)
 	}

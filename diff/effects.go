@@ -16,14 +16,14 @@ type Action string
 
 // The actions, in the order in which effects are listed: actions that lose data come first.
 const (
-	Deletes   Action = "deleted"
-	Overwrote Action = "overwritten"
-	Renames   Action = "renamed"
-	Sets      Action = "attributes" // permissions, owner, extended attributes
-	Creates   Action = "added"
+	ActionDelete        Action = "deleted"
+	ActionOverwrite     Action = "overwritten"
+	ActionRename        Action = "renamed"
+	ActionSetAttributes Action = "attributes" // permissions, owner, extended attributes
+	ActionAdd           Action = "added"
 )
 
-var actionOrder = []Action{Deletes, Overwrote, Renames, Sets, Creates}
+var actionOrder = []Action{ActionDelete, ActionOverwrite, ActionRename, ActionSetAttributes, ActionAdd}
 
 // An Effect is a change of a tree as a person would describe it: the deletion of a directory with all its files is
 // one effect, and so is its rename.
@@ -37,27 +37,27 @@ type Effect struct {
 	Change tree.Change
 }
 
-// minor has the differences that are no effects. Programs that only read a file may set its time, and a new link is
-// an effect at its own path.
-const minor = tree.Mtime | tree.Links
+// minorDifferences are the differences that are no effects. Programs that only read a file may set its time, and a
+// new link is an effect at its own path.
+const minorDifferences = tree.Mtime | tree.Links
 
 // Effects lists the effects between the trees a and b. It leaves out the paths for which skip returns true. The memory
 // of the list is charged to o.List.
 func Effects(ctx context.Context, src *tree.Source, a, b *tree.State, o Options, skip func(path string) bool) ([]Effect, error) {
-	f := effectFinder{src: src, byPath: make(map[string]*effectPath), lost: make(map[uint64]*effectPath)}
+	f := effectFinder{src: src, byPath: make(map[string]*effectPath), lostPaths: make(map[uint64]*effectPath)}
 	err := tree.Diff(ctx, src, a, b, tree.DiffOptions{Paths: o.Paths}, func(c tree.Change) error {
 		if err := turns.Yield(ctx); err != nil || c.Path == nil {
 			return err
 		}
 
-		at := c.Path.String()
-		if skip(at) {
+		path := c.Path.String()
+		if skip(path) {
 			return nil
 		}
 
-		f.add(at, c)
+		f.add(path, c)
 
-		return o.List.Add(ctx, 2*listedCost+2*int64(len(at)))
+		return o.List.Add(ctx, 2*listEntryMemory+2*int64(len(path)))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("comparing the trees: %w", err)
@@ -73,25 +73,25 @@ func Effects(ctx context.Context, src *tree.Source, a, b *tree.State, o Options,
 // An effectPath is a path that differs between the trees.
 type effectPath struct {
 	tree.Change
-	at   string
-	from *effectPath // the path that the file had before
-	to   *effectPath // the path that the file has now
-	same bool        // the file that was moved here has the same bytes
+	path      string
+	movedFrom *effectPath // the path that the file had before
+	movedTo   *effectPath // the path that the file has now
+	sameData  bool        // the file that was moved here has the same bytes
 }
 
 // An effectFinder makes effects of the paths that differ.
 type effectFinder struct {
-	src    *tree.Source
-	paths  []*effectPath // a directory before its entries
-	byPath map[string]*effectPath
-	lost   map[uint64]*effectPath // the first path that a file lost, by its inode number
+	src       *tree.Source
+	paths     []*effectPath // a directory before its entries
+	byPath    map[string]*effectPath
+	lostPaths map[uint64]*effectPath // the first path that a file lost, by its inode number
 }
 
-func (f *effectFinder) add(at string, c tree.Change) {
-	p := &effectPath{Change: c, at: at}
-	f.paths, f.byPath[at] = append(f.paths, p), p
-	if c.Before != nil && (c.After == nil || c.After.Ino != c.Before.Ino) && f.lost[c.Before.Ino] == nil {
-		f.lost[c.Before.Ino] = p
+func (f *effectFinder) add(path string, c tree.Change) {
+	p := &effectPath{Change: c, path: path}
+	f.paths, f.byPath[path] = append(f.paths, p), p
+	if c.Before != nil && (c.After == nil || c.After.Ino != c.Before.Ino) && f.lostPaths[c.Before.Ino] == nil {
+		f.lostPaths[c.Before.Ino] = p
 	}
 }
 
@@ -101,8 +101,8 @@ func (f *effectFinder) findMoves() error {
 		if p.After == nil || p.Before != nil && p.Before.Ino == p.After.Ino {
 			continue
 		}
-		from := f.lost[p.After.Ino]
-		if from == nil || from.to != nil || from.Before.Btime != p.After.Btime || from.Before.Type() != p.After.Type() {
+		from := f.lostPaths[p.After.Ino]
+		if from == nil || from.movedTo != nil || from.Before.Btime != p.After.Btime || from.Before.Type() != p.After.Type() {
 			continue
 		}
 
@@ -110,15 +110,15 @@ func (f *effectFinder) findMoves() error {
 		if err != nil {
 			return err
 		}
-		p.from, p.same, from.to = from, same, p
+		p.movedFrom, p.sameData, from.movedTo = from, same, p
 	}
 	return nil
 }
 
 // isImplied reports whether a file has a new path only because its directory was renamed.
 func (f *effectFinder) isImplied(p *effectPath) bool {
-	dir := f.byPath[path.Dir(p.at)]
-	return dir != nil && dir.from != nil && dir.from.at == path.Dir(p.from.at) && path.Base(p.at) == path.Base(p.from.at)
+	dir := f.byPath[path.Dir(p.path)]
+	return dir != nil && dir.movedFrom != nil && dir.movedFrom.path == path.Dir(p.movedFrom.path) && path.Base(p.path) == path.Base(p.movedFrom.path)
 }
 
 // effects lists the effects, each action in the order of the paths.
@@ -126,27 +126,27 @@ func (f *effectFinder) effects() []Effect {
 	var list []Effect
 	index := make(map[*effectPath]int) // number of a directory's effect in list, from 1
 	add := func(p *effectPath, e Effect) {
-		e.Path, e.Dir, e.Change = cmp.Or(e.Path, p.at), p.isDir(), p.Change
+		e.Path, e.Dir, e.Change = cmp.Or(e.Path, p.path), p.isDir(), p.Change
 		if list = append(list, e); e.Dir || p.wasDir() {
 			index[p] = len(list)
 		}
 	}
 
 	for _, p := range f.paths {
-		above := f.byPath[path.Dir(p.at)]
+		parent := f.byPath[path.Dir(p.path)]
 
 		switch {
-		case p.from != nil:
+		case p.movedFrom != nil:
 			f.addMoved(p, add)
-		case p.to != nil && p.After == nil: // a renamed file: the effect is added for its new path
+		case p.movedTo != nil && p.After == nil: // a renamed file: the effect is added for its new path
 		case p.After == nil:
-			f.count(p, above, above != nil && above.wasDir() && above.to == nil, index, list, func() { add(p, Effect{Action: Deletes}) })
+			f.addToParent(p, parent, parent != nil && parent.wasDir() && parent.movedTo == nil, index, list, func() { add(p, Effect{Action: ActionDelete}) })
 		case p.Before == nil:
-			f.count(p, above, above != nil && above.becameDir() && above.from == nil, index, list, func() { add(p, Effect{Action: Creates}) })
+			f.addToParent(p, parent, parent != nil && parent.becameDir() && parent.movedFrom == nil, index, list, func() { add(p, Effect{Action: ActionAdd}) })
 		case p.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) != 0:
-			add(p, Effect{Action: Overwrote})
-		case p.What&^minor != 0:
-			add(p, Effect{Action: Sets})
+			add(p, Effect{Action: ActionOverwrite})
+		case p.What&^minorDifferences != 0:
+			add(p, Effect{Action: ActionSetAttributes})
 		}
 	}
 
@@ -157,17 +157,17 @@ func (f *effectFinder) effects() []Effect {
 	return list
 }
 
-// count adds a path to the effect of the directory above it, if part is set. Otherwise it calls own, which adds an
-// effect of the path.
-func (f *effectFinder) count(p, above *effectPath, part bool, index map[*effectPath]int, list []Effect, own func()) {
-	if !part {
-		own()
+// addToParent adds a path to the effect of its directory, parent, if isPart is set. Otherwise it calls addOwn, which
+// adds an effect of the path itself.
+func (f *effectFinder) addToParent(p, parent *effectPath, isPart bool, index map[*effectPath]int, list []Effect, addOwn func()) {
+	if !isPart {
+		addOwn()
 		return
 	}
 
 	if p.isDir() {
-		index[p] = index[above]
-	} else if i := index[above]; i > 0 {
+		index[p] = index[parent]
+	} else if i := index[parent]; i > 0 {
 		list[i-1].Files++
 	}
 }
@@ -175,16 +175,16 @@ func (f *effectFinder) count(p, above *effectPath, part bool, index map[*effectP
 // addMoved adds the effect of a file that had another path before.
 func (f *effectFinder) addMoved(p *effectPath, add func(*effectPath, Effect)) {
 	if p.Before != nil {
-		add(p, Effect{Action: Overwrote, From: p.from.at})
+		add(p, Effect{Action: ActionOverwrite, From: p.movedFrom.path})
 		return
 	}
 
-	p.Before = p.from.Before
+	p.Before = p.movedFrom.Before
 	if !f.isImplied(p) {
-		add(p, Effect{Action: Renames, From: p.from.at})
+		add(p, Effect{Action: ActionRename, From: p.movedFrom.path})
 	}
-	if !p.same {
-		add(p, Effect{Action: Overwrote})
+	if !p.sameData {
+		add(p, Effect{Action: ActionOverwrite})
 	}
 }
 

@@ -65,12 +65,12 @@ func Files(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) (
 	return listFiles(ctx, src, a, b, o)
 }
 
-// errEnough ends the comparison of First.
+// errEnough ends the comparison of FirstFiles.
 var errEnough = errors.New("enough changed files were found")
 
-// First lists the first n changed files, without looking for renames, and reports whether there are
-// more. It stops comparing when it has found them.
-func First(ctx context.Context, src *tree.Source, a, b *tree.State, o Options, n int) (files []File, more bool, err error) {
+// FirstFiles lists the first n changed files, without looking for renames. more reports whether there are further
+// changed files. FirstFiles compares no more of the trees than this needs.
+func FirstFiles(ctx context.Context, src *tree.Source, a, b *tree.State, o Options, n int) (files []File, more bool, err error) {
 	err = tree.Diff(ctx, src, a, b, tree.DiffOptions{Paths: o.Paths}, func(c tree.Change) error {
 		f, ok := fileOf(c)
 		if more = ok && len(files) == n; more {
@@ -88,8 +88,8 @@ func First(ctx context.Context, src *tree.Source, a, b *tree.State, o Options, n
 	return files, more, nil
 }
 
-// listedCost is the estimated memory in bytes of a File in a list, without its path.
-const listedCost = 200
+// listEntryMemory is the estimated memory in bytes of a File in a list, without its path.
+const listEntryMemory = 200
 
 // listFiles lists the changed files and finds renames among them. Without o.gitDirs, it leaves out
 // paths that git apply refuses.
@@ -98,7 +98,7 @@ func listFiles(ctx context.Context, src *tree.Source, a, b *tree.State, o Option
 		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
-		if err := o.List.Add(ctx, listedCost+2*int64(c.Path.Len())); err != nil {
+		if err := o.List.Add(ctx, listEntryMemory+2*int64(c.Path.Len())); err != nil {
 			return err
 		}
 		if f, ok := fileOf(c); ok && (o.gitDirs || !inGitDir(c.Path.String())) {
@@ -159,17 +159,17 @@ func Size(n *tree.Inode) int64 {
 	return n.Content.Size()
 }
 
-// read returns all the bytes that git would store for n.
-func read(src *tree.Source, n *tree.Inode, path string) ([]byte, error) {
+// readBlob returns all the bytes that git would store for n.
+func readBlob(src *tree.Source, n *tree.Inode, path string) ([]byte, error) {
 	data := make([]byte, Size(n))
-	if _, err := io.ReadFull(reader(src, n), data); err != nil {
+	if _, err := io.ReadFull(blobReader(src, n), data); err != nil {
 		return nil, fmt.Errorf("reading %q: %w", path, err)
 	}
 	return data, nil
 }
 
-// reader returns a reader of the bytes that git would store for n.
-func reader(src *tree.Source, n *tree.Inode) io.Reader {
+// blobReader returns a reader of the bytes that git would store for n.
+func blobReader(src *tree.Source, n *tree.Inode) io.Reader {
 	switch {
 	case n == nil:
 		return strings.NewReader("")

@@ -223,7 +223,7 @@ func TestCasesAgreeWithGit(t *testing.T) {
 		"directory moved": {
 			spec{"d/a": file(long + "a\n"), "d/b": file(long + "b\n"), "d/c": file("c\n")},
 			spec{"e/a": file(long + "a\n1\n"), "e/b": file(long + "b\n2\n"), "e/c": file("c\n")}},
-		"more sources than candidates, two of them alike": {
+		"more sources than maxCandidates, two of them alike": {
 			spec{"a": file("1\n"), "b": file("2\n"), "c": file("3\n"), "d": file(long), "e": exe(long), "f": file("4\n")},
 			spec{"g": file(long + "more\n")}},
 		"swapped": {spec{"a": file(long), "b": file("x\n")}, spec{"a": file("x\n"), "b": file(long)}},

@@ -41,11 +41,11 @@ type Text struct {
 	Skipped  int    `json:"-"` // the number of lines in the hunks that Options.Skip left out
 }
 
-// TextOf compares the lines of one file. path is its new path or, if it was deleted, its last one; from
+// TextOf compares the lines of one file. path is its new path or, if it was deleted, its last one. oldPath
 // is its old path if it was renamed, else "". The Text of a file that does not differ is empty.
-func TextOf(ctx context.Context, src *tree.Source, a, b *tree.State, path, from string, o Options) (Text, error) {
-	o = o.withEffort(ctx)
-	f, err := fileAt(ctx, src, a, b, path, from, o)
+func TextOf(ctx context.Context, src *tree.Source, a, b *tree.State, path, oldPath string, o Options) (Text, error) {
+	o = o.withStepBudget(ctx)
+	f, err := fileAt(ctx, src, a, b, path, oldPath, o)
 	if err != nil || f == nil {
 		return Text{}, err
 	}
@@ -53,10 +53,10 @@ func TextOf(ctx context.Context, src *tree.Source, a, b *tree.State, path, from 
 }
 
 // fileAt returns the file that TextOf compares, nil if it does not differ.
-func fileAt(ctx context.Context, src *tree.Source, a, b *tree.State, path, from string, o Options) (*File, error) {
+func fileAt(ctx context.Context, src *tree.Source, a, b *tree.State, path, oldPath string, o Options) (*File, error) {
 	o.Paths, o.gitDirs = []string{path}, true
-	if from != "" {
-		o.Paths = append(o.Paths, from)
+	if oldPath != "" {
+		o.Paths = append(o.Paths, oldPath)
 	}
 
 	files, err := listFiles(ctx, src, a, b, o)
@@ -75,7 +75,7 @@ func TextOfChange(ctx context.Context, src *tree.Source, c tree.Change) (Text, e
 	if !ok {
 		return Text{}, nil
 	}
-	return textOf(ctx, src, f, Options{}.withEffort(ctx))
+	return textOf(ctx, src, f, Options{}.withStepBudget(ctx))
 }
 
 func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, error) {
@@ -84,18 +84,18 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 		return t, nil
 	}
 
-	a, b, err := surveys(ctx, src, f, maxText)
+	a, b, err := surveySides(ctx, src, f, maxText)
 	if err != nil {
 		return t, err
 	}
 
 	t.Binary = a.binary || b.binary
-	t.TooLarge = !t.Binary && !o.Memory.Fits(hunkCost*cost(a, b))
+	t.TooLarge = !t.Binary && !o.Memory.Fits(hunkMemoryFactor*comparisonMemory(a, b))
 	if t.Binary || t.TooLarge {
 		return t, nil
 	}
 
-	err = o.compare(ctx, src, f, a, b, hunkCost, func(la, lb [][]byte, edits []edit) {
+	err = o.compare(ctx, src, f, a, b, hunkMemoryFactor, func(la, lb [][]byte, edits []edit) {
 		seen := 0
 
 		for h := range hunksOf(la, lb, edits) {
@@ -123,7 +123,7 @@ func (h hunk) digest() string {
 	sum := sha256.New()
 	w := bufio.NewWriterSize(sum, 64<<10)
 	fmt.Fprintln(w, h.a0, h.a1, h.b0, h.b1)
-	h.each(func(op byte, lines [][]byte) {
+	h.eachRun(func(op byte, lines [][]byte) {
 		for _, l := range lines {
 			w.WriteByte(op)
 			w.Write(bytes.TrimSuffix(l, []byte{'\n'}))
@@ -136,8 +136,8 @@ func (h hunk) digest() string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// hunkCost is the factor for the memory of a comparison whose hunks are copied.
-const hunkCost = 2
+// hunkMemoryFactor is the factor for the memory of a comparison whose hunks are copied.
+const hunkMemoryFactor = 2
 
 // lineCount returns the number of lines in the hunk.
 func (h hunk) lineCount() int {
@@ -154,7 +154,7 @@ func (h hunk) withLines() Hunk {
 		OldStart: h.a0 + 1, OldLines: h.a1 - h.a0, NewStart: h.b0 + 1, NewLines: h.b1 - h.b0, Section: string(h.section),
 		ID: h.digest(), Lines: make([]Line, 0, h.lineCount()),
 	}
-	h.each(func(op byte, lines [][]byte) {
+	h.eachRun(func(op byte, lines [][]byte) {
 		for _, l := range lines {
 			out.Lines = append(out.Lines, Line{string(op), string(bytes.TrimSuffix(l, []byte{'\n'}))})
 		}

@@ -19,7 +19,7 @@ func TestFirst(t *testing.T) {
 	}
 	a, b := m.state(t, spec{}), m.state(t, some)
 	for n, want := range map[int]bool{1: true, 19: true, 20: false, 30: false} {
-		files, more, err := First(context.Background(), m.src, a, b, Options{}, n)
+		files, more, err := FirstFiles(context.Background(), m.src, a, b, Options{}, n)
 		must.OK(t, err)
 		if len(files) != min(n, 20) || more != want {
 			t.Errorf("of 20 files the first %d are %d, and that there are more is %v", n, len(files), more)

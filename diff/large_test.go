@@ -93,7 +93,7 @@ func TestBlameIsChargedBefore(t *testing.T) {
 	b := Blame{Source: m.src, Cache: new(BlameCache), Memory: memory}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if err := b.Next(context.Background(), node("many"), 0); !errors.Is(err, errs.Quota) {
+	if err := b.AddVersion(context.Background(), node("many"), 0); !errors.Is(err, errs.Quota) {
 		t.Error(err)
 	}
 	runtime.ReadMemStats(&after)
@@ -102,12 +102,12 @@ func TestBlameIsChargedBefore(t *testing.T) {
 	}
 	memory.Release()
 	b = Blame{Source: m.src, Cache: new(BlameCache), Memory: memory}
-	must.OK(t, b.Next(context.Background(), node("few"), 0))
-	must.OK(t, b.Next(context.Background(), node("later"), 1))
+	must.OK(t, b.AddVersion(context.Background(), node("few"), 0))
+	must.OK(t, b.AddVersion(context.Background(), node("later"), 1))
 	lines, from, err := b.Lines(context.Background())
 	must.OK(t, err)
-	if len(lines) != len(from) || len(lines) < 1000 || b.charged < 1000*(2*loadedLine+knownLine) {
-		t.Errorf("%d lines of %d versions, charged %d bytes", len(lines), len(from), b.charged)
+	if len(lines) != len(from) || len(lines) < 1000 || b.chargedMemory < 1000*(2*loadedLineMemory+knownLineMemory) {
+		t.Errorf("%d lines of %d versions, charged %d bytes", len(lines), len(from), b.chargedMemory)
 	}
 }
 
@@ -120,17 +120,17 @@ func TestHunksOfManyLines(t *testing.T) {
 	o := Options{Memory: budget.New(16 << 20)}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := WithoutHunk(context.Background(), m.src, a, b, b, "f", "", "id", o); !errors.Is(err, errs.TooBig) {
+	if _, err := UndoHunk(context.Background(), m.src, a, b, b, "f", "", "id", o); !errors.Is(err, errs.TooBig) {
 		t.Error(err)
 	}
-	if _, err := TakeMerge(context.Background(), o.Memory, []byte(many)); !errors.Is(err, errs.TooBig) {
+	if _, err := ReserveMergeMemory(context.Background(), o.Memory, []byte(many)); !errors.Is(err, errs.TooBig) {
 		t.Error(err)
 	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
 		t.Errorf("%d bytes of memory", took)
 	}
-	release, err := TakeMerge(context.Background(), o.Memory, []byte("a\nb\n"))
+	release, err := ReserveMergeMemory(context.Background(), o.Memory, []byte("a\nb\n"))
 	must.OK(t, err)
 	release()
 }

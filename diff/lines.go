@@ -36,7 +36,7 @@ func (n lineIDs) number(lines [][]byte, text func([]byte) string) []int32 {
 }
 
 // compareText returns the lines of both sides and the changes between them.
-func (e *effort) compareText(a, b []byte) (la, lb [][]byte, edits []edit, err error) {
+func (e *stepBudget) compareText(a, b []byte) (la, lb [][]byte, edits []edit, err error) {
 	la, lb = splitLines(a), splitLines(b)
 	ids := make(lineIDs, max(len(la), len(lb)))
 	view := func(l []byte) string { return unsafe.String(unsafe.SliceData(l), len(l)) } // no line is changed
@@ -45,12 +45,12 @@ func (e *effort) compareText(a, b []byte) (la, lb [][]byte, edits []edit, err er
 		return nil, nil, nil, err
 	}
 
-	return la, lb, slide(edits, la, lb, na, nb), nil
+	return la, lb, slideEdits(edits, la, lb, na, nb), nil
 }
 
-// slide moves each pure insertion and each pure deletion to the best of the places that give the same
-// result, and joins edits that touch after that.
-func slide(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
+// slideEdits moves each pure insertion and each pure deletion to the best of the places that give the same
+// result, and joins edits that touch after that. la and lb are the lines of both sides, na and nb their numbers.
+func slideEdits(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
 	var out []edit
 	for i := 0; i < len(edits); i++ {
 		e := edits[i]
@@ -106,8 +106,8 @@ func slide(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
 	return out
 }
 
-// maxSlide is the maximum number of places that are tried for an edit.
-const maxSlide = 100
+// maxShifts is the maximum number of places that bestShift tries for an edit.
+const maxShifts = 100
 
 // bestShift returns the number of lines by which a changed block [start,end) of lines should move down.
 // It can move from up lines upwards to down lines downwards. The measure is git's indent heuristic
@@ -116,11 +116,11 @@ const maxSlide = 100
 func bestShift(lines [][]byte, start, end, up, down int) int {
 	best := down
 	var bestScore splitScore
-	for shift := max(-up, down-maxSlide); shift <= down; shift++ {
+	for shift := max(-up, down-maxShifts); shift <= down; shift++ {
 		var s splitScore
-		s.add(lines, end+shift)
-		s.add(lines, start+shift)
-		if shift == max(-up, down-maxSlide) || s.compare(bestScore) <= 0 {
+		s.addSplit(lines, end+shift)
+		s.addSplit(lines, start+shift)
+		if shift == max(-up, down-maxShifts) || s.compare(bestScore) <= 0 {
 			best, bestScore = shift, s
 		}
 	}
@@ -137,19 +137,20 @@ func (s splitScore) compare(o splitScore) int {
 	return indentWeight*cmp.Compare(s.indent, o.indent) + s.penalty - o.penalty
 }
 
+// maxBlanks is the maximum number of blank lines above or below a split that count.
 const maxBlanks = 20
 
-// add adds the score of a split before lines[at].
-func (s *splitScore) add(lines [][]byte, at int) {
+// addSplit adds the score of a split before lines[next].
+func (s *splitScore) addSplit(lines [][]byte, next int) {
 	own := -1
-	if at < len(lines) {
-		own = indentation(lines[at])
+	if next < len(lines) {
+		own = indentation(lines[next])
 	} else {
 		s.penalty += 21 // the end of the file
 	}
 
 	before, blanksBefore := -1, 0
-	for i := at - 1; i >= 0 && blanksBefore < maxBlanks; i-- {
+	for i := next - 1; i >= 0 && blanksBefore < maxBlanks; i-- {
 		if before = indentation(lines[i]); before >= 0 {
 			break
 		}
@@ -157,7 +158,7 @@ func (s *splitScore) add(lines [][]byte, at int) {
 	}
 
 	after, blanksAfter := -1, 0
-	for i := at + 1; i < len(lines) && blanksAfter < maxBlanks; i++ {
+	for i := next + 1; i < len(lines) && blanksAfter < maxBlanks; i++ {
 		if after = indentation(lines[i]); after >= 0 {
 			break
 		}
@@ -179,22 +180,22 @@ func (s *splitScore) add(lines [][]byte, at int) {
 	blanks := blanksBefore + blanksAfter
 	s.penalty += -30*blanks + 6*blanksAfter
 	s.indent += indent
-	pick := func(without, with int) {
+	addPenalty := func(noBlanks, withBlanks int) {
 		if blanks > 0 {
-			s.penalty += with
+			s.penalty += withBlanks
 		} else {
-			s.penalty += without
+			s.penalty += noBlanks
 		}
 	}
 
 	switch {
 	case indent < 0 || before < 0 || indent == before:
 	case indent > before:
-		pick(-4, 10)
+		addPenalty(-4, 10)
 	case after > indent:
-		pick(24, 17) // like an "else"
+		addPenalty(24, 17) // like an "else"
 	default:
-		pick(23, 17)
+		addPenalty(23, 17)
 	}
 }
 

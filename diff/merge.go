@@ -32,9 +32,9 @@ func Merge(ctx context.Context, base, ours, theirs []byte) (parts []Part, err er
 	return parts, err
 }
 
-// mergeLines calls part for each part of a merge, in order.
-func mergeLines(ctx context.Context, base, ours, theirs []byte, part func(kind string, base, ours, theirs [][]byte)) error {
-	e := &effort{ctx, diffCost}
+// mergeLines calls fn for each part of a merge, in order.
+func mergeLines(ctx context.Context, base, ours, theirs []byte, fn func(kind string, base, ours, theirs [][]byte)) error {
+	e := &stepBudget{ctx, maxDiffSteps}
 	lb, lo, eo, err := e.compareText(base, ours)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, part func(kind s
 
 	at, o, t := 0, 0, 0 // the line at which the next part begins in base, ours and theirs
 	add := func(kind string, to, oursTo, theirsTo int) {
-		part(kind, lb[at:to], lo[o:oursTo], lt[t:theirsTo])
+		fn(kind, lb[at:to], lo[o:oursTo], lt[t:theirsTo])
 		at, o, t = to, oursTo, theirsTo
 	}
 
@@ -65,44 +65,44 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, part func(kind s
 			continue
 		}
 
-		// The next part has all edits of both sides that touch each other: no edits of ours and nt of
-		// theirs, up to line to of base.
-		to, no, nt := from, 0, 0
+		// The next part has all edits of both sides that touch each other: nOurs edits of ours and nTheirs edits
+		// of theirs. It ends before the line number to of base.
+		to, nOurs, nTheirs := from, 0, 0
 
 		for more := true; more; {
 			switch {
-			case no < len(eo) && eo[no].a0 <= to:
-				to = max(to, eo[no].a1)
-				no++
-			case nt < len(et) && et[nt].a0 <= to:
-				to = max(to, et[nt].a1)
-				nt++
+			case nOurs < len(eo) && eo[nOurs].a0 <= to:
+				to = max(to, eo[nOurs].a1)
+				nOurs++
+			case nTheirs < len(et) && et[nTheirs].a0 <= to:
+				to = max(to, et[nTheirs].a1)
+				nTheirs++
 			default:
 				more = false
 			}
 		}
 
-		oursTo, theirsTo := o+to-from+addedLines(eo[:no]), t+to-from+addedLines(et[:nt])
+		oursTo, theirsTo := o+to-from+addedLines(eo[:nOurs]), t+to-from+addedLines(et[:nTheirs])
 		kind := "conflict"
 		switch {
-		case nt == 0:
+		case nTheirs == 0:
 			kind = "ours"
-		case no == 0:
+		case nOurs == 0:
 			kind = "theirs"
 		case slices.EqualFunc(lo[o:oursTo], lt[t:theirsTo], bytes.Equal):
 			kind = "both"
 		}
 
 		add(kind, to, oursTo, theirsTo)
-		eo, et = eo[no:], et[nt:]
+		eo, et = eo[nOurs:], et[nTheirs:]
 	}
 
 	return nil
 }
 
-// mergedText returns a text with the changes of both sides. Lines that the sides changed differently are
+// mergeText returns a text with the changes of both sides. Lines that the sides changed differently are
 // in conflict markers. clean reports whether there are no such lines.
-func mergedText(ctx context.Context, base, ours, theirs []byte) (text []byte, clean bool, err error) {
+func mergeText(ctx context.Context, base, ours, theirs []byte) (text []byte, clean bool, err error) {
 	clean = true
 	err = mergeLines(ctx, base, ours, theirs, func(kind string, _, o, t [][]byte) {
 		switch kind {
@@ -140,9 +140,9 @@ type Merger struct {
 	Admit func(bytes int64) error
 }
 
-// Merge merges one file, and calls merged with the result. It returns nil without calling merged if
+// Merge merges one file, and calls onMerged with the result. It returns nil without calling onMerged if
 // the file is binary, or if its sides are too different or too large to be compared.
-func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threeway.Merged) error) error {
+func (m Merger) Merge(ctx context.Context, in threeway.Input, onMerged func(threeway.Merged) error) error {
 	sides := [3]*io.SectionReader{in.Base, in.Ours, in.Theirs}
 	var all survey
 	for _, side := range sides {
@@ -156,7 +156,7 @@ func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threew
 		return nil
 	}
 
-	need := 2 * cost(all, survey{})
+	need := 2 * comparisonMemory(all, survey{})
 	if !m.Memory.Fits(need) {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threew
 		}
 	}
 
-	text, clean, err := mergedText(ctx, texts[0], texts[1], texts[2])
+	text, clean, err := mergeText(ctx, texts[0], texts[1], texts[2])
 	if errors.Is(err, errTooDifferent) {
 		return nil
 	}
@@ -189,31 +189,31 @@ func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threew
 		}
 	}
 
-	return merged(threeway.Merged{Text: text, Clean: clean})
+	return onMerged(threeway.Merged{Text: text, Clean: clean})
 }
 
 // errTooLarge is the error for texts that need more than all memory for comparisons.
 var errTooLarge = errs.New(errs.TooBig, "it has too many lines to be compared")
 
-// takeMerge reserves the memory for a merge of three texts. a and b are two of them; the third has about the size of
-// a.
-func (o Options) takeMerge(ctx context.Context, a, b survey) (release func(), err error) {
-	need := 2 * hunkCost * cost(a, b)
+// reserveMergeMemory reserves the memory for a merge of three texts. a and b are two of them; the third has about the
+// size of a.
+func (o Options) reserveMergeMemory(ctx context.Context, a, b survey) (release func(), err error) {
+	need := 2 * hunkMemoryFactor * comparisonMemory(a, b)
 	if !o.Memory.Fits(need) {
 		return nil, errTooLarge
 	}
 	return o.Memory.Take(ctx, need)
 }
 
-// TakeMerge reserves the memory for Merge of texts, and waits while other requests use too much of it. The error
-// has the kind errs.TooBig if the texts need more than the whole memory.
-func TakeMerge(ctx context.Context, memory *budget.Budget, texts ...[]byte) (release func(), err error) {
+// ReserveMergeMemory reserves the memory for Merge of texts, and waits while other requests use too much of it. The
+// error has the kind errs.TooBig if the texts need more than the whole memory.
+func ReserveMergeMemory(ctx context.Context, memory *budget.Budget, texts ...[]byte) (release func(), err error) {
 	var sides survey
 	for _, text := range texts {
 		sides.size += int64(len(text))
 		sides.lines += bytes.Count(text, []byte{'\n'}) + 1
 	}
-	return Options{Memory: memory}.takeMerge(ctx, sides, survey{})
+	return Options{Memory: memory}.reserveMergeMemory(ctx, sides, survey{})
 }
 
 // addedLines returns the number of lines that edits add, negative if they remove more.
@@ -232,19 +232,20 @@ func lineTexts(lines [][]byte) []string {
 	return out
 }
 
-// The errors of WithoutHunk.
+// The errors of UndoHunk.
 var (
 	// ErrNoHunk means that the comparison of a and b has no hunk with the id any more.
 	ErrNoHunk = errors.New("the file changed meanwhile")
-	// ErrTouched means that the lines of the hunk differ between b and now.
-	ErrTouched = errors.New("the lines changed since")
+	// ErrLinesChanged means that the lines of the hunk differ between b and present.
+	ErrLinesChanged = errors.New("the lines changed since")
 )
 
-// WithoutHunk undoes one hunk: it returns the text of a file in now without the change of the hunk, which is a
-// difference between a and b. path and from are as in TextOf. Errors: ErrNoHunk, ErrTouched.
-func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, path, from, id string, o Options) ([]byte, error) {
-	o = o.withEffort(ctx)
-	f, err := fileAt(ctx, src, a, b, path, from, o)
+// UndoHunk undoes one hunk: it returns the text that a file has in the state present, without the change of the
+// hunk. The hunk, whose digest is id, is a difference between a and b. path and oldPath are as in TextOf. Errors:
+// ErrNoHunk, ErrLinesChanged.
+func UndoHunk(ctx context.Context, src *tree.Source, a, b, present *tree.State, path, oldPath, id string, o Options) ([]byte, error) {
+	o = o.withStepBudget(ctx)
+	f, err := fileAt(ctx, src, a, b, path, oldPath, o)
 	if err != nil {
 		return nil, err
 	}
@@ -252,16 +253,16 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 		return nil, ErrNoHunk
 	}
 
-	before, after, err := surveys(ctx, src, *f, maxText)
+	before, after, err := surveySides(ctx, src, *f, maxText)
 	if err != nil || before.binary || after.binary {
 		return nil, errors.Join(err, ErrNoHunk)
 	}
-	if !o.Memory.Fits(hunkCost * cost(before, after)) {
+	if !o.Memory.Fits(hunkMemoryFactor * comparisonMemory(before, after)) {
 		return nil, errTooLarge
 	}
 
 	text, found := []byte{}, false
-	err = o.compare(ctx, src, *f, before, after, hunkCost, func(la, lb [][]byte, edits []edit) {
+	err = o.compare(ctx, src, *f, before, after, hunkMemoryFactor, func(la, lb [][]byte, edits []edit) {
 		for h := range hunksOf(la, lb, edits) {
 			if found = h.digest() == id; found {
 				text = bytes.Join(slices.Concat(lb[:h.b0], la[h.a0:h.a1], lb[h.b1:]), nil)
@@ -275,46 +276,46 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 	if !found {
 		return nil, ErrNoHunk
 	}
-	if b == now {
+	if b == present {
 		return text, nil
 	}
 
-	// The file has changed since b: merge the changes from b to now with the undone hunk.
-	n, err := now.Resolve(src, path)
+	// The file has changed since b: merge the changes from b to present with the undone hunk.
+	n, err := present.Resolve(src, path)
 	if err != nil {
 		return nil, err
 	}
 	if !n.IsRegular() || Size(n) > maxText {
-		return nil, ErrTouched
+		return nil, ErrLinesChanged
 	}
 
-	present, err := surveyOf(ctx, src, n, path, maxText)
+	presentSurvey, err := surveyOf(ctx, src, n, path, maxText)
 	if err != nil {
 		return nil, err
 	}
 
-	release, err := o.takeMerge(ctx, after, present)
+	release, err := o.reserveMergeMemory(ctx, after, presentSurvey)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 
-	base, err := read(src, f.After, path)
+	base, err := readBlob(src, f.After, path)
 	if err != nil {
 		return nil, err
 	}
 
-	ours, err := read(src, n, path)
+	ours, err := readBlob(src, n, path)
 	if err != nil {
 		return nil, err
 	}
 
-	text, clean, err := mergedText(ctx, base, ours, text)
+	text, clean, err := mergeText(ctx, base, ours, text)
 	if err != nil {
 		return nil, err
 	}
 	if !clean {
-		return nil, ErrTouched
+		return nil, ErrLinesChanged
 	}
 
 	return text, nil

@@ -111,7 +111,7 @@ func FuzzMerge(f *testing.F) {
 	f.Add("", "\n\n", "x")
 	f.Fuzz(func(t *testing.T, base, ours, theirs string) {
 		merge := func(base, ours, theirs string) (string, bool) {
-			text, clean, err := mergedText(t.Context(), []byte(base), []byte(ours), []byte(theirs))
+			text, clean, err := mergeText(t.Context(), []byte(base), []byte(ours), []byte(theirs))
 			if errors.Is(err, errTooDifferent) {
 				t.Skip()
 			}

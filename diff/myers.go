@@ -14,30 +14,30 @@ type edit struct{ a0, a1, b0, b1 int }
 
 // The limits of the search for the shortest edit, in steps.
 const (
-	// minRegionCost limits the search in a region: it ends when the edit distance reaches
-	// minRegionCost or the square root of the number of diagonals, whichever is more. Then the region
+	// minRegionSteps limits the search in a region: it ends when the edit distance reaches
+	// minRegionSteps or the square root of the number of diagonals, whichever is more. Then the region
 	// is split at the furthest point that was reached.
-	minRegionCost = 256
-	// fileCost limits the comparison of a file, to about half a second, and diffCost all comparisons
+	minRegionSteps = 256
+	// maxFileSteps limits the comparison of a file, to about half a second, and maxDiffSteps all comparisons
 	// of a diff. A file that would take more is too different, and is shown as replaced.
-	fileCost = 150_000_000
-	diffCost = 10 * fileCost
-	// yieldCost is the number of steps after which other tenants may have a turn.
-	yieldCost = 1_000_000
+	maxFileSteps = 150_000_000
+	maxDiffSteps = 10 * maxFileSteps
+	// yieldSteps is the number of steps after which other tenants may have a turn.
+	yieldSteps = 1_000_000
 )
 
 // errTooDifferent is the error for two texts whose comparison takes too many steps.
 var errTooDifferent = errors.New("the texts are too different")
 
-// An effort counts the steps that the comparisons of a diff may still take.
-type effort struct {
+// A stepBudget counts the steps that the comparisons of a diff may still take.
+type stepBudget struct {
 	ctx  context.Context
 	left int
 }
 
 // compareLines returns the edits from one file to another, in order and without edits that touch. The
 // files are given as the numbers of their lines, see lineIDs.
-func (e *effort) compareLines(a, b []int32) ([]edit, error) {
+func (e *stepBudget) compareLines(a, b []int32) ([]edit, error) {
 	prefix := 0
 	for prefix < len(a) && prefix < len(b) && a[prefix] == b[prefix] {
 		prefix++
@@ -49,7 +49,7 @@ func (e *effort) compareLines(a, b []int32) ([]edit, error) {
 	}
 
 	m := newMyers(e.ctx, a[:len(a)-suffix], b[:len(b)-suffix], prefix)
-	limit := min(fileCost, e.left)
+	limit := min(maxFileSteps, e.left)
 	m.stepsLeft = limit
 	m.compare(0, len(m.a), 0, len(m.b))
 	e.left -= limit - m.stepsLeft
@@ -67,16 +67,16 @@ func (e *effort) compareLines(a, b []int32) ([]edit, error) {
 // (Eugene W. Myers, 1986), in the linear space variation of section 4b: a search from the beginning
 // and one from the end meet in the middle, and each half is searched again.
 type myers struct {
-	a, b      []int32 // the lines that occur in both files, after the common prefix
-	indexA    []int   // the places of a in its file
-	indexB    []int
-	changedA  []bool // by place in the file
-	changedB  []bool
-	fwd, bwd  []int // furthest x of each diagonal, shifted by off
-	off       int
-	ctx       context.Context
-	stepsLeft int
-	unyielded int // steps since other tenants could have a turn
+	a, b            []int32 // the lines that occur in both files, after the common prefix
+	indexA          []int   // the places of a in its file
+	indexB          []int
+	changedA        []bool // by place in the file
+	changedB        []bool
+	fwd, bwd        []int // furthest x of each diagonal, shifted by off
+	off             int
+	ctx             context.Context
+	stepsLeft       int
+	stepsSinceYield int // steps since other tenants could have a turn
 }
 
 // newMyers leaves out the first prefix lines, which are equal, and all lines that occur on one side
@@ -157,7 +157,7 @@ func (m *myers) split(a0, a1, b0, b1 int) (x, y int) {
 	fmid, bmid := a0-b0, a1-b1
 	fmin, fmax, bmin, bmax := fmid, fmid, bmid, bmid
 	odd := (fmid-bmid)&1 != 0
-	limit := max(minRegionCost, int(math.Sqrt(float64(dmax-dmin))))
+	limit := max(minRegionSteps, int(math.Sqrt(float64(dmax-dmin))))
 	fwd[off+fmid], bwd[off+bmid] = a0, a1
 
 	for cost := 1; ; cost++ {
@@ -228,7 +228,7 @@ func (m *myers) split(a0, a1, b0, b1 int) (x, y int) {
 
 		m.countSteps(fmax - fmin + bmax - bmin)
 		if cost >= limit || m.stepsLeft <= 0 {
-			return m.furthest(a0, a1, b0, b1, fmin, fmax, bmin, bmax)
+			return m.furthestPoint(a0, a1, b0, b1, fmin, fmax, bmin, bmax)
 		}
 	}
 }
@@ -236,16 +236,16 @@ func (m *myers) split(a0, a1, b0, b1 int) (x, y int) {
 // countSteps subtracts steps from those that are left. If the comparison is canceled, none are left.
 func (m *myers) countSteps(steps int) {
 	m.stepsLeft -= steps
-	if m.unyielded += steps; m.unyielded >= yieldCost {
-		m.unyielded = 0
+	if m.stepsSinceYield += steps; m.stepsSinceYield >= yieldSteps {
+		m.stepsSinceYield = 0
 		if turns.Yield(m.ctx) != nil {
 			m.stepsLeft = 0
 		}
 	}
 }
 
-// furthest returns the point of the two searches that is furthest from the start of its search.
-func (m *myers) furthest(a0, a1, b0, b1, fmin, fmax, bmin, bmax int) (x, y int) {
+// furthestPoint returns the point of the two searches that is furthest from the start of its search.
+func (m *myers) furthestPoint(a0, a1, b0, b1, fmin, fmax, bmin, bmax int) (x, y int) {
 	fbest, fx := -1, 0
 
 	for d := fmax; d >= fmin; d -= 2 {

@@ -52,7 +52,7 @@ func TestCompareTextIsShortestAndRight(t *testing.T) {
 		text := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "\tx", "", "}"}), 0, 40)
 		a := []byte(strings.Join(text.Draw(t, "a"), "\n"))
 		b := []byte(strings.Join(text.Draw(t, "b"), "\n"))
-		la, lb, edits, err := (&effort{context.Background(), diffCost}).compareText(a, b)
+		la, lb, edits, err := (&stepBudget{context.Background(), maxDiffSteps}).compareText(a, b)
 		must.OK(t, err)
 		if got := apply(la, lb, edits); !bytes.Equal(got, b) {
 			t.Fatalf("edits %v turn %q into %q, want %q", edits, a, got, b)
@@ -98,7 +98,7 @@ func TestHopelessFilesAreCheap(t *testing.T) {
 		"few values":     {few(), few()},
 	} {
 		before := processorTime(t)
-		la, lb, edits, err := (&effort{context.Background(), diffCost}).compareText(pair[0], pair[1])
+		la, lb, edits, err := (&stepBudget{context.Background(), maxDiffSteps}).compareText(pair[0], pair[1])
 		took := processorTime(t) - before
 		if got := apply(la, lb, edits); err == nil && !bytes.Equal(got, pair[1]) || err != nil && !errors.Is(err, errTooDifferent) {
 			t.Errorf("%s: the edits do not lead to the new file, %v", name, err)
@@ -122,7 +122,7 @@ func processorTime(t *testing.T) time.Duration {
 func TestSlideShowsWholeFunctions(t *testing.T) {
 	const before = "func a() {\n\tx()\n}\n\nfunc c() {\n\tx()\n}\n"
 	const after = "func a() {\n\tx()\n}\n\nfunc b() {\n\tx()\n}\n\nfunc c() {\n\tx()\n}\n"
-	_, lb, edits, err := (&effort{context.Background(), diffCost}).compareText([]byte(before), []byte(after))
+	_, lb, edits, err := (&stepBudget{context.Background(), maxDiffSteps}).compareText([]byte(before), []byte(after))
 	must.OK(t, err)
 	if len(edits) != 1 {
 		t.Fatalf("edits %v, want one", edits)

@@ -20,8 +20,8 @@ type Options struct {
 	Memory *budget.Budget
 	// List is charged with the memory of the list of changed files.
 	List *budget.Charge
-	// effort has the steps that comparisons may still take; nil for diffCost.
-	effort *effort
+	// steps has the steps that comparisons may still take; nil for maxDiffSteps.
+	steps *stepBudget
 	// Skip and Lines select hunks in TextOf. It leaves out hunks that end within the first Skip lines
 	// of all hunks, and hunks that begin more than Lines lines after that. 0 Lines means no limit.
 	Skip, Lines int
@@ -29,9 +29,9 @@ type Options struct {
 	Width int
 }
 
-func (o Options) withEffort(ctx context.Context) Options {
-	if o.effort == nil {
-		o.effort = &effort{ctx, diffCost}
+func (o Options) withStepBudget(ctx context.Context) Options {
+	if o.steps == nil {
+		o.steps = &stepBudget{ctx, maxDiffSteps}
 	}
 	return o
 }

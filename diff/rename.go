@@ -17,7 +17,7 @@ const (
 	minBasenameScore = minScore + (maxScore-minScore)/2 // 75 %
 	renameLimit      = 1000                             // diff.renameLimit
 	tooManyIdentical = 100                              // maximum number of equal files whose base names are compared
-	candidates       = 4                                // number of deletions that are considered for each addition
+	maxCandidates    = 4                                // number of deletions that are considered for each addition
 )
 
 // statusJoined is the status of a deletion that became a part of a rename.
@@ -30,8 +30,8 @@ type renamer struct {
 	ctx       context.Context
 	src       *tree.Source
 	files     []File
-	from      []int           // indexes into files of the deletions that are not joined
-	to        []int           // indexes into files of the additions that are not joined
+	deletions []int           // indexes into files of the deletions that are not joined
+	additions []int           // indexes into files of the additions that are not joined
 	spans     map[int]spanSet // by index into files
 	spanCount int             // of all spans that were computed
 }
@@ -42,32 +42,32 @@ func findRenames(ctx context.Context, src *tree.Source, files []File) ([]File, e
 	for i, f := range files {
 		switch f.Status {
 		case Deleted:
-			r.from = append(r.from, i)
+			r.deletions = append(r.deletions, i)
 		case Added:
-			r.to = append(r.to, i)
+			r.additions = append(r.additions, i)
 		}
 	}
 
 	for _, step := range []func() error{r.joinEqual, r.joinBasenames, r.joinSimilar} {
-		if len(r.from) == 0 || len(r.to) == 0 {
+		if len(r.deletions) == 0 || len(r.additions) == 0 {
 			break
 		}
 		if err := step(); err != nil {
 			return nil, err
 		}
 
-		r.from = slices.DeleteFunc(r.from, func(i int) bool { return files[i].Status == statusJoined })
-		r.to = slices.DeleteFunc(r.to, func(i int) bool { return files[i].Status == Renamed })
+		r.deletions = slices.DeleteFunc(r.deletions, func(i int) bool { return files[i].Status == statusJoined })
+		r.additions = slices.DeleteFunc(r.additions, func(i int) bool { return files[i].Status == Renamed })
 	}
 
 	return slices.DeleteFunc(files, func(f File) bool { return f.Status == statusJoined }), nil
 }
 
-// join turns an addition into a rename of a deletion.
+// join turns an addition, the file to, into a rename of a deletion, the file from. Both are indexes into files.
 func (r *renamer) join(from, to, score int) {
-	f, of := &r.files[to], &r.files[from]
-	f.Status, f.Similarity, f.OldPath, f.Before = Renamed, score*100/maxScore, of.Path, of.Before
-	of.Status = statusJoined
+	f, deleted := &r.files[to], &r.files[from]
+	f.Status, f.Similarity, f.OldPath, f.Before = Renamed, score*100/maxScore, deleted.Path, deleted.Before
+	deleted.Status = statusJoined
 }
 
 func (r *renamer) baseName(i int) string { return path.Base(r.files[i].Path) }
@@ -75,14 +75,14 @@ func (r *renamer) baseName(i int) string { return path.Base(r.files[i].Path) }
 // joinEqual joins files with equal contents. Only files whose size occurs on both sides are hashed.
 func (r *renamer) joinEqual() error {
 	sizes := make(map[int64]bool)
-	for _, i := range r.to {
+	for _, i := range r.additions {
 		sizes[Size(r.files[i].After)] = true
 	}
 
 	byID := make(map[string][]int)
 	common := make(map[int64]bool)
 
-	for _, i := range r.from {
+	for _, i := range r.deletions {
 		if n := Size(r.files[i].Before); sizes[n] {
 			common[n] = true
 			id, err := r.contentID(r.files[i].Before, i)
@@ -93,7 +93,7 @@ func (r *renamer) joinEqual() error {
 		}
 	}
 
-	for _, i := range r.to {
+	for _, i := range r.additions {
 		if common[Size(r.files[i].After)] {
 			id, err := r.contentID(r.files[i].After, i)
 			if err != nil {
@@ -169,8 +169,8 @@ func (r *renamer) joinBasenames() error {
 		return m
 	}
 
-	from, to := unique(r.from), unique(r.to)
-	for _, i := range r.from {
+	from, to := unique(r.deletions), unique(r.additions)
+	for _, i := range r.deletions {
 		base := r.baseName(i)
 		j, ok := to[base]
 		if !ok || j == many || from[base] == many {
@@ -192,47 +192,47 @@ func (r *renamer) joinBasenames() error {
 // joinSimilar compares every deletion with every addition, and joins the pairs in the order of their
 // similarity. Of equally similar pairs, those with equal base names come first.
 func (r *renamer) joinSimilar() error {
-	if len(r.to)*len(r.from) > renameLimit*renameLimit {
+	if len(r.additions)*len(r.deletions) > renameLimit*renameLimit {
 		return nil
 	}
-	type pair struct{ from, to, score, base int }
+	type pair struct{ from, to, score, sameBase int }
 	order := func(a, b pair) int {
-		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.base, a.base))
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.sameBase, a.sameBase))
 	}
 	var pairs []pair
 
-	for _, j := range r.to {
-		var kept []pair
-		for _, i := range r.from {
+	for _, j := range r.additions {
+		var best []pair
+		for _, i := range r.deletions {
 			p := pair{from: i, to: j}
 			var err error
 			if p.score, err = r.similarity(i, j, minScore); err != nil {
 				return err
 			}
 			if r.baseName(i) == r.baseName(j) {
-				p.base = 1
+				p.sameBase = 1
 			}
 
-			if len(kept) < candidates {
-				kept = append(kept, p)
+			if len(best) < maxCandidates {
+				best = append(best, p)
 				continue
 			}
 
 			// The new pair gets the place of the worst one, as in git: the place decides which of
 			// equal pairs comes first.
 			worst := 0
-			for k := range kept {
-				if order(kept[k], kept[worst]) > 0 {
+			for k := range best {
+				if order(best[k], best[worst]) > 0 {
 					worst = k
 				}
 			}
 
-			if order(kept[worst], p) > 0 {
-				kept[worst] = p
+			if order(best[worst], p) > 0 {
+				best[worst] = p
 			}
 		}
 
-		pairs = append(pairs, kept...)
+		pairs = append(pairs, best...)
 		delete(r.spans, j)
 	}
 

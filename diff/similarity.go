@@ -23,14 +23,14 @@ type span struct {
 type spanSet []span
 
 const (
-	pieceMax = 64
-	hashBase = 107927
+	maxPieceSize = 64
+	hashBase     = 107927
 )
 
 // spansOf returns the fingerprint of a file.
 func spansOf(r io.Reader) (spanSet, error) {
 	in := bufio.NewReaderSize(r, 64<<10)
-	head, err := in.Peek(binaryHead)
+	head, err := in.Peek(binaryCheckSize)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func spansOf(r io.Reader) (spanSet, error) {
 		acc1 = acc1<<7 ^ acc2>>25
 		acc2 = acc2<<7 ^ old>>25
 		acc1 += uint32(c)
-		if n++; n < pieceMax && c != '\n' {
+		if n++; n < maxPieceSize && c != '\n' {
 			continue
 		}
 
@@ -94,8 +94,9 @@ func (s spanSet) commonBytes(d spanSet) int64 {
 	return sum
 }
 
-// similarity returns the similarity of a deletion and an addition: the share of the larger file that is also in the
-// other one, from 0 to maxScore. It may return 0 if the similarity is below minimum.
+// similarity returns the similarity of a deletion and an addition, given by their indexes into files: the share of
+// the larger file that is also in the other one, from 0 to maxScore. It may return 0 if the similarity is below
+// minimum.
 func (r *renamer) similarity(from, to, minimum int) (int, error) {
 	if err := turns.Yield(r.ctx); err != nil {
 		return 0, err
@@ -143,7 +144,7 @@ func (r *renamer) spansAt(i int) (spanSet, error) {
 		return nil, nil
 	}
 
-	s, err := spansOf(reader(r.src, n))
+	s, err := spansOf(blobReader(r.src, n))
 	if err != nil {
 		return nil, fmt.Errorf("reading %q: %w", f.Path, err)
 	}
@@ -157,10 +158,10 @@ func (r *renamer) spansAt(i int) (spanSet, error) {
 // maxSpans is the maximum number of spans of one comparison. Each takes 8 bytes.
 const maxSpans = 4 << 20
 
-// binaryHead is the number of first bytes that decide whether a file is text.
-const binaryHead = 8000
+// binaryCheckSize is the number of first bytes that decide whether a file is text.
+const binaryCheckSize = 8000
 
 // isBinary reports whether git considers a file binary: its first bytes contain a NUL.
 func isBinary(data []byte) bool {
-	return bytes.IndexByte(data[:min(len(data), binaryHead)], 0) >= 0
+	return bytes.IndexByte(data[:min(len(data), binaryCheckSize)], 0) >= 0
 }

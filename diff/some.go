@@ -7,9 +7,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// WithHunks returns the text of a changed file with only some hunks of the change. The hunks are from
+// ApplyHunks returns the text of a changed file with only some hunks of the change. The hunks are from
 // TextOfChange, in order.
-func WithHunks(src *tree.Source, c tree.Change, hunks []Hunk) ([]byte, error) {
+func ApplyHunks(src *tree.Source, c tree.Change, hunks []Hunk) ([]byte, error) {
 	before, err := io.ReadAll(c.Before.Content.Reader(src.Files))
 	if err != nil {
 		return nil, err
@@ -20,17 +20,17 @@ func WithHunks(src *tree.Source, c tree.Change, hunks []Hunk) ([]byte, error) {
 		return nil, err
 	}
 
-	return withHunks(string(before), string(after), hunks), nil
+	return applyHunks(string(before), string(after), hunks), nil
 }
 
-func withHunks(before, after string, hunks []Hunk) []byte {
+func applyHunks(before, after string, hunks []Hunk) []byte {
 	a, b := strings.SplitAfter(before, "\n"), strings.SplitAfter(after, "\n")
-	out, at := []byte{}, 0
+	out, copied := []byte{}, 0 // the number of lines of a that are in out, or replaced
 	for _, h := range hunks {
-		out = append(out, strings.Join(a[at:h.OldStart-1], "")...)
+		out = append(out, strings.Join(a[copied:h.OldStart-1], "")...)
 		out = append(out, strings.Join(b[h.NewStart-1:h.NewStart-1+h.NewLines], "")...)
-		at = h.OldStart - 1 + h.OldLines
+		copied = h.OldStart - 1 + h.OldLines
 	}
 
-	return append(out, strings.Join(a[at:], "")...)
+	return append(out, strings.Join(a[copied:], "")...)
 }

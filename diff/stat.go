@@ -18,7 +18,7 @@ import (
 // Stat writes a histogram as `git diff --stat` does: the numbers of changed lines of each file, and a
 // summary. If the trees are equal, it writes nothing.
 func Stat(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, o Options) error {
-	o = o.withEffort(ctx)
+	o = o.withStepBudget(ctx)
 	files, err := listFiles(ctx, src, a, b, o)
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func Stat(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, 
 			return err
 		}
 
-		r, err := countLines(ctx, src, f, o)
+		r, err := newRow(ctx, src, f, o)
 		if err != nil {
 			return err
 		}
@@ -58,8 +58,8 @@ type row struct {
 	binary         bool
 }
 
-// countLines returns the row of a file. If its texts cannot be compared, all their lines are changed.
-func countLines(ctx context.Context, src *tree.Source, f File, o Options) (row, error) {
+// newRow returns the row of a file. If its texts cannot be compared, all their lines are changed.
+func newRow(ctx context.Context, src *tree.Source, f File, o Options) (row, error) {
 	r := row{name: gitquote.Name(f.Path)}
 	if f.Status == Renamed {
 		r.name = gitquote.Name(f.OldPath) + " => " + r.name
@@ -68,7 +68,7 @@ func countLines(ctx context.Context, src *tree.Source, f File, o Options) (row, 
 		return row{r.name, Size(f.After), Size(f.Before), true}, nil
 	}
 
-	a, b, err := surveys(ctx, src, f, maxText)
+	a, b, err := surveySides(ctx, src, f, maxText)
 	if err != nil {
 		return r, err
 	}
@@ -82,7 +82,7 @@ func countLines(ctx context.Context, src *tree.Source, f File, o Options) (row, 
 		r.added, r.deleted = 0, 0
 		return r, nil
 	}
-	if r.binary || f.Before == nil || f.After == nil || !o.Memory.Fits(cost(a, b)) {
+	if r.binary || f.Before == nil || f.After == nil || !o.Memory.Fits(comparisonMemory(a, b)) {
 		return r, nil
 	}
 
@@ -100,13 +100,13 @@ func countLines(ctx context.Context, src *tree.Source, f File, o Options) (row, 
 	return r, err
 }
 
-// Lines calls fn with the numbers of changed lines of each file, by its index in files. It leaves out
+// CountChangedLines calls fn with the numbers of changed lines of each file, by its index in files. It leaves out
 // damaged files.
-func Lines(ctx context.Context, src *tree.Source, files []File, o Options, fn func(i int, added, removed int64, binary bool)) error {
-	o = o.withEffort(ctx)
+func CountChangedLines(ctx context.Context, src *tree.Source, files []File, o Options, fn func(i int, added, removed int64, binary bool)) error {
+	o = o.withStepBudget(ctx)
 
 	for i, f := range files {
-		r, err := countLines(ctx, src, f, o)
+		r, err := newRow(ctx, src, f, o)
 		if errors.Is(err, errs.Damaged) {
 			continue // a damaged file must not hide the other files
 		}
@@ -122,40 +122,40 @@ func Lines(ctx context.Context, src *tree.Source, files []File, o Options, fn fu
 
 // writeStat writes rows in about width columns. The beginning of a name that is too long is cut off.
 func writeStat(w *bufio.Writer, rows []row, width int) {
-	var most, added, deleted int64
-	name, number := 0, 0
+	var maxChanged, added, deleted int64
+	nameWidth, numberWidth := 0, 0
 
 	for _, r := range rows {
-		name = max(name, len(r.name))
+		nameWidth = max(nameWidth, len(r.name))
 
 		if r.binary {
-			number = len("Bin")
+			numberWidth = len("Bin")
 			continue
 		}
 
-		most = max(most, r.added+r.deleted)
+		maxChanged = max(maxChanged, r.added+r.deleted)
 		added += r.added
 		deleted += r.deleted
 	}
 
-	name, number = min(name, width/2), max(number, len(fmt.Sprint(most)))
-	graph := int64(max(width-name-number-6, 6))
+	nameWidth, numberWidth = min(nameWidth, width/2), max(numberWidth, len(fmt.Sprint(maxChanged)))
+	graphWidth := int64(max(width-nameWidth-numberWidth-6, 6))
 	bar := func(mark string, lines int64) string {
-		if lines > 0 && most > graph {
-			lines = 1 + lines*(graph-2)/most
+		if lines > 0 && maxChanged > graphWidth {
+			lines = 1 + lines*(graphWidth-2)/maxChanged
 		}
-		return strings.Repeat(mark, int(min(lines, graph)))
+		return strings.Repeat(mark, int(min(lines, graphWidth)))
 	}
 
 	for _, r := range rows {
-		if cut := len(r.name) - name; cut > 0 {
+		if cut := len(r.name) - nameWidth; cut > 0 {
 			r.name = "..." + r.name[cut+len("..."):]
 		}
 
-		line := fmt.Sprintf(" %-*s | %*s", name, r.name, number, "Bin")
+		line := fmt.Sprintf(" %-*s | %*s", nameWidth, r.name, numberWidth, "Bin")
 		switch {
 		case !r.binary:
-			line = fmt.Sprintf(" %-*s | %*d %s%s", name, r.name, number, r.added+r.deleted, bar("+", r.added), bar("-", r.deleted))
+			line = fmt.Sprintf(" %-*s | %*d %s%s", nameWidth, r.name, numberWidth, r.added+r.deleted, bar("+", r.added), bar("-", r.deleted))
 		case r.added != 0 || r.deleted != 0:
 			line += fmt.Sprintf(" %d -> %d bytes", r.deleted, r.added)
 		}
@@ -174,11 +174,11 @@ func writeStat(w *bufio.Writer, rows []row, width int) {
 	fmt.Fprintln(w, "", total)
 }
 
-func plural(n int64, of string) string {
+func plural(n int64, noun string) string {
 	if n == 1 {
-		return "1 " + of
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, of)
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // NameStatus writes a line for each changed file, as `git diff --name-status` does: the letter and the

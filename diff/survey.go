@@ -15,12 +15,12 @@ import (
 
 // A survey has the properties of one side of a change that are found by reading it once, in pieces.
 type survey struct {
-	id     string // git's id of the blob; zeros if the side is absent, "" if it is too large
-	size   int64
-	lines  int
-	ended  bool // the last line has a newline
-	binary bool
-	whole  []byte // the contents, if they are not larger than surveyPiece
+	id              string // git's id of the blob; zeros if the side is absent, "" if it is too large
+	size            int64
+	lines           int
+	endsWithNewline bool // also set for an empty side
+	binary          bool
+	contents        []byte // the bytes of the side, if they are not larger than surveyPiece
 }
 
 const noID = "0000000000000000000000000000000000000000"
@@ -33,11 +33,11 @@ const surveyPiece = 256 << 10
 func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string, limit int64) (s survey, err error) {
 	switch size := Size(n); {
 	case n == nil:
-		return survey{id: noID, ended: true}, nil
+		return survey{id: noID, endsWithNewline: true}, nil
 	case size > limit:
-		return survey{size: size, binary: true, ended: true}, nil
+		return survey{size: size, binary: true, endsWithNewline: true}, nil
 	default:
-		s, err = surveyBytes(ctx, reader(src, n), size)
+		s, err = surveyBytes(ctx, blobReader(src, n), size)
 	}
 	if err != nil {
 		return s, fmt.Errorf("reading %q: %w", path, err)
@@ -48,7 +48,7 @@ func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string,
 
 // surveyBytes does the work of surveyOf for a side with size bytes.
 func surveyBytes(ctx context.Context, r io.Reader, size int64) (survey, error) {
-	s := survey{size: size, ended: true}
+	s := survey{size: size, endsWithNewline: true}
 	h := sha1.New() // git's id is the SHA-1 of this header and the contents
 	fmt.Fprintf(h, "blob %d\x00", size)
 	buf := make([]byte, min(size, surveyPiece))
@@ -63,24 +63,24 @@ func surveyBytes(ctx context.Context, r io.Reader, size int64) (survey, error) {
 		}
 
 		s.lines += bytes.Count(buf[:got], []byte{'\n'})
-		s.ended = buf[got-1] == '\n'
+		s.endsWithNewline = buf[got-1] == '\n'
 		h.Write(buf[:got])
 		at += int64(got)
 	}
 
-	if !s.ended {
+	if !s.endsWithNewline {
 		s.lines++
 	}
 	if size <= surveyPiece {
-		s.whole = buf
+		s.contents = buf
 	}
 
 	s.id = hex.EncodeToString(h.Sum(nil))
 	return s, nil
 }
 
-// surveys returns the surveys of both sides of a change.
-func surveys(ctx context.Context, src *tree.Source, f File, limit int64) (a, b survey, err error) {
+// surveySides returns the surveys of both sides of a change.
+func surveySides(ctx context.Context, src *tree.Source, f File, limit int64) (a, b survey, err error) {
 	if a, err = surveyOf(ctx, src, f.Before, f.OldPath, limit); err != nil {
 		return a, b, err
 	}
@@ -92,7 +92,7 @@ func surveys(ctx context.Context, src *tree.Source, f File, limit int64) (a, b s
 // reserves factor times the memory of the comparison until fn returns. The error is errTooDifferent if
 // the comparison takes too many steps.
 func (o Options) compare(ctx context.Context, src *tree.Source, f File, a, b survey, factor int64, fn func(la, lb [][]byte, edits []edit)) error {
-	release, err := o.Memory.Take(ctx, factor*cost(a, b))
+	release, err := o.Memory.Take(ctx, factor*comparisonMemory(a, b))
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (o Options) compare(ctx context.Context, src *tree.Source, f File, a, b sur
 		return err
 	}
 
-	la, lb, edits, err := o.effort.compareText(before, after)
+	la, lb, edits, err := o.steps.compareText(before, after)
 	if err != nil {
 		return err
 	}
@@ -118,29 +118,29 @@ func (o Options) compare(ctx context.Context, src *tree.Source, f File, a, b sur
 	return nil
 }
 
-// data returns all the bytes of the side n.
+// data returns all the bytes of the side, whose inode is n.
 func (s *survey) data(src *tree.Source, n *tree.Inode, path string) ([]byte, error) {
 	if s.size <= surveyPiece {
-		return s.whole, nil
+		return s.contents, nil
 	}
-	return read(src, n, path)
+	return readBlob(src, n, path)
 }
 
-// lineCost is the memory in bytes of a line while two texts are compared, without its text: the slice
+// lineMemory is the memory in bytes of a line while two texts are compared, without its text: the slice
 // of the line, its number, its entry in lineIDs and its place in the search for the shortest edit.
-const lineCost = 110
+const lineMemory = 110
 
-// cost returns the memory in bytes for the comparison of two texts.
-func cost(a, b survey) int64 { return a.size + b.size + lineCost*int64(a.lines+b.lines) }
+// comparisonMemory returns the memory in bytes for the comparison of two texts.
+func comparisonMemory(a, b survey) int64 { return a.size + b.size + lineMemory*int64(a.lines+b.lines) }
 
 // writeReplaced writes a change as one hunk that removes all old lines and adds all new ones. It does
-// not need the lines in memory. why is the heading of the hunk.
-func (w *writer) writeReplaced(f File, a, b survey, why string) error {
+// not need the lines in memory. heading follows the @@ of the hunk.
+func (w *writer) writeReplaced(f File, a, b survey, heading string) error {
 	if a.lines == 0 && b.lines == 0 {
 		return nil
 	}
 	w.writeNames(f)
-	fmt.Fprintf(w, "@@ -%s +%s @@%s\n", hunkRange(0, a.lines), hunkRange(0, b.lines), why)
+	fmt.Fprintf(w, "@@ -%s +%s @@%s\n", hunkRange(0, a.lines), hunkRange(0, b.lines), heading)
 	if err := w.writeSide('-', f.Before, f.OldPath, a); err != nil {
 		return err
 	}
@@ -153,10 +153,10 @@ func (w *writer) writeSide(mark byte, n *tree.Inode, path string, s survey) erro
 	if s.lines == 0 {
 		return nil
 	}
-	if _, err := io.Copy(&markWriter{w: w, mark: mark, atStart: true}, reader(w.src, n)); err != nil {
+	if _, err := io.Copy(&markWriter{w: w, mark: mark, atStart: true}, blobReader(w.src, n)); err != nil {
 		return fmt.Errorf("reading %q: %w", path, err)
 	}
-	if !s.ended {
+	if !s.endsWithNewline {
 		w.WriteString("\n\\ No newline at end of file\n")
 	}
 

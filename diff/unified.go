@@ -21,7 +21,7 @@ func (w *writer) writeHunks(f File, la, lb [][]byte, edits []edit) {
 		}
 
 		w.WriteByte('\n')
-		h.each(w.writeLines)
+		h.eachRun(w.writeLines)
 	}
 }
 
@@ -31,13 +31,13 @@ type hunk struct {
 	edit
 	edits   []edit
 	la, lb  [][]byte // all lines of both texts
-	section []byte   // the heading, see sections
+	section []byte   // the heading, see headingFinder
 }
 
 // hunksOf yields the hunks between two texts.
 func hunksOf(la, lb [][]byte, edits []edit) iter.Seq[hunk] {
 	return func(yield func(hunk) bool) {
-		section := sections{lines: la, last: -1}
+		headings := headingFinder{lines: la, last: -1}
 
 		for len(edits) > 0 {
 			n := 1
@@ -47,8 +47,8 @@ func hunksOf(la, lb [][]byte, edits []edit) iter.Seq[hunk] {
 
 			first, last := edits[0], edits[n-1]
 			lead, trail := min(contextLines, first.a0), min(contextLines, len(la)-last.a1)
-			around := edit{first.a0 - lead, last.a1 + trail, first.b0 - lead, last.b1 + trail}
-			if !yield(hunk{around, edits[:n], la, lb, section.before(around.a0)}) {
+			withContext := edit{first.a0 - lead, last.a1 + trail, first.b0 - lead, last.b1 + trail}
+			if !yield(hunk{withContext, edits[:n], la, lb, headings.headingBefore(withContext.a0)}) {
 				return
 			}
 			edits = edits[n:]
@@ -56,9 +56,9 @@ func hunksOf(la, lb [][]byte, edits []edit) iter.Seq[hunk] {
 	}
 }
 
-// each calls fn for the runs of unchanged, removed and added lines, with the mark of each run. Runs may
+// eachRun calls fn for the runs of unchanged, removed and added lines, with the mark of each run. Runs may
 // be empty.
-func (h hunk) each(fn func(op byte, lines [][]byte)) {
+func (h hunk) eachRun(fn func(op byte, lines [][]byte)) {
 	at := h.a0
 	for _, e := range h.edits {
 		fn(' ', h.la[at:e.a0])
@@ -72,7 +72,7 @@ func (h hunk) each(fn func(op byte, lines [][]byte)) {
 
 // writeNames writes the two lines before the first hunk.
 func (w *writer) writeNames(f File) {
-	before, after := names(f)
+	before, after := sideNames(f)
 	fmt.Fprintf(w, "--- %s%s\n+++ %s%s\n", before, tabAfter(before), after, tabAfter(after))
 }
 
@@ -108,16 +108,16 @@ func (w *writer) writeLines(mark byte, lines [][]byte) {
 	}
 }
 
-// sections finds the heading of a hunk, which is shown after @@: the last line above the hunk that
+// A headingFinder finds the heading of a hunk, which is shown after @@: the last line above the hunk that
 // begins like a declaration. It reads each line once.
-type sections struct {
+type headingFinder struct {
 	lines [][]byte
 	next  int // the first line that was not read
 	last  int // the last declaration, -1 if none
 }
 
-// before returns the heading for a hunk that begins at a line. The lines of calls must not decrease.
-func (s *sections) before(line int) []byte {
+// headingBefore returns the heading for a hunk that begins at a line. The lines of calls must not decrease.
+func (s *headingFinder) headingBefore(line int) []byte {
 	for ; s.next < line; s.next++ {
 		if c := s.lines[s.next][0]; c == '_' || c == '$' || 'a' <= c|0x20 && c|0x20 <= 'z' {
 			s.last = s.next

@@ -15,13 +15,13 @@ import (
 // Write writes a unified diff from a to b that `git apply` accepts in the root directory of the tree.
 // If the trees are equal, it writes nothing.
 func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, o Options) error {
-	o = o.withEffort(ctx)
+	o = o.withStepBudget(ctx)
 	files, err := listFiles(ctx, src, a, b, o)
 	if err != nil {
 		return err
 	}
 
-	out := &writer{ctx: ctx, Writer: bufio.NewWriterSize(w, 64<<10), src: src, o: o}
+	out := &writer{ctx: ctx, Writer: bufio.NewWriterSize(w, 64<<10), src: src, opts: o}
 	for _, f := range files {
 		if err := turns.Yield(ctx); err != nil {
 			return err
@@ -42,9 +42,9 @@ func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State,
 // returns it.
 type writer struct {
 	*bufio.Writer
-	ctx context.Context // of this one diff
-	src *tree.Source
-	o   Options
+	ctx  context.Context // ends the diff
+	src  *tree.Source
+	opts Options
 }
 
 func (w *writer) writeFile(f File) error {
@@ -95,11 +95,11 @@ func (w *writer) writeChange(f File) error {
 	}
 
 	limit := int64(maxText)
-	if w.o.Binary { // a binary patch needs the ids of larger files, too
+	if w.opts.Binary { // a binary patch needs the ids of larger files, too
 		limit = maxPatch
 	}
 
-	a, b, err := surveys(w.ctx, w.src, f, limit)
+	a, b, err := surveySides(w.ctx, w.src, f, limit)
 	if err != nil {
 		return err
 	}
@@ -108,11 +108,11 @@ func (w *writer) writeChange(f File) error {
 	}
 
 	w.writeIndex(f, a.id[:7], b.id[:7])
-	if f.Before == nil || f.After == nil || !w.o.Memory.Fits(cost(a, b)) {
+	if f.Before == nil || f.After == nil || !w.opts.Memory.Fits(comparisonMemory(a, b)) {
 		return w.writeReplaced(f, a, b, "")
 	}
 
-	err = w.o.compare(w.ctx, w.src, f, a, b, 1, func(la, lb [][]byte, edits []edit) { w.writeHunks(f, la, lb, edits) })
+	err = w.opts.compare(w.ctx, w.src, f, a, b, 1, func(la, lb [][]byte, edits []edit) { w.writeHunks(f, la, lb, edits) })
 	if errors.Is(err, errTooDifferent) {
 		return w.writeReplaced(f, a, b, " too different to compare by lines")
 	}
@@ -129,8 +129,8 @@ func (w *writer) writeIndex(f File, before, after string) {
 	w.WriteByte('\n')
 }
 
-// names returns the names of both sides after --- and +++.
-func names(f File) (before, after string) {
+// sideNames returns the names of both sides after --- and +++.
+func sideNames(f File) (before, after string) {
 	before, after = "/dev/null", "/dev/null"
 	if f.Before != nil {
 		before = gitquote.Name("a/" + f.OldPath)

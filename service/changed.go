@@ -141,7 +141,7 @@ func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEff
 
 	for i := range list {
 		e := &list[i]
-		if e.Action != string(diff.Creates) && e.Action != string(diff.Overwrote) || len(paths) == maxLookups {
+		if e.Action != string(diff.ActionAdd) && e.Action != string(diff.ActionOverwrite) || len(paths) == maxLookups {
 			continue
 		}
 

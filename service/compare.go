@@ -116,7 +116,7 @@ func listChanges(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 	err := withStates(r, a.A, a.B, func(from, to *tree.State) (err error) {
 		var files []diff.File
 		if a.Quick && a.Limit > 0 {
-			files, d.More, err = diff.First(ctx, r.source(), from, to, diff.Options{Paths: diffPaths(a.Paths...)}, a.Limit)
+			files, d.More, err = diff.FirstFiles(ctx, r.source(), from, to, diff.Options{Paths: diffPaths(a.Paths...)}, a.Limit)
 			if err != nil {
 				return err
 			}
@@ -154,7 +154,7 @@ func countLines(ctx context.Context, r *Request, files []diff.File, out []Diffed
 	defer cancel()
 
 	o := diff.Options{Memory: r.budget(TextMemory)}
-	err := diff.Lines(countCtx, r.source(), files[:min(len(files), maxCounted)], o, func(i int, added, removed int64, binary bool) {
+	err := diff.CountChangedLines(countCtx, r.source(), files[:min(len(files), maxCounted)], o, func(i int, added, removed int64, binary bool) {
 		if out[i].Binary = binary; !binary {
 			out[i].Added, out[i].Removed = &added, &removed
 		}

@@ -121,7 +121,7 @@ func compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inod
 	}
 
 	// Merge the sides by lines, if the memory suffices.
-	release, err := diff.TakeMerge(ctx, r.budget(TextMemory), texts[:]...)
+	release, err := diff.ReserveMergeMemory(ctx, r.budget(TextMemory), texts[:]...)
 	if errs.KindOf(err) == errs.TooBig {
 		out.Binary = true
 		return out, nil

@@ -153,7 +153,7 @@ func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error
 // countFork counts the files outside of git directories that differ from the fork's base. If only git directories
 // differ, the count is 1.
 func countFork(ctx context.Context, src *tree.Source, f *ForkState, base, present *tree.State) error {
-	files, more, err := diff.First(ctx, src, base, present, diff.Options{}, maxForkChanges)
+	files, more, err := diff.FirstFiles(ctx, src, base, present, diff.Options{}, maxForkChanges)
 	all := len(files)
 	files = slices.DeleteFunc(files, func(c diff.File) bool { _, _, git := threeway.InGit(c.Path); return git })
 	f.Changed, f.More = len(files), more
@@ -240,7 +240,7 @@ func (fs *forks) runState(ctx context.Context, ws *snapshot.Workspace, name stri
 // fails.
 func changedSince(ctx context.Context, ws *snapshot.Workspace, name string) (changed bool) {
 	err := withStates(&Request{Workspace: ws}, name, "", func(from, to *tree.State) error {
-		files, _, err := diff.First(ctx, ws.Store().Source(), from, to, diff.Options{}, 1)
+		files, _, err := diff.FirstFiles(ctx, ws.Store().Source(), from, to, diff.Options{}, 1)
 		changed = len(files) > 0
 		return err
 	})

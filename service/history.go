@@ -194,7 +194,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	b := diff.Blame{Source: r.source(), Cache: &h.blameCache, Memory: memory}
 
 	for n, v := range slices.Backward(versions) {
-		if err := b.Next(ctx, v.after, n); err != nil {
+		if err := b.AddVersion(ctx, v.after, n); err != nil {
 			if errors.Is(err, diff.ErrNoText) {
 				err = errs.Fail(errs.Invalid, "%s has no lines: %w", a.Path, err)
 			}

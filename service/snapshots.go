@@ -169,7 +169,7 @@ func summarizeSnapshots(ctx context.Context, r *Request, a Summaries) (Summarize
 		}
 
 		if err := withStates(r, sum.Against, one.Name, func(from, to *tree.State) error {
-			files, more, err := diff.First(ctx, r.source(), from, to, diff.Options{}, maxCounted)
+			files, more, err := diff.FirstFiles(ctx, r.source(), from, to, diff.Options{}, maxCounted)
 			sum.More = more
 
 			for _, f := range files {
@@ -285,10 +285,10 @@ func restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.R
 				}
 
 				o := diff.Options{Memory: r.budget(TextMemory)}
-				return diff.WithoutHunk(ctx, r.source(), from, shown, now, string(a.Path), string(a.From), a.ID, o)
+				return diff.UndoHunk(ctx, r.source(), from, shown, now, string(a.Path), string(a.From), a.ID, o)
 			},
 		})
-		if errors.Is(err, diff.ErrNoHunk) || errors.Is(err, diff.ErrTouched) {
+		if errors.Is(err, diff.ErrNoHunk) || errors.Is(err, diff.ErrLinesChanged) {
 			return errs.Fail(errs.Conflict, "cannot restore these lines of %s: %w", a.Path, err).WithHint("look at the differences again")
 		}
 		return err

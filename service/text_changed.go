@@ -29,13 +29,13 @@ func changedLines(a Changed, d *WhatChanged) string {
 	var lost, rest []PathEffect
 	rebuilt := 0
 	for _, e := range d.Effects {
-		if e.Ignored && e.Action == string(diff.Overwrote) {
+		if e.Ignored && e.Action == string(diff.ActionOverwrite) {
 			rebuilt++
 		}
 	}
 
 	for _, e := range d.Effects {
-		e.Ignored = e.Ignored && (e.Action == string(diff.Creates) || rebuilt > mostIgnored)
+		e.Ignored = e.Ignored && (e.Action == string(diff.ActionAdd) || rebuilt > mostIgnored)
 		if e.isLoss() {
 			lost = append(lost, e)
 		} else {
@@ -70,7 +70,7 @@ func changedLines(a Changed, d *WhatChanged) string {
 
 // isLoss reports whether an effect removed contents of which git may have no copy.
 func (e *PathEffect) isLoss() bool {
-	return e.Action == string(diff.Deletes) || e.Action == string(diff.Overwrote) && !e.Ignored
+	return e.Action == string(diff.ActionDelete) || e.Action == string(diff.ActionOverwrite) && !e.Ignored
 }
 
 // bytes returns the bytes of the path in the tree.
@@ -129,7 +129,7 @@ func groupToLines(list []PathEffect) (lines []string) {
 	}
 
 	dir := gitquote.Readable(path.Dir(e.bytes())) + "/"
-	if e.Action == string(diff.Creates) {
+	if e.Action == string(diff.ActionAdd) {
 		return []string{fmt.Sprintf("added %s %s files", dir, humanize.Comma(int64(len(list))))}
 	}
 
@@ -155,11 +155,11 @@ func (e *PathEffect) line() string {
 
 	var notes []string
 	switch {
-	case e.Dir && e.Action != string(diff.Renames) && e.Action != string(diff.Sets):
+	case e.Dir && e.Action != string(diff.ActionRename) && e.Action != string(diff.ActionSetAttributes):
 		notes = append(notes, plural(e.Files, "file", "files"))
-	case e.Action == string(diff.Deletes) || e.Action == string(diff.Creates):
+	case e.Action == string(diff.ActionDelete) || e.Action == string(diff.ActionAdd):
 		notes = append(notes, BytesText(e.OldSize+e.NewSize))
-	case e.Action == string(diff.Overwrote) && e.OldSize != e.NewSize:
+	case e.Action == string(diff.ActionOverwrite) && e.OldSize != e.NewSize:
 		notes = append(notes, BytesText(e.OldSize)+" to "+BytesText(e.NewSize))
 	}
 
@@ -172,7 +172,7 @@ func (e *PathEffect) line() string {
 
 	text := e.Action + " " + name
 	switch {
-	case e.From != "" && e.Action == string(diff.Renames):
+	case e.From != "" && e.Action == string(diff.ActionRename):
 		text = "renamed " + gitquote.Readable(e.From) + " to " + name
 	case e.From != "":
 		text += " by a rename of " + gitquote.Readable(e.From)

@@ -234,7 +234,7 @@ func (b *stateBefore) end(ctx context.Context) {
 	defer now.Close()
 
 	const most = 1000
-	files, more, err := diff.First(ctx, now.Source, b.changes.Now, now.Now, diff.Options{}, most)
+	files, more, err := diff.FirstFiles(ctx, now.Source, b.changes.Now, now.Now, diff.Options{}, most)
 	if err != nil {
 		return
 	}

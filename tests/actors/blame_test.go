@@ -77,7 +77,7 @@ func TestBlameAgainstGit(t *testing.T) {
 		for n, all := range h.changes {
 			all[0].to, all[0].from = "f", "f"
 			h.stream(&stream, n+1, all)
-			must.OK(t, b.Next(t.Context(), e.write(t, fmt.Sprint("f", i), h.blobs[all[0].blob]), n))
+			must.OK(t, b.AddVersion(t.Context(), e.write(t, fmt.Sprint("f", i), h.blobs[all[0].blob]), n))
 			e.captureAs(t, "")
 		}
 		_, err = r.try(&stream, "fast-import", "--quiet")
@@ -151,7 +151,7 @@ func BenchmarkBlame(b *testing.B) {
 				}
 				x := diff.Blame{Source: s.Source(), Cache: cache}
 				for n, v := range versions {
-					must.OK(b, x.Next(context.Background(), v, n))
+					must.OK(b, x.AddVersion(context.Background(), v, n))
 				}
 				_, _, err := x.Lines(context.Background())
 				must.OK(b, err)

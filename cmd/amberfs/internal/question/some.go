@@ -160,7 +160,7 @@ func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (st
 		return "", nil
 	}
 
-	text, err := diff.WithHunks(q.ch.Source, g.changes[0].Change, chosen)
+	text, err := diff.ApplyHunks(q.ch.Source, g.changes[0].Change, chosen)
 	if err != nil {
 		return "", err
 	}

@@ -373,7 +373,7 @@ func someHunks(ctx context.Context, ch *client.Changes, p hostdir.Planned, ids [
 		return hostdir.Choice{Leave: len(ids) == 0}, staleError(p, len(some), ids)
 	}
 
-	text, err := diff.WithHunks(ch.Source, p.Change, some)
+	text, err := diff.ApplyHunks(ch.Source, p.Change, some)
 	return hostdir.Choice{Text: text}, errors.Join(err, staleError(p, len(some), ids))
 }
 

@@ -303,7 +303,7 @@ func (f files) text() string {
 // what one side alone changed is as on that side, an equal change is no conflict, each attribute alone
 // follows these rules, and a refused apply changes nothing.
 func TestCorpus(t *testing.T) {
-	seed := harness.Seed(t)
+	seed := harness.RandomSeed(t)
 	for i := range uint64(harness.Count(t, "TRIPLES", 60, 20_000)) {
 		for _, rule := range tripleRules {
 			checkTriple(t, rand.NewPCG(seed+i, 59), rule, fmt.Sprint("seed ", seed+i))

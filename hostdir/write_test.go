@@ -217,7 +217,7 @@ func (a *applied) relinked(r *rand.Rand, st *tree.State) *tree.State {
 func TestApplyKilledAmongLinks(t *testing.T) {
 	spec := trees.Spec{"a": trees.File("1"), "b": trees.File("2"), "c": {Hard: "b"}, "d/e": trees.File("3"), "d/f": {Hard: "a"}}
 	seeds := uint64(harness.Count(t, "SEEDS", 12, 3000))
-	for seed := harness.FromEnv(t, "SEED", 0); seed < seeds; seed++ {
+	for seed := harness.NumberFromEnv(t, "SEED", 0); seed < seeds; seed++ {
 		for n := 1; n > 0; n++ {
 			t.Setenv("XDG_STATE_HOME", t.TempDir())
 			a := newApplied(t)

@@ -250,7 +250,7 @@ func TestAlike(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("root makes the directories of other users")
 	}
-	seed := harness.Seed(t)
+	seed := harness.RandomSeed(t)
 	histories := harness.Count(t, "HISTORIES", 200, 10_000) / 3
 	for name, w := range map[string]world{
 		"root":   {UID: 0, GID: 0, Second: 2002, Root: true},

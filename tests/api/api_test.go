@@ -183,7 +183,7 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("nobody asks for %s", path)
 		}
 	}
-	m.Gone()
+	m.WaitUntilGone()
 }
 
 func change(t *testing.T, m *harness.Mount, text string) {

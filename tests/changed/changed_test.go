@@ -84,7 +84,7 @@ var commands = []struct {
 }
 
 func TestReports(t *testing.T) {
-	harness.Needs(t, "git", "tar", "setfattr")
+	harness.SkipWithout(t, "git", "tar", "setfattr")
 	m := harness.New(t)
 	shell(t, m, fixture)
 	m.Amberfs("snapshot", "fixture")
@@ -112,7 +112,7 @@ func TestReports(t *testing.T) {
 				t.Fatalf("there is no undo in %s", report)
 			}
 			m.Amberfs(strings.Fields(undo)...)
-			harness.Same(t, "the workspace after "+undo, before, harness.ReadTree(t, m.Path()))
+			harness.CheckSameTree(t, "the workspace after "+undo, before, harness.ReadTree(t, m.Path()))
 		})
 	}
 }

@@ -155,7 +155,7 @@ func TestArgumentsSurvive(t *testing.T) {
 		prepare := arguments[kind]
 		t.Run(kind, func(t *testing.T) {
 			for j, line := range commandsWithDirectories {
-				if !harness.Long() && kind != "a directory with files" && (i+j)%8 != 0 {
+				if !harness.LongTests() && kind != "a directory with files" && (i+j)%8 != 0 {
 					continue
 				}
 				limit := harness.Timeout
@@ -180,7 +180,7 @@ func TestArgumentsSurvive(t *testing.T) {
 // TestRootSurvives is TestArgumentsSurvive for "/", in a sandbox in which that is a
 // directory of the test's.
 func TestRootSurvives(t *testing.T) {
-	harness.Needs(t, "bwrap")
+	harness.SkipWithout(t, "bwrap")
 	root := withMarker(t, t.TempDir()+"/root")
 	args := []string{
 		"--unshare-all", "--die-with-parent", "--bind", root, "/", "--proc", "/proc", "--dev-bind", "/dev", "/dev",

@@ -156,7 +156,7 @@ func condition(cond string) (bool, error) {
 	}
 	var major, minor int
 	if _, err := fmt.Sscanf(cond, "linux:%d.%d", &major, &minor); err == nil {
-		return harness.Linux(major, minor), nil
+		return harness.LinuxAtLeast(major, minor), nil
 	}
 	return false, fmt.Errorf("unknown condition %q", cond)
 }
@@ -220,7 +220,7 @@ func tree(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: tree DIR FILE")
 	}
-	t, err := harness.Walk(ts.MkAbs(args[0]))
+	t, err := harness.WalkTree(ts.MkAbs(args[0]))
 	ts.Check(err)
 	var b bytes.Buffer
 	var paths []string

@@ -13,7 +13,7 @@ import (
 // TestUmountOfManyFiles: the kernel takes seconds to drop a million inodes, and umount is
 // answered all the same.
 func TestUmountOfManyFiles(t *testing.T) {
-	if !harness.Long() {
+	if !harness.LongTests() {
 		t.Skip("make test-long runs it")
 	}
 	m := harness.New(t)

@@ -24,7 +24,7 @@ const clients = "../../clients"
 // run runs a program in a folder of the clients.
 func run(t *testing.T, folder string, env []string, name string, args ...string) string {
 	t.Helper()
-	harness.Needs(t, name)
+	harness.SkipWithout(t, name)
 	ctx, cancel := context.WithTimeout(context.Background(), harness.Timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -77,7 +77,7 @@ func TestPython(t *testing.T) {
 
 // TestPackages: what npm and PyPI get has what is imported, and the version of the release.
 func TestPackages(t *testing.T) {
-	harness.Needs(t, "npm", "node", "python3")
+	harness.SkipWithout(t, "npm", "node", "python3")
 	dir := t.TempDir()
 	pack, err := filepath.Abs("../../packaging/clients")
 	must.OK(t, err)

@@ -19,8 +19,8 @@ func TestBelowAnOverlay(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("it mounts an overlay")
 	}
-	harness.Needs(t, "python3")
-	harness.Needs(t, "node")
+	harness.SkipWithout(t, "python3")
+	harness.SkipWithout(t, "node")
 	m := harness.New(t, "-o", "allow_other")
 	dir := t.TempDir()
 	upper, work, at := filepath.Join(dir, "upper"), filepath.Join(dir, "work"), filepath.Join(dir, "at")

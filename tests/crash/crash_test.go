@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 func TestKillAnywhere(t *testing.T) {
 	rounds := harness.Count(t, "ROUNDS", 6, 1000)
-	seed := harness.FromEnv(t, "SEED", uint64(time.Now().UnixNano()))
+	seed := harness.NumberFromEnv(t, "SEED", uint64(time.Now().UnixNano()))
 	t.Logf("SEED=%d, %d rounds", seed, rounds)
 	rng := rand.New(rand.NewPCG(seed, 0))
 
@@ -55,7 +55,7 @@ func TestKillAnywhere(t *testing.T) {
 	}
 	t.Log(w.counts())
 	m.Stop()
-	if out, err := harness.Command("verify", m.Store); err != nil {
+	if out, err := harness.RunAmberfs("verify", m.Store); err != nil {
 		t.Errorf("amberfs verify: %v\n%s", err, out)
 	}
 }

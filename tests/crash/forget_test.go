@@ -19,7 +19,7 @@ const forgotten = "KEY=7c1f0b9d5e3a82461f0e9d8c7b6a5948"
 // TestKillForget: a forget that kill -9 hits is finished by the next start, or was not begun: the file is in
 // all snapshots and present states, or in none and nowhere in the store.
 func TestKillForget(t *testing.T) {
-	rng := rand.New(rand.NewPCG(harness.Seed(t), 0))
+	rng := rand.New(rand.NewPCG(harness.RandomSeed(t), 0))
 	finished, rounds := 0, harness.Count(t, "ROUNDS", 4, 100)
 
 	for range rounds {

@@ -194,7 +194,7 @@ func (w *world) changeFork(rng *rand.Rand) bool {
 
 // collect runs gc beside everything else; nothing may change by it.
 func (w *world) collect(*rand.Rand) bool {
-	out, err := harness.Command("-C", w.m.Dir, "gc")
+	out, err := harness.RunAmberfs("-C", w.m.Dir, "gc")
 	if err != nil {
 		if w.gone() {
 			return true

@@ -22,7 +22,7 @@ import (
 // `amberfs run --from DIR`, its daemon and the program are killed all at once: what the
 // program was told is written is in the store.
 func TestKillRun(t *testing.T) {
-	seed := harness.FromEnv(t, "SEED", uint64(time.Now().UnixNano()))
+	seed := harness.NumberFromEnv(t, "SEED", uint64(time.Now().UnixNano()))
 	t.Logf("SEED=%d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for round := range harness.Count(t, "ROUNDS", 3, 100) {
@@ -79,7 +79,7 @@ func runAndKill(t *testing.T, rng *rand.Rand) {
 	}
 	harness.Eventually(t, "all have ended", func() bool { return len(harness.Processes(tmp)) == 0 })
 	must.OK(t, os.WriteFile(filepath.Join(src, "0/7"), []byte("other"), 0o644)) // which is no longer read
-	m := harness.At(t, stores[0])
+	m := harness.NewUnmounted(t, stores[0])
 	m.Start()
 	lines, err := os.ReadFile(told)
 	must.OK(t, err)

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
 // Half of the stores were unmounted, half have lost their daemon to kill -9 and
 // hold much of their content in the journal alone.
 func TestRandomDamage(t *testing.T) {
-	seed := harness.FromEnv(t, "SEED", 1)
+	seed := harness.NumberFromEnv(t, "SEED", 1)
 	n := harness.Count(t, "DAMAGES", 8, 500)
 	t.Logf("SEED=%d, %d damages", seed, n)
 	for stream, name := range []string{"unmounted", "killed"} {

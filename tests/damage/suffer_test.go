@@ -28,7 +28,7 @@ type affected struct{ Workspace, Snapshot, Path string }
 // verify returns the exit status and the report.
 func verify(t *testing.T, args ...string) (int, report, string) {
 	t.Helper()
-	out, err := harness.Command(append([]string{"verify", "--json"}, args...)...)
+	out, err := harness.RunAmberfs(append([]string{"verify", "--json"}, args...)...)
 	code := 0
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -140,7 +140,7 @@ func (o *original) suffer(t *testing.T, d injury) {
 	hurt := func() *harness.Mount {
 		store := o.copyStore(t)
 		d.do(t, store, rand.New(rand.NewPCG(uint64(d.off), 3)))
-		return harness.At(t, store)
+		return harness.NewUnmounted(t, store)
 	}
 	// A record at the end of a journal that no process closed may as well not have
 	// been written: no later one reports it.

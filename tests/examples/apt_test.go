@@ -46,7 +46,7 @@ func TestApt(t *testing.T) {
 	if _, err := os.Stat("/var/lib/dpkg/info"); err != nil {
 		t.Skip("this is no Debian system")
 	}
-	harness.Needs(t, "apt-cache", "dpkg-deb")
+	harness.SkipWithout(t, "apt-cache", "dpkg-deb")
 	root := filepath.Join(t.TempDir(), "root")
 	must.OK(t, os.Mkdir(root, 0o755))
 	run(t, "/", "sh", "-ec", debian, "sh", root)
@@ -68,5 +68,5 @@ state | diff /state -
 dpkg -l | grep '^ii  coreutils'
 `))
 	fork := m.Path(".forks/c")
-	harness.Same(t, "the container", harness.ReadTree(t, filepath.Join(fork, ".snapshots/before")), harness.ReadTree(t, fork))
+	harness.CheckSameTree(t, "the container", harness.ReadTree(t, filepath.Join(fork, ".snapshots/before")), harness.ReadTree(t, fork))
 }

@@ -34,7 +34,7 @@ exec PODMAN "${args[@]}"
 
 // TestCompose: containers that are started in a mounted workspace have its files, and write to it.
 func TestCompose(t *testing.T) {
-	harness.Needs(t, "podman", "podman-compose")
+	harness.SkipWithout(t, "podman", "podman-compose")
 	root, dir := system(t), t.TempDir()
 	containersConf(t)
 	if os.Getuid() != 0 {

@@ -34,7 +34,7 @@ if [ "$1" = bound ]; then test -s /etc/resolv.conf; test -s /etc/hosts; fi
 // systemd-resolved makes it.
 func system(t *testing.T) string {
 	t.Helper()
-	harness.Needs(t, "busybox")
+	harness.SkipWithout(t, "busybox")
 	dir := t.TempDir()
 	run(t, "/", "sh", "-ec", `cd "$1" && mkdir bin etc usr && cp "$(command -v busybox)" bin/busybox &&
 		for name in sh id mkdir rm mv cat mount test true sleep chown; do ln -s busybox bin/$name; done &&
@@ -54,7 +54,7 @@ func TestContainers(t *testing.T) {
 		"systemd-nspawn": {"systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--pipe", "-D", root, "/bin/true"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			harness.Needs(t, strings.Replace(name, "bubblewrap", "bwrap", 1))
+			harness.SkipWithout(t, strings.Replace(name, "bubblewrap", "bwrap", 1))
 			if name == "podman" && os.Getuid() != 0 {
 				t.Skip("TestRootlessPodmanWithSubordinateIds is this as an ordinary user")
 			}
@@ -188,7 +188,7 @@ func podmanOfItsOwn(t *testing.T) {
 // TestRootlessPodmanWithSubordinateIds runs the engines in a mount in `podman unshare`, where
 // files have other owners than root.
 func TestRootlessPodmanWithSubordinateIds(t *testing.T) {
-	harness.Needs(t, "podman", "newuidmap")
+	harness.SkipWithout(t, "podman", "newuidmap")
 	if os.Getuid() == 0 {
 		t.Skip("needs an ordinary user")
 	}

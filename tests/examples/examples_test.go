@@ -77,7 +77,7 @@ func TestSandboxes(t *testing.T) {
 		"unshare":    {"unshare", "--user", "--map-current-user", "--keep-caps", "--mount", "true"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			harness.Needs(t, probe[0])
+			harness.SkipWithout(t, probe[0])
 			// Without a mount: a broken one must not look like a missing sandbox.
 			if out, err := exec.Command(probe[0], probe[1:]...).CombinedOutput(); err != nil {
 				t.Skipf("%s does not work here: %v: %s", probe[0], err, out)
@@ -106,7 +106,7 @@ func TestSandboxes(t *testing.T) {
 
 // TestPodman runs a container of a static program, as no image can be fetched.
 func TestPodman(t *testing.T) {
-	harness.Needs(t, "podman", "busybox")
+	harness.SkipWithout(t, "podman", "busybox")
 	var options []string
 	if os.Getuid() == 0 {
 		options = []string{"-o", "allow_other"}
@@ -137,7 +137,7 @@ func TestPodman(t *testing.T) {
 func TestPrograms(t *testing.T) {
 	for program, file := range map[string]string{"python3": "checkpoint.py", "node": "checkpoint.mjs"} {
 		t.Run(program, func(t *testing.T) {
-			harness.Needs(t, program)
+			harness.SkipWithout(t, program)
 			m := harness.New(t)
 			out := run(t, "/", program, example(t, "programs", file), m.Dir, "echo kept > f", "rm f; exit 3", "echo more >> f")
 			wantFile(t, m.Path("f"), "kept\nmore\n")
@@ -167,7 +167,7 @@ func TestDevcontainer(t *testing.T) {
 }
 
 func TestExplore(t *testing.T) {
-	harness.Needs(t, "python3")
+	harness.SkipWithout(t, "python3")
 	m := harness.New(t)
 	run(t, m.Path(), "python3", example(t, "programs/explore.py"), m.Dir, "9", "3", "cat f", "echo $ATTEMPT > f")
 	wantFile(t, m.Path("f"), "3\n")

@@ -36,7 +36,7 @@ console.log(await plugin.tool.amberfs_undo_session.execute({}, { sessionID: "ses
 `
 
 func TestOpencodePlugin(t *testing.T) {
-	harness.Needs(t, "node")
+	harness.SkipWithout(t, "node")
 	plugin, err := filepath.Abs("../../plugin/opencode/amberfs.js")
 	must.OK(t, err)
 	module := filepath.Join(t.TempDir(), "amberfs.mjs") // in opencode, each .js file is a module

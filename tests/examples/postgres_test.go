@@ -57,7 +57,7 @@ pg "pg_checksums --check -D $data"
 
 // TestPostgres forks a container with a database under load: the fork starts and is whole.
 func TestPostgres(t *testing.T) {
-	if !harness.Long() {
+	if !harness.LongTests() {
 		t.Skip("make test-long runs it")
 	} else if os.Getuid() != 0 {
 		t.Skip("needs root: the database has a user of its own")
@@ -66,7 +66,7 @@ func TestPostgres(t *testing.T) {
 	if len(installed) == 0 {
 		t.Skip("PostgreSQL is not installed, or older than 14")
 	}
-	harness.Needs(t, "busybox", "runc", "python3")
+	harness.SkipWithout(t, "busybox", "runc", "python3")
 	version := filepath.Base(filepath.Dir(filepath.Dir(installed[0])))
 	root := t.TempDir()
 	run(t, "/", "sh", "-ec", database, "sh", root, version)

@@ -21,7 +21,7 @@ func words(line string) string {
 // nothing else. Without it, run gives no rights by
 // set-user-ID programs.
 func TestRunInBubblewrap(t *testing.T) {
-	harness.Needs(t, "bwrap")
+	harness.SkipWithout(t, "bwrap")
 	line := words(sandboxLine.FindString(run(t, "/", harness.Binary(t), "help", "run")))
 	if line == "" {
 		t.Fatal("the help has no such line")

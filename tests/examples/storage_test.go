@@ -73,12 +73,12 @@ trap '$engine rm -f -t 0 -a || :; umount "$mount/data/overlay" || :' EXIT
 // TestStorage: Docker and podman keep their images and containers in a mount. After a restore
 // they find what they had then.
 func TestStorage(t *testing.T) {
-	if !harness.Long() {
+	if !harness.LongTests() {
 		t.Skip("make test-long runs it")
 	} else if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	harness.Needs(t, "busybox")
+	harness.SkipWithout(t, "busybox")
 	containersConf(t)
 	for engine, script := range map[string]string{"dockerd": docker, "podman": podman} {
 		t.Run(engine, func(t *testing.T) {

@@ -93,7 +93,7 @@ func (w *world) directory(dir string, second bool) {
 
 // TestExtremesOfDirectories fills a store from a directory, and runs in one.
 func TestExtremesOfDirectories(t *testing.T) {
-	harness.Needs(t, "git")
+	harness.SkipWithout(t, "git")
 	dir := t.TempDir()
 	t.Setenv("AMBERFS_RUNS", filepath.Join(dir, "runs"))
 	w := newWorld(t, "--from", filepath.Join(dir, "from"))

@@ -40,7 +40,7 @@ func (w *world) call(ws, op string, request map[string]any) {
 
 // TestExtremes makes each request in main and in a fork that may have 100 MB of its own.
 func TestExtremes(t *testing.T) {
-	harness.Needs(t, "git")
+	harness.SkipWithout(t, "git")
 	w := newWorld(t)
 	must.OK(t, os.WriteFile(w.Path(".snapshots", "policy"), []byte(fmt.Sprintf(`{"forks":{"unshared_bytes":%d}}`, quota)), 0o644))
 	fork := w.Path(".forks", "f")
@@ -67,7 +67,7 @@ func TestExtremes(t *testing.T) {
 		for _, op := range order(tried) {
 			for i, args := range tried[op] {
 				// Two forms of an operation in the short form, other ones in the fork.
-				if other := ws == fork; !harness.Long() && i%3 > 0 && (i%3 == 1) != other {
+				if other := ws == fork; !harness.LongTests() && i%3 > 0 && (i%3 == 1) != other {
 					continue
 				}
 				w.call(ws, op, args)
@@ -186,7 +186,7 @@ func (w *world) page() {
 	key = session.Key
 	for _, ws := range []string{"", "f"} {
 		for i, path := range paths[:5] {
-			if !harness.Long() && (ws == "") != (i%2 == 0) {
+			if !harness.LongTests() && (ws == "") != (i%2 == 0) {
 				continue
 			}
 			query := "workspace=" + ws + "&path=" + path
@@ -196,7 +196,7 @@ func (w *world) page() {
 		}
 		for _, op := range []string{"list", "summaries", "changes", "history", "blame", "events", "forks", "status"} {
 			for i, args := range requests()[op] {
-				if !harness.Long() && i > 1 {
+				if !harness.LongTests() && i > 1 {
 					break
 				}
 				text, err := json.Marshal(args)

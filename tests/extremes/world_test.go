@@ -36,13 +36,13 @@ type world struct {
 var patience = 3 * time.Minute
 
 func init() {
-	if harness.Long() {
+	if harness.LongTests() {
 		patience = 20 * time.Minute
 	}
 }
 
 func newWorld(t *testing.T, extra ...string) *world {
-	w := &world{Mount: harness.At(t, ""), t: t}
+	w := &world{Mount: harness.NewUnmounted(t, ""), t: t}
 	kills, peak := harness.LimitMemory(t, w.Mount, memory)
 	w.kills = kills
 	if len(extra) > 0 {

@@ -21,7 +21,7 @@ func TestApplyOnAFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to mount a small disk")
 	}
-	seed := harness.Seed(t)
+	seed := harness.RandomSeed(t)
 	rounds := harness.Count(t, "ROUNDS", 3, 100)
 	for name, disk := range map[string]func(*testing.T, string, int64){"tmpfs": tmpfs, "ext4": ext4} {
 		t.Run(name, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestApplyOnAFullDisk(t *testing.T) {
 			disk(t, base, 32<<20)
 			dir, root := filepath.Join(base, "dir"), filepath.Join(t.TempDir(), "runs")
 			must.OK(t, os.Mkdir(dir, 0o755))
-			harness.Rewrite(dir, seed)
+			harness.RewriteTree(dir, seed)
 			r := rand.New(rand.NewPCG(seed, 2))
 			refused := 0
 			for i := range rounds {
@@ -57,9 +57,9 @@ func applyFull(t *testing.T, root, dir, name string, seed uint64, at int) bool {
 	if out, err := exec.Command("cp", "-a", dir, want).CombinedOutput(); err != nil {
 		t.Fatalf("cp: %v: %s", err, out)
 	}
-	was := harness.ReadTimeless(t, dir)
-	harness.Rewrite(want, seed)
-	now := harness.ReadTimeless(t, want)
+	was := harness.ReadTreeWithoutTimes(t, dir)
+	harness.RewriteTree(want, seed)
+	now := harness.ReadTreeWithoutTimes(t, want)
 	harness.RewriteInRun(t, root, dir, name, seed)
 
 	others := filepath.Join(filepath.Dir(dir), "others")
@@ -71,12 +71,12 @@ func applyFull(t *testing.T, root, dir, name string, seed uint64, at int) bool {
 		full()
 		full = func() {}
 	}
-	err := harness.InTheMiddle(t, apply, dir, at, full)
+	err := harness.CallDuringCommand(t, apply, dir, at, full)
 	const noSpace = 6
 	if err != nil && (apply.ProcessState.ExitCode() != noSpace || !strings.Contains(out.String(), "no space left")) {
 		t.Errorf("SEED=%d, full after event %d: %v\n%s", seed, at, err, out.String())
 	}
-	if neither, _, _ := harness.OldOrNew(was, now, harness.ReadTimeless(t, dir)); len(neither) > 0 {
+	if neither, _, _ := harness.CountOldAndNew(was, now, harness.ReadTreeWithoutTimes(t, dir)); len(neither) > 0 {
 		t.Errorf("SEED=%d, full after event %d:\n%s", seed, at, strings.Join(neither, "\n"))
 	}
 	if err := os.Remove(others); err != nil && !os.IsNotExist(err) {
@@ -85,6 +85,6 @@ func applyFull(t *testing.T, root, dir, name string, seed uint64, at int) bool {
 	if out, err := harness.ApplyRun(t, root, dir, name).CombinedOutput(); err != nil {
 		t.Fatalf("the second apply: %v\n%s", err, out)
 	}
-	harness.Same(t, "after the second apply", now, harness.ReadTimeless(t, dir))
+	harness.CheckSameTree(t, "after the second apply", now, harness.ReadTreeWithoutTimes(t, dir))
 	return err != nil
 }

@@ -65,7 +65,7 @@ func TestFullDisk(t *testing.T) {
 		t.Skip("needs root, to mount a small disk")
 	}
 	sizes := []int64{64 << 20}
-	if harness.Long() {
+	if harness.LongTests() {
 		sizes = append(sizes, 320<<20)
 	}
 	for _, size := range sizes {
@@ -75,7 +75,7 @@ func TestFullDisk(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "disk")
 				must.OK(t, os.Mkdir(dir, 0o755))
 				disk(t, dir, size)
-				fill(t, harness.At(t, filepath.Join(dir, "store")), size)
+				fill(t, harness.NewUnmounted(t, filepath.Join(dir, "store")), size)
 			})
 		}
 	}
@@ -91,7 +91,7 @@ func TestManySmallFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "disk")
 	must.OK(t, os.Mkdir(dir, 0o755))
 	ext4(t, dir, 48<<20)
-	m := harness.At(t, filepath.Join(dir, "store"))
+	m := harness.NewUnmounted(t, filepath.Join(dir, "store"))
 	m.Start()
 	name := func(i int) string { return fmt.Sprintf("d%d/f%d", i/1000, i) }
 	// No two have the same content, nor any page of it.
@@ -149,7 +149,7 @@ func TestManySmallFiles(t *testing.T) {
 	}
 	check("", n/2000*1000)
 	m.Stop()
-	if out, err := harness.Command("verify", m.Store); err != nil {
+	if out, err := harness.RunAmberfs("verify", m.Store); err != nil {
 		t.Errorf("amberfs verify: %v\n%s", err, out)
 	}
 }
@@ -195,7 +195,7 @@ func fill(t *testing.T, m *harness.Mount, size int64) {
 		t.Errorf("at the end: %q, %v", got, err)
 	}
 	m.Stop()
-	if out, err := harness.Command("verify", m.Store); err != nil {
+	if out, err := harness.RunAmberfs("verify", m.Store); err != nil {
 		t.Errorf("amberfs verify: %v\n%s", err, out)
 	}
 }

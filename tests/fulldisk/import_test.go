@@ -23,7 +23,7 @@ func TestImportThatDoesNotFit(t *testing.T) {
 	must.OK(t, os.Mkdir(dir, 0o755))
 	const size = 128 << 20
 	tmpfs(t, dir, size)
-	m := harness.At(t, filepath.Join(dir, "store"))
+	m := harness.NewUnmounted(t, filepath.Join(dir, "store"))
 	m.Start()
 	source := t.TempDir()
 	var data []byte
@@ -56,7 +56,7 @@ func TestImageThatDoesNotFit(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "disk")
 	must.OK(t, os.Mkdir(dir, 0o755))
 	ext4(t, dir, 192<<20)
-	m := harness.At(t, filepath.Join(dir, "store"))
+	m := harness.NewUnmounted(t, filepath.Join(dir, "store"))
 	m.Start()
 	free := func() int64 {
 		var st unix.Statfs_t

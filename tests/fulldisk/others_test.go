@@ -26,7 +26,7 @@ func TestOthersFillTheDisk(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "disk")
 				must.OK(t, os.Mkdir(dir, 0o755))
 				ext4(t, dir, 256<<20)
-				othersFill(t, harness.At(t, filepath.Join(dir, "store")), dir, files, when)
+				othersFill(t, harness.NewUnmounted(t, filepath.Join(dir, "store")), dir, files, when)
 			})
 		}
 	}
@@ -83,7 +83,7 @@ func othersFill(t *testing.T, m *harness.Mount, dir string, files int, when stri
 	m.Start()
 	check()
 	m.Stop()
-	if out, err := harness.Command("verify", m.Store); err != nil {
+	if out, err := harness.RunAmberfs("verify", m.Store); err != nil {
 		t.Errorf("amberfs verify: %v\n%s", err, out)
 	}
 }

@@ -28,7 +28,7 @@ func TestOthersFillTheDiskAgainAndAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "disk")
 	must.OK(t, os.Mkdir(dir, 0o755))
 	ext4(t, dir, 192<<20)
-	m := harness.At(t, filepath.Join(dir, "store"))
+	m := harness.NewUnmounted(t, filepath.Join(dir, "store"))
 	m.Start()
 	must.OK(t, os.WriteFile(m.Path("kept"), noise(-1, 1<<20), 0o644))
 
@@ -58,7 +58,7 @@ func TestOthersFillTheDiskAgainAndAgain(t *testing.T) {
 			if full(t, os.Mkdir(name, 0o755)) {
 				continue
 			}
-			_, _ = harness.Command("-C", m.Dir, "gc") // may find no room
+			_, _ = harness.RunAmberfs("-C", m.Dir, "gc") // may find no room
 			harness.Eventually(t, "the snapshot is removed", func() bool { return !full(t, unix.Rmdir(name)) || t.Failed() })
 			collected.Add(1)
 		}
@@ -109,7 +109,7 @@ func TestOthersFillTheDiskAgainAndAgain(t *testing.T) {
 	m.Start()
 	check()
 	m.Stop()
-	if out, err := harness.Command("verify", m.Store); err != nil {
+	if out, err := harness.RunAmberfs("verify", m.Store); err != nil {
 		t.Errorf("amberfs verify: %v\n%s", err, out)
 	}
 }

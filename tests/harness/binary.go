@@ -15,8 +15,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// scratch holds what belongs to the whole test process: the binary, and the
-// stores and mount points of every [Mount].
+// scratch has the state of the whole test process: the directory dir with the stores and mount points of every
+// [Mount], and the path of the binary.
 var scratch struct {
 	once sync.Once
 	dir  string
@@ -24,63 +24,66 @@ var scratch struct {
 	err  error
 }
 
+// raceOptions is the value of GORACE for the binary, unless the environment has one.
 const raceOptions = "atexit_sleep_ms=20"
 
-// Binary returns the path of the amberfs binary, building it when the
-// environment names none.
+// Binary returns the path of the amberfs binary. It builds the binary once, unless AMBERFS_TEST_BIN has the path of
+// one.
 func Binary(t testing.TB) string {
 	t.Helper()
-	must.OK(t, prepare())
-	must.OK(t, sources())
+	must.OK(t, prepareProcess())
+	must.OK(t, statSources())
 	return scratch.bin
 }
 
-func prepare() error {
+// prepareProcess fills scratch, once in a test process.
+func prepareProcess() error {
 	scratch.once.Do(func() {
 		scratch.dir, scratch.err = os.MkdirTemp("", "amberfs-")
 		if scratch.err != nil {
 			return
 		}
-		// Tests of permissions reach their mounts as other users.
+		// Tests of permissions use their mounts as other users.
 		if scratch.err = os.Chmod(scratch.dir, 0o711); scratch.err != nil {
 			return
 		}
-		// /proc/self/mountinfo shows real paths, and the leak check compares.
+		// Run compares paths with those in /proc/self/mountinfo, which have no symlinks.
 		scratch.dir, scratch.err = filepath.EvalSymlinks(scratch.dir)
 		if scratch.err != nil {
 			return
 		}
-		// What a test agrees to is no business of the user's who runs it.
+		// The answers that tests give must not be stored in the state of the user who runs the tests.
 		if scratch.err = os.Setenv("XDG_STATE_HOME", filepath.Join(scratch.dir, "state")); scratch.err != nil {
 			return
 		}
-		// A binary with the race detector sleeps a second before it ends, for
-		// races at the very end; thousands of short commands cannot wait so.
+		// A binary with the race detector sleeps for a second before it ends, to find races at its end. This is too
+		// long for thousands of short commands.
 		if os.Getenv("GORACE") == "" {
 			scratch.err = os.Setenv("GORACE", raceOptions)
 		}
 		if scratch.bin = os.Getenv("AMBERFS_TEST_BIN"); scratch.bin == "" {
-			scratch.bin, scratch.err = build(scratch.dir, "")
+			scratch.bin, scratch.err = buildBinary(scratch.dir, "")
 		}
 	})
 	return scratch.err
 }
 
-// Tagged builds the binary with a build tag, once for all tests of a package.
-func Tagged(t testing.TB, tag string) string {
+// TaggedBinary returns the path of a binary with a build tag. It builds the binary once for all tests of a package.
+func TaggedBinary(t testing.TB, tag string) string {
 	t.Helper()
 	Binary(t)
 	bin := filepath.Join(scratch.dir, tag, "bin", "amberfs")
 	if _, err := os.Stat(bin); err == nil {
 		return bin
 	}
-	bin, err := build(filepath.Join(scratch.dir, tag), tag)
+	bin, err := buildBinary(filepath.Join(scratch.dir, tag), tag)
 	must.OK(t, err)
 	return bin
 }
 
-// build builds the daemon in its own module: the drivers' modules have no sums for all that it needs.
-func build(dir, tag string) (string, error) {
+// buildBinary builds the binary in its own module, because the go.sum files of the drivers' modules do not have all
+// dependencies of it.
+func buildBinary(dir, tag string) (string, error) {
 	const module = "github.com/amberfs/amberfs"
 	top, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
@@ -98,11 +101,10 @@ func build(dir, tag string) (string, error) {
 	return bin, nil
 }
 
-// sources looks once at every file of this repository from which a child of the
-// test builds or reads something. Go's test cache knows only the files that the
-// test itself looked at while it ran; without this, a test passes from the cache
-// after the daemon has changed.
-var sources = sync.OnceValue(func() error {
+// statSources calls stat(2) once for every file of this repository that child processes of the test read or compile.
+// Go's test cache records only files that the test process itself opened or examined. Without these calls, Go would
+// reuse the cached result of a test although the daemon has changed.
+var statSources = sync.OnceValue(func() error {
 	root, err := ModuleRoot()
 	if err != nil || root == "" {
 		return err
@@ -111,7 +113,7 @@ var sources = sync.OnceValue(func() error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && unrelated(root, path):
+		case d.IsDir() && isUnrelated(root, path):
 			return filepath.SkipDir
 		case d.Type().IsRegular():
 			_, err = os.Stat(path)
@@ -120,15 +122,14 @@ var sources = sync.OnceValue(func() error {
 	})
 })
 
-// unrelated reports whether no test depends on what is below a directory: what is
-// built there, and the workspace that `make run` mounts.
-func unrelated(root, dir string) bool {
+// isUnrelated reports whether tests do not depend on the files below a directory: the git directory, built files, and
+// the workspace that `make run` mounts.
+func isUnrelated(root, dir string) bool {
 	rel, err := filepath.Rel(root, dir)
 	return err != nil || slices.Contains([]string{".git", ".run", "bin", "dist", "ws"}, rel)
 }
 
-// ModuleRoot is the directory of go.mod, or "" for a test binary that runs
-// elsewhere.
+// ModuleRoot returns the directory of go.mod, or "" if the test binary runs outside of a module.
 func ModuleRoot() (string, error) {
 	dir, err := os.Getwd()
 	for ; err == nil; dir = filepath.Dir(dir) {
@@ -142,24 +143,24 @@ func ModuleRoot() (string, error) {
 	return "", err
 }
 
-// A Runner is what [testing.M] is for [Run].
+// A Runner has the method of [testing.M] that [Run] calls.
 type Runner interface{ Run() int }
 
-// Run runs the tests of a package and returns its exit code: not 0 as well
-// when the tests passed but left a mount or a daemon.
+// Run runs the tests of a package and returns the exit code. The code is not 0 if a test failed, or left a mount or a
+// daemon.
 func Run(m Runner) int {
 	if seed, err := strconv.ParseUint(os.Getenv(rewriteSeed), 10, 64); err == nil {
-		Rewrite(".", seed)
+		RewriteTree(".", seed)
 		return 0
 	}
-	if err := prepare(); err != nil {
+	if err := prepareProcess(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	code := m.Run()
 	for _, dir := range Mounts(scratch.dir) {
 		fmt.Fprintf(os.Stderr, "left behind: a mount at %s\n", dir)
-		detach(dir)
+		detachMount(dir)
 		code = max(code, 1)
 	}
 	for _, p := range Processes(scratch.dir) {

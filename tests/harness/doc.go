@@ -1,14 +1,11 @@
-// Package harness runs amberfs the way its users do: a real binary, a real
-// mount, a daemon in a process of its own. The whole-program tests are built
-// on it.
+// Package harness runs amberfs as users do: a real binary, a real mount, and a daemon in a process of its own. The
+// tests of the whole program use it.
 //
 // Imported by: tests.
 //
-// The binary is the one that the environment variable AMBERFS_TEST_BIN names,
-// or else it is built once per test process; AMBERFS_TEST_RACE=1 builds it
-// with the race detector. A test package calls [Run] from its TestMain, which
-// builds the binary and, when the tests are over, fails them if a mount or a
-// daemon is left.
+// The environment variable AMBERFS_TEST_BIN has the path of the binary. If it is not set, the binary is built once per
+// test process; AMBERFS_TEST_RACE=1 builds it with the race detector. A test package calls [Run] from its TestMain.
+// Run builds the binary and, after the tests, fails if a mount or a daemon is left.
 //
 //	func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
 //
@@ -20,10 +17,8 @@
 //		m.Start()                          // and mounted again
 //	}
 //
-// Mounts end with their test on every path: passed, failed, panicked. The
-// daemon's log is printed when the test failed, and a data race or a panic in
-// it fails the test.
+// A mount ends with its test, also if the test fails or panics. If the test fails, the daemon's log is printed. A data
+// race or a panic in the log fails the test.
 //
-// Nothing here relies on how fast the machine is: what takes time is polled
-// for, up to [Timeout].
+// The package does not rely on the speed of the machine: it polls for conditions, for up to [Timeout].
 package harness

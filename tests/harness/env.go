@@ -11,28 +11,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Long reports whether the exhaustive forms of the tests are asked for, which
-// take hours: AMBERFS_TEST_LONG is set, as `make test-long` does. The ordinary
-// forms are samples of them.
-func Long() bool { return os.Getenv("AMBERFS_TEST_LONG") != "" }
+// LongTests reports whether tests run in their exhaustive form, which takes hours. `make test-long` sets
+// AMBERFS_TEST_LONG for this. The ordinary form of a test is a sample of its exhaustive form.
+func LongTests() bool { return os.Getenv("AMBERFS_TEST_LONG") != "" }
 
-// Count is how much of something a test does: what the environment variable
-// called name says, or else long or short, depending on [Long].
+// Count returns a number for a test, such as its number of repetitions: the value of the environment variable name or,
+// if it is not set, long or short, depending on [LongTests].
 func Count(t testing.TB, name string, short, long int) int {
 	t.Helper()
-	if Long() {
+	if LongTests() {
 		short = long
 	}
-	return int(FromEnv(t, name, uint64(short)))
+	return int(NumberFromEnv(t, name, uint64(short)))
 }
 
-// FromEnv returns the number in an environment variable, such as the seed that
-// a test repeats, or another when it is not set.
-func FromEnv(t testing.TB, name string, otherwise uint64) uint64 {
+// NumberFromEnv returns the number in an environment variable, such as a seed with which a test is repeated. It
+// returns def if the variable is not set.
+func NumberFromEnv(t testing.TB, name string, def uint64) uint64 {
 	t.Helper()
 	s := os.Getenv(name)
 	if s == "" {
-		return otherwise
+		return def
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
@@ -41,22 +40,21 @@ func FromEnv(t testing.TB, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// Seed returns what a random test begins with: 1, in the exhaustive form another each
-// time, or what the environment variable SEED says.
-func Seed(t testing.TB) uint64 {
+// RandomSeed returns the seed for the random numbers of a test: the value of the environment variable SEED or, if it is
+// not set, 1, or in the exhaustive form another seed each time.
+func RandomSeed(t testing.TB) uint64 {
 	t.Helper()
 	seed := uint64(1)
-	if Long() {
+	if LongTests() {
 		seed = uint64(time.Now().UnixNano()) % 1_000_000
 	}
-	seed = FromEnv(t, "SEED", seed)
+	seed = NumberFromEnv(t, "SEED", seed)
 	t.Logf("SEED=%d", seed)
 	return seed
 }
 
-// Linux reports whether the kernel has this version or a newer one, where what programs
-// see depends on it.
-func Linux(major, minor int) bool {
+// LinuxAtLeast reports whether the kernel has this version or a newer one.
+func LinuxAtLeast(major, minor int) bool {
 	var u unix.Utsname
 	var a, b int
 	if err := unix.Uname(&u); err != nil {
@@ -68,9 +66,9 @@ func Linux(major, minor int) bool {
 	return a > major || a == major && b >= minor
 }
 
-// Needs skips the test where a program is not installed. In `make test`, which
-// installs them, a missing program is a failure.
-func Needs(t testing.TB, programs ...string) {
+// SkipWithout skips the test if one of the programs is not installed. In `make test`, which installs the programs, it
+// fails the test instead.
+func SkipWithout(t testing.TB, programs ...string) {
 	t.Helper()
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err == nil {

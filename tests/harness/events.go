@@ -11,9 +11,10 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// InTheMiddle runs a command, and calls do after so many names came or went in the directories of
-// Rewrite below dir, unless the command has ended before. It returns how the command ended.
-func InTheMiddle(t testing.TB, cmd *exec.Cmd, dir string, many int, do func()) error {
+// CallDuringCommand runs a command on a tree of RewriteTree below dir. It calls fn after the command has created or
+// removed the given number of names in the tree's directories, unless the command has ended before. It returns the
+// error with which the command ended.
+func CallDuringCommand(t testing.TB, cmd *exec.Cmd, dir string, names int, fn func()) error {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	for _, d := range append([]string{"."}, RewriteDirs...) {
@@ -28,25 +29,25 @@ func InTheMiddle(t testing.TB, cmd *exec.Cmd, dir string, many int, do func()) e
 	counted := make(chan struct{})
 	go func() {
 		defer close(counted)
-		for buf := make([]byte, 64<<10); many > 0; {
+		for buf := make([]byte, 64<<10); names > 0; {
 			select {
 			case <-ended:
 				return
 			default:
 			}
 			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10); n <= 0 || err != nil {
-				continue // or it was interrupted
+				continue // no event yet, or the call was interrupted
 			}
 			n, err := unix.Read(fd, buf)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			for at := 0; at < n; many-- {
-				at += unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(buf[at+12:]))
+			for off := 0; off < n; names-- {
+				off += unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(buf[off+12:]))
 			}
 		}
-		do()
+		fn()
 	}()
 	err = cmd.Wait()
 	close(ended)

@@ -15,12 +15,11 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// Timeout is how long anything is waited for before a test gives up. It is
-// long because machines that run tests are busy; nothing takes it when all is
-// well. AMBERFS_TEST_PATIENCE sets another.
-var Timeout = timeout()
+// Timeout is how long a test waits for any condition before it fails. It is long because machines that run tests are
+// busy. AMBERFS_TEST_PATIENCE sets another timeout.
+var Timeout = timeoutFromEnv()
 
-func timeout() time.Duration {
+func timeoutFromEnv() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("AMBERFS_TEST_PATIENCE")); err == nil {
 		return d
 	}
@@ -31,33 +30,31 @@ func timeout() time.Duration {
 type Mount struct {
 	// Dir is the mount point and Store the store's directory.
 	Dir, Store string
-	// Program is what is started instead of the binary of all tests, and Env its environment besides
-	// that of the test.
+	// Program is the path of the daemon's program, at first the binary of all tests. Env is added to its environment.
 	Program string
 	Env     []string
 
-	t       testing.TB
-	args    []string
-	daemon  *exec.Cmd // nil while not mounted
-	ended   chan struct{}
-	endErr  error
-	logFile string
-	told    bool   // that the log has something bad
-	group   string // see LimitMemory
+	t           testing.TB
+	args        []string
+	daemon      *exec.Cmd // nil while not mounted
+	ended       chan struct{}
+	endErr      error
+	logFile     string
+	logReported bool   // checkLog has reported an error in the log
+	memoryGroup string // see LimitMemory
 }
 
-// New makes a store and mounts it until the test ends. args go to
-// `amberfs mount`, now and at every later Start.
+// New creates a store and mounts it until the test ends. args are arguments of `amberfs mount`, now and at each later
+// Start.
 func New(t testing.TB, args ...string) *Mount {
 	t.Helper()
-	m := At(t, "", args...)
+	m := NewUnmounted(t, "", args...)
 	m.Start()
 	return m
 }
 
-// At is New without the mounting, and with the store at a given path unless
-// that is empty.
-func At(t testing.TB, store string, args ...string) *Mount {
+// NewUnmounted is New, but does not mount the store. store is the path of the store's directory; "" for a new one.
+func NewUnmounted(t testing.TB, store string, args ...string) *Mount {
 	t.Helper()
 	Binary(t)
 	base, err := os.MkdirTemp(scratch.dir, "mount-")
@@ -75,13 +72,13 @@ func At(t testing.TB, store string, args ...string) *Mount {
 	}
 	must.OK(t, os.Mkdir(m.Dir, 0o755))
 	must.OK(t, os.Chmod(base, 0o711))
-	var hangs *time.Timer
-	if !Long() {
-		hangs = time.AfterFunc(10*Timeout, func() { t.Errorf("%s still runs after %v", t.Name(), 10*Timeout); showHung(t) })
+	var hangTimer *time.Timer
+	if !LongTests() {
+		hangTimer = time.AfterFunc(10*Timeout, func() { t.Errorf("%s still runs after %v", t.Name(), 10*Timeout); dumpDaemons(t) })
 	}
 	t.Cleanup(func() {
-		if hangs != nil {
-			hangs.Stop()
+		if hangTimer != nil {
+			hangTimer.Stop()
 		}
 		m.Stop()
 		if t.Failed() {
@@ -99,18 +96,18 @@ func (m *Mount) Path(elem ...string) string {
 	return filepath.Join(append([]string{m.Dir}, elem...)...)
 }
 
-// Pid is the daemon's process id. The process that was started is its keeper.
+// Pid returns the process id of the daemon. m.daemon is the daemon's parent process, the keeper.
 func (m *Mount) Pid() int {
 	m.t.Helper()
 	var pid int
-	if !Poll(func() bool { pid = kept(m.daemon.Process.Pid); return pid != 0 }) {
+	if !Poll(func() bool { pid = daemonOf(m.daemon.Process.Pid); return pid != 0 }) {
 		m.t.Fatalf("the keeper, process %d, has no daemon", m.daemon.Process.Pid)
 	}
 	return pid
 }
 
-// Crash kills the daemon, and returns when its keeper has started another one. What uses
-// the mount meanwhile waits.
+// Crash kills the daemon, and returns when its keeper has started another one. Programs that use the mount wait during
+// this time.
 func (m *Mount) Crash() {
 	m.t.Helper()
 	pid := m.Pid()
@@ -120,8 +117,8 @@ func (m *Mount) Crash() {
 	Eventually(m.t, "another daemon runs", func() bool { return m.Pid() != pid })
 }
 
-// Start mounts the store and returns when the mount answers. extra is put in
-// front of the store and the mount point for this once.
+// Start mounts the store and returns when the mount answers. extra are further arguments of `amberfs mount` for this
+// start alone.
 func (m *Mount) Start(extra ...string) {
 	m.t.Helper()
 	if err := m.TryStart(extra...); err != nil {
@@ -129,7 +126,7 @@ func (m *Mount) Start(extra ...string) {
 	}
 }
 
-// TryStart is Start for daemons that may not come up.
+// TryStart is Start, but returns an error if the mount does not answer.
 func (m *Mount) TryStart(extra ...string) error {
 	m.t.Helper()
 	log, err := os.OpenFile(m.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -140,8 +137,8 @@ func (m *Mount) TryStart(extra ...string) error {
 	args := append([]string{"mount", "-f"}, m.args...)
 	args = append(append(args, extra...), m.Store, m.Dir)
 	cmd := exec.Command(m.Program, args...)
-	if m.group != "" {
-		cmd = exec.Command("sh", append([]string{"-c", `echo $$ >"$0"/cgroup.procs && exec "$@"`, m.group, m.Program}, args...)...)
+	if m.memoryGroup != "" {
+		cmd = exec.Command("sh", append([]string{"-c", `echo $$ >"$0"/cgroup.procs && exec "$@"`, m.memoryGroup, m.Program}, args...)...)
 	}
 	cmd.Env = append(os.Environ(), m.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -167,8 +164,7 @@ func (m *Mount) TryStart(extra ...string) error {
 	return fmt.Errorf("the mount is not ready after %v", Timeout)
 }
 
-// Stop unmounts in the ordinary way and waits for the daemon to end. It does
-// nothing when the store is not mounted.
+// Stop unmounts with `amberfs umount` and waits for the daemon to end. It does nothing if the store is not mounted.
 func (m *Mount) Stop() {
 	m.t.Helper()
 	if m.daemon == nil {
@@ -176,40 +172,40 @@ func (m *Mount) Stop() {
 	}
 	if out, err := run(scratch.bin, "umount", m.Dir); err != nil {
 		m.t.Errorf("amberfs umount: %v\n%s", err, out)
-		detach(m.Dir)
+		detachMount(m.Dir)
 	}
-	m.wait()
+	m.waitForEnd()
 	if m.endErr != nil {
 		m.t.Errorf("the daemon ended with: %v", m.endErr)
 	}
-	m.checkGone()
+	m.checkUnmounted()
 	m.checkLog()
 }
 
-// Kill ends the daemon and its keeper as kill -9 does and takes the dead mount away.
+// Kill kills the daemon and its keeper with SIGKILL, and removes the dead mount.
 func (m *Mount) Kill() {
 	m.t.Helper()
 	m.Signal(syscall.SIGKILL)
-	m.Killed()
+	m.WaitAfterKill()
 }
 
-// Killed is for a daemon that was sent SIGKILL.
-func (m *Mount) Killed() {
+// WaitAfterKill waits for the end of a daemon to which the test has sent SIGKILL, and removes the dead mount.
+func (m *Mount) WaitAfterKill() {
 	m.t.Helper()
-	m.wait()
-	detach(m.Dir)
-	m.checkGone()
+	m.waitForEnd()
+	detachMount(m.Dir)
+	m.checkUnmounted()
 	m.checkLog()
 }
 
-// Signal sends the daemon a signal and does not wait for what it does. SIGKILL goes to its
-// keeper too, and what ends a mount to the keeper, which passes it on.
+// Signal sends a signal to the daemon, and does not wait for the effect. It sends SIGKILL to the keeper as well. It
+// sends signals that end a mount to the keeper alone, which passes them on.
 func (m *Mount) Signal(sig syscall.Signal) {
 	m.t.Helper()
 	var err error
 	switch sig {
 	case syscall.SIGKILL:
-		killKept(m.daemon.Process.Pid, m.Dir)
+		killWithKeeper(m.daemon.Process.Pid, m.Dir)
 	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP:
 		err = m.daemon.Process.Signal(sig)
 	default:
@@ -220,9 +216,9 @@ func (m *Mount) Signal(sig syscall.Signal) {
 	}
 }
 
-// wait waits for the daemon to end; one that does not shows its goroutines in
-// the log and is killed.
-func (m *Mount) wait() {
+// waitForEnd waits for the daemon to end. If the daemon does not end, waitForEnd fails the test, makes the daemon print
+// its goroutines to the log, and kills it.
+func (m *Mount) waitForEnd() {
 	m.t.Helper()
 	select {
 	case <-m.ended:
@@ -232,34 +228,35 @@ func (m *Mount) wait() {
 		select {
 		case <-m.ended:
 		case <-time.After(Timeout):
-			killKept(m.daemon.Process.Pid, m.Dir)
+			killWithKeeper(m.daemon.Process.Pid, m.Dir)
 			<-m.ended
 		}
 	}
 	m.daemon = nil
 }
 
-func (m *Mount) checkGone() {
+// checkUnmounted fails the test if a mount is left, and removes the mount.
+func (m *Mount) checkUnmounted() {
 	m.t.Helper()
 	for _, dir := range Mounts(m.Dir) {
 		m.t.Errorf("still mounted: %s", dir)
-		detach(dir)
+		detachMount(dir)
 	}
 }
 
-// checkLog fails the test for what a daemon must never print.
+// checkLog fails the test if the daemon's log has a data race or a panic.
 func (m *Mount) checkLog() {
 	m.t.Helper()
 	log := []byte(m.Log())
 	for _, bad := range []string{"WARNING: DATA RACE", "panic:", "fatal error:"} {
-		if bytes.Contains(log, []byte(bad)) && !m.told {
-			m.told = true
+		if bytes.Contains(log, []byte(bad)) && !m.logReported {
+			m.logReported = true
 			m.t.Errorf("the daemon's log has %q", bad)
 		}
 	}
 }
 
-// Log is what the daemon has printed so far.
+// Log returns the text that the daemons of the mount have printed so far.
 func (m *Mount) Log() string {
 	log, err := os.ReadFile(m.logFile)
 	if err != nil {
@@ -268,8 +265,8 @@ func (m *Mount) Log() string {
 	return string(log)
 }
 
-// Amberfs runs a command of the command line with the mount as its working
-// directory and returns what it printed. It fails the test if the command did.
+// Amberfs runs an amberfs command with the mount as its working directory. It returns the output. It fails the test if
+// the command fails.
 func (m *Mount) Amberfs(args ...string) string {
 	m.t.Helper()
 	out, err := m.TryAmberfs(args...)
@@ -279,22 +276,21 @@ func (m *Mount) Amberfs(args ...string) string {
 	return out
 }
 
-// TryAmberfs is Amberfs for commands that may fail. The output holds stdout
-// and stderr.
+// TryAmberfs is Amberfs, but returns an error if the command fails. The output has stdout and stderr.
 func (m *Mount) TryAmberfs(args ...string) (string, error) {
 	return run(scratch.bin, append([]string{"-C", m.Dir}, args...)...)
 }
 
-// run runs a command for at most [Timeout].
+// run runs a command and returns its stdout and stderr. It kills the command if it takes much longer than [Timeout].
 func run(name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = Timeout // on a busy machine no test here may come to read for seconds
+	cmd.WaitDelay = Timeout // on a busy machine, this process may not read the output for seconds
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
-	quit := time.AfterFunc(Timeout, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // it shows its goroutines
+	quit := time.AfterFunc(Timeout, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // makes it print its goroutines
 	defer quit.Stop()
 	kill := time.AfterFunc(2*Timeout, func() { _ = cmd.Process.Kill() })
 	defer kill.Stop()
@@ -302,17 +298,17 @@ func run(name string, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// Eventually polls until ok, and fails the test when [Timeout] is over. Then it shows what
-// the daemons do.
+// Eventually polls until ok returns true. After [Timeout] it fails the test, and makes the daemons print their
+// goroutines.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	if !Poll(ok) {
-		showHung(t)
+		dumpDaemons(t)
 		t.Fatalf("gave up after %v: %s", Timeout, what)
 	}
 }
 
-// Poll reports whether ok returned true before [Timeout] was over.
+// Poll polls until ok returns true. It returns false after [Timeout].
 func Poll(ok func() bool) bool {
 	for end := time.Now().Add(Timeout); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -322,9 +318,9 @@ func Poll(ok func() bool) bool {
 	return true
 }
 
-// showHung ends the daemons of this test process, which print what their goroutines do to
-// their logs, and so fails what waits for them.
-func showHung(t testing.TB) {
+// dumpDaemons ends the daemons of this test process with SIGQUIT, so that they print their goroutines to their logs.
+// System calls that wait for these daemons fail.
+func dumpDaemons(t testing.TB) {
 	for _, p := range Processes(scratch.dir) {
 		if slices.Contains(p.Args, "mount") {
 			t.Logf("process %d shows its goroutines in its log: %s", p.PID, strings.Join(p.Args, " "))
@@ -333,9 +329,9 @@ func showHung(t testing.TB) {
 	}
 }
 
-// KillWhileStarting starts the daemon and ends it as kill -9 does after a
-// time, wherever it is then: recovering, mounting, or serving.
-func (m *Mount) KillWhileStarting(after time.Duration) {
+// KillWhileStarting starts the daemon and its keeper, and kills them after a delay, in the middle of the recovery, the
+// mount or the service.
+func (m *Mount) KillWhileStarting(delay time.Duration) {
 	m.t.Helper()
 	log, err := os.OpenFile(m.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	must.OK(m.t, err)
@@ -343,21 +339,21 @@ func (m *Mount) KillWhileStarting(after time.Duration) {
 	cmd := exec.Command(scratch.bin, append(append([]string{"mount", "-f"}, m.args...), m.Store, m.Dir)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	must.OK(m.t, cmd.Start())
-	time.Sleep(after)
-	killKept(cmd.Process.Pid, m.Dir)
+	time.Sleep(delay)
+	killWithKeeper(cmd.Process.Pid, m.Dir)
 	_ = cmd.Wait()
 	for _, dir := range Mounts(m.Dir) {
-		detach(dir)
+		detachMount(dir)
 	}
 }
 
-// Command runs amberfs and returns what it printed on stdout and stderr.
-func Command(args ...string) (string, error) { return run(scratch.bin, args...) }
+// RunAmberfs runs an amberfs command and returns its stdout and stderr.
+func RunAmberfs(args ...string) (string, error) { return run(scratch.bin, args...) }
 
-// Gone waits for a daemon that was asked to unmount in another way than Stop asks.
-func (m *Mount) Gone() {
+// WaitUntilGone waits for the end of a daemon that the test has unmounted without Stop.
+func (m *Mount) WaitUntilGone() {
 	m.t.Helper()
-	m.wait()
-	m.checkGone()
+	m.waitForEnd()
+	m.checkUnmounted()
 	m.checkLog()
 }

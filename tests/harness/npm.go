@@ -10,33 +10,33 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// NPM returns a directory that has copies of files, package.json among them, and what
-// that depends on. What npm once brought is kept for the next time. The test is left
-// out where npm is not installed or has no network, but not in CI.
-func NPM(t testing.TB, name string, files ...string) string {
+// InstallNPM returns a directory with copies of files and with the dependencies of package.json, which is one of the
+// files. The directory is kept, and used again by the next test process. InstallNPM skips the test if npm is not
+// installed or has no network; in `make test` it fails the test instead.
+func InstallNPM(t testing.TB, name string, files ...string) string {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
 		must.OK(t, err)
 	}
-	Needs(t, "node", "npm")
+	SkipWithout(t, "node", "npm")
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Skip(err)
 	}
 	dir := filepath.Join(cache, "amberfs-test-"+name)
 	must(os.MkdirAll(dir, 0o755))
-	var wanted []byte
+	var packageJSON []byte
 	for _, name := range files {
 		data, err := os.ReadFile(name)
 		must(err)
 		must(os.WriteFile(filepath.Join(dir, name), data, 0o644))
 		if name == "package.json" {
-			wanted = data
+			packageJSON = data
 		}
 	}
 	installed := filepath.Join(dir, "node_modules", ".installed")
-	if have, err := os.ReadFile(installed); err == nil && bytes.Equal(have, wanted) {
+	if have, err := os.ReadFile(installed); err == nil && bytes.Equal(have, packageJSON) {
 		return dir
 	}
 	var out []byte
@@ -49,10 +49,10 @@ func NPM(t testing.TB, name string, files ...string) string {
 	}
 	if err != nil {
 		if os.Getenv("AMBERFS_TEST_COMPLETE") != "" {
-			t.Fatalf("npm cannot bring it: %v\n%s", err, out)
+			t.Fatalf("npm cannot install the dependencies: %v\n%s", err, out)
 		}
-		t.Skipf("npm cannot bring it: %v\n%s", err, out)
+		t.Skipf("npm cannot install the dependencies: %v\n%s", err, out)
 	}
-	must(os.WriteFile(installed, wanted, 0o644))
+	must(os.WriteFile(installed, packageJSON, 0o644))
 	return dir
 }

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mounts lists the mount points at and below dir, innermost first.
+// Mounts returns the mount points at and below dir, the last mounted first.
 func Mounts(dir string) []string {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -37,19 +37,20 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// detach takes a mount away without asking its daemon, which may be dead.
-func detach(dir string) {
+// detachMount removes a mount (MNT_DETACH) without a request to its daemon, which may be dead.
+func detachMount(dir string) {
 	if unix.Unmount(dir, unix.MNT_DETACH) == nil {
 		return
 	}
 	run("fusermount3", "-u", "-z", dir)
 }
 
-// kept is the daemon of a keeper, 0 if it has none at present. An older one may be dying still.
-func kept(keeper int) int { return slices.Max(append(children(keeper), 0)) }
+// daemonOf returns the process id of a keeper's newest daemon, 0 if it has none now. An older daemon may still be
+// dying.
+func daemonOf(keeper int) int { return slices.Max(append(children(keeper), 0)) }
 
-// Parent is the parent of a process, 0 if that is gone.
-func Parent(pid int) int {
+// ParentPID returns the process id of the parent of a process, 0 if the process has ended.
+func ParentPID(pid int) int {
 	b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	_, rest, _ := strings.Cut(string(b), ") ")
 	if f := strings.Fields(rest); len(f) > 1 {
@@ -72,17 +73,17 @@ func children(pid int) (all []int) {
 	return all
 }
 
-// killKept ends a keeper and its daemon as kill -9 does, and returns when the daemon is gone.
-// A thread of it may write a notice that waits for a program of the mount at dir, and this for
-// an answer: without a keeper, umount -f ends both. The dead mount stays.
-func killKept(keeper int, dir string) {
-	stop(keeper)
+// killWithKeeper kills a keeper and its daemon, and returns when the daemon has ended. A thread of the daemon may be
+// writing a notice, which waits for a program that uses the mount at dir, while this program waits for an answer.
+// MNT_FORCE ends both waits. The dead mount stays.
+func killWithKeeper(keeper int, dir string) {
+	stopProcess(keeper)
 	all := children(keeper)
 	for _, pid := range append(all, keeper) {
 		_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
 	}
 	if root, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
-		_ = unix.Unmount(dir, unix.MNT_FORCE) // it is in use
+		_ = unix.Unmount(dir, unix.MNT_FORCE) // fails, because root keeps the mount in use
 		unix.Close(root)
 	}
 	for _, pid := range all {
@@ -90,8 +91,8 @@ func killKept(keeper int, dir string) {
 	}
 }
 
-// stop returns when a process has stopped, so that it starts no other, or is gone.
-func stop(pid int) {
+// stopProcess sends SIGSTOP to a process, and returns when the process has stopped or ended.
+func stopProcess(pid int) {
 	_ = unix.Kill(pid, unix.SIGSTOP)
 	Poll(func() bool {
 		b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
@@ -100,15 +101,15 @@ func stop(pid int) {
 	})
 }
 
-// KillAll ends the amberfs processes with an argument at or below dir as kill -9 does. It
-// reports whether all are gone. Keepers start no other daemon meanwhile.
+// KillAll kills the amberfs processes that have an argument at or below dir, and reports whether all have ended. It
+// stops all of them first, so that no keeper starts another daemon.
 func KillAll(dir string) bool {
 	stopped := map[int]bool{}
 	for more := true; more; {
 		more = false
 		for _, p := range Processes(dir) {
 			if !stopped[p.PID] {
-				stop(p.PID)
+				stopProcess(p.PID)
 				stopped[p.PID], more = true, true
 			}
 		}
@@ -130,8 +131,7 @@ type Process struct {
 	Args []string
 }
 
-// Processes lists the amberfs processes with an argument at or below dir, but
-// for this one.
+// Processes returns the amberfs processes, other than this one, that have an argument at or below dir.
 func Processes(dir string) []Process {
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -145,7 +145,7 @@ func Processes(dir string) []Process {
 		}
 		line, err := os.ReadFile(file)
 		if err != nil || len(line) == 0 {
-			continue // ended meanwhile, or a zombie or kernel thread
+			continue // the process has ended, or is a zombie or a kernel thread
 		}
 		args := strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00")
 		if filepath.Base(args[0]) != filepath.Base(scratch.bin) {
@@ -165,10 +165,8 @@ func Processes(dir string) []Process {
 	return found
 }
 
-// Alive says whether a process is there and may still hold what it had open.
-// One whose last thread has ended and that only waits for its parent to notice
-// holds nothing; its first thread alone says little, as it may be a zombie
-// while others still run.
+// Alive reports whether a process has a thread that has not ended, and so may still have files open. The state of the
+// first thread is not enough, because this thread may be a zombie while others still run.
 func Alive(pid int) bool {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))

@@ -16,26 +16,28 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// rewriteSeed is set for a test program that is to call Rewrite in its working directory.
+// rewriteSeed is the environment variable with the seed for a test program that only calls RewriteTree in its working
+// directory.
 const rewriteSeed = "AMBERFS_TEST_REWRITE"
 
-// RewriteDirs are the directories that Rewrite leaves there.
+// RewriteDirs are the names of the directories that RewriteTree creates.
 var RewriteDirs = strings.Fields("d0 d1 d2 d3 d4 d5 d6 d7 d8 d9")
 
+// rewriteSlots is the number of names that RewriteTree changes.
 const rewriteSlots = 60
 
-// Rewrite makes, replaces, changes and removes files, directories and links below a directory,
-// as the seed says. Some of the calls fail, and do so in each equal directory.
-func Rewrite(dir string, seed uint64) {
+// RewriteTree creates, replaces, changes and removes files, directories and links below a directory. Equal directories
+// and seeds have equal results. Some of the calls fail.
+func RewriteTree(dir string, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, d := range RewriteDirs {
 		_ = os.Mkdir(filepath.Join(dir, d), 0o755)
 	}
 	slot := func(i int) string { return filepath.Join(dir, RewriteDirs[i%len(RewriteDirs)], fmt.Sprint("s", i)) }
-	// A file that moves and gets another mode has, for a moment, the new name and the old mode.
+	// Either names or modes change: a file that changes both has the new name and the old mode for a moment.
 	moves := seed%2 == 0
 	for i := range rewriteSlots {
-		at, other, k := slot(i), slot(r.IntN(rewriteSlots)), r.IntN(9)
+		path, other, k := slot(i), slot(r.IntN(rewriteSlots)), r.IntN(9)
 		data := make([]byte, r.IntN(3)*r.IntN(30_000))
 		for j := range data {
 			data[j] = byte(r.Uint32())
@@ -44,28 +46,28 @@ func Rewrite(dir string, seed uint64) {
 		switch {
 		case k < 2:
 		case k < 4:
-			_ = os.WriteFile(at, data, 0o644)
+			_ = os.WriteFile(path, data, 0o644)
 		case k < 5:
-			_ = os.RemoveAll(at)
+			_ = os.RemoveAll(path)
 		case k < 6:
-			_ = os.RemoveAll(at)
-			_ = os.Symlink(fmt.Sprint("s", r.IntN(rewriteSlots)), at)
+			_ = os.RemoveAll(path)
+			_ = os.Symlink(fmt.Sprint("s", r.IntN(rewriteSlots)), path)
 		case k < 7:
-			_ = os.RemoveAll(at)
-			_ = os.MkdirAll(filepath.Join(at, "below"), 0o755)
-			_ = os.WriteFile(filepath.Join(at, "f"), data, 0o644)
-			_ = os.WriteFile(filepath.Join(at, "below", "g"), data, 0o600)
+			_ = os.RemoveAll(path)
+			_ = os.MkdirAll(filepath.Join(path, "below"), 0o755)
+			_ = os.WriteFile(filepath.Join(path, "f"), data, 0o644)
+			_ = os.WriteFile(filepath.Join(path, "below", "g"), data, 0o600)
 		case !moves:
-			_ = unix.Fchmodat(unix.AT_FDCWD, at, mode, 0)
+			_ = unix.Fchmodat(unix.AT_FDCWD, path, mode, 0)
 		case k < 8:
-			_ = os.Rename(at, other)
+			_ = os.Rename(path, other)
 		default:
-			_ = os.Link(at, other)
+			_ = os.Link(path, other)
 		}
 	}
 }
 
-// RewriteInRun calls Rewrite in a run of a directory, which is kept below root.
+// RewriteInRun calls RewriteTree in a run of the directory dir. The run is stored below root.
 func RewriteInRun(t testing.TB, root, dir, name string, seed uint64) {
 	t.Helper()
 	self, err := os.Executable()
@@ -77,7 +79,7 @@ func RewriteInRun(t testing.TB, root, dir, name string, seed uint64) {
 	}
 }
 
-// ApplyRun is the command that applies a run below root to its directory.
+// ApplyRun returns a command that applies a run, which is stored below root, to the directory dir.
 func ApplyRun(t testing.TB, root, dir, name string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(Binary(t), "-C", dir, "apply", "--run", name, "--yes")
@@ -85,42 +87,44 @@ func ApplyRun(t testing.TB, root, dir, name string) *exec.Cmd {
 	return cmd
 }
 
-// OldOrNew returns the paths of a tree that are neither as in the one nor as in the other of two
-// trees. The number of names of a file, and times, may be others.
-func OldOrNew(was, now, got Tree) (neither []string, olds, news int) {
+// CountOldAndNew compares each path of a tree with an old and a new state of the tree, before and after. It returns
+// how many paths changed between the two and are as before (olds) or as after (news), and descriptions of the paths
+// that are neither. It ignores times and the numbers of names of files.
+func CountOldAndNew(before, after, got Tree) (neither []string, olds, news int) {
 	all := map[string]bool{}
-	for _, tree := range []Tree{was, now, got} {
+	for _, tree := range []Tree{before, after, got} {
 		for p := range tree {
 			all[p] = true
 		}
 	}
 	for p := range all {
-		switch w, n, g := settled(was[p]), settled(now[p]), settled(got[p]); {
-		case w == n && g == w:
-		case g == w:
+		switch b, a, g := withoutVolatile(before[p]), withoutVolatile(after[p]), withoutVolatile(got[p]); {
+		case b == a && g == b:
+		case g == b:
 			olds++
-		case g == n:
+		case g == a:
 			news++
 		default:
-			neither = append(neither, fmt.Sprintf("%q is %q, was %q, is to be %q", p, g, w, n))
+			neither = append(neither, fmt.Sprintf("%q is %q, was %q, is to be %q", p, g, b, a))
 		}
 	}
 	return neither, olds, news
 }
 
-var mtime = regexp.MustCompile(` mtime=-?\d+\.\d+`)
+var mtimeField = regexp.MustCompile(` mtime=-?\d+\.\d+`)
 
-// ReadTimeless is ReadTree without the times.
-func ReadTimeless(t testing.TB, dir string) Tree {
+// ReadTreeWithoutTimes is ReadTree without mtimes.
+func ReadTreeWithoutTimes(t testing.TB, dir string) Tree {
 	t.Helper()
 	tree := ReadTree(t, dir)
 	for p, line := range tree {
-		tree[p] = mtime.ReplaceAllString(line, "")
+		tree[p] = mtimeField.ReplaceAllString(line, "")
 	}
 	return tree
 }
 
-var names = regexp.MustCompile(` (mtime|nlink|same)=\S+`)
+var volatileFields = regexp.MustCompile(` (mtime|nlink|same)=\S+`)
 
-// settled is a line of a Tree without the time and what other names of the file change.
-func settled(line string) string { return names.ReplaceAllString(line, "") }
+// withoutVolatile returns a line of a Tree without the mtime and without the fields that depend on other names of the
+// file.
+func withoutVolatile(line string) string { return volatileFields.ReplaceAllString(line, "") }

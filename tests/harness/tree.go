@@ -17,24 +17,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tree is everything that a program can see of a directory tree, by path
-// relative to its root ("." is the root itself): one line a path.
+// A Tree describes a directory tree as programs see it. It has a line of text for each path, relative to the root ("."
+// is the root itself).
 type Tree map[string]string
 
-// ReadTree walks dir: type, mode, owner, size, allocated extents, contents,
-// link target, nanosecond mtime, extended attributes, device numbers, and
-// which names are hard links of one file.
+// ReadTree reads the tree at dir: the type, mode, owner, size, holes, contents, link target, mtime in nanoseconds,
+// extended attributes and device number of each file, and which names are hard links of one file.
 func ReadTree(t testing.TB, dir string) Tree {
 	t.Helper()
-	tree, err := Walk(dir)
+	tree, err := WalkTree(dir)
 	if err != nil {
 		t.Fatalf("walking %s: %v", dir, err)
 	}
 	return tree
 }
 
-// Walk is ReadTree outside a test.
-func Walk(dir string) (Tree, error) {
+// WalkTree is ReadTree, but returns an error instead of failing a test.
+func WalkTree(dir string) (Tree, error) {
 	tree := Tree{}
 	first := map[uint64]string{} // inode number to the first of its names
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -45,7 +44,7 @@ func Walk(dir string) (Tree, error) {
 		if err != nil {
 			return err
 		}
-		line, st, err := describe(path)
+		line, st, err := describeFile(path)
 		if err != nil {
 			return err
 		}
@@ -57,7 +56,7 @@ func Walk(dir string) (Tree, error) {
 			}
 		}
 		if rel == "." {
-			// A view's root shows the time of its capture.
+			// The root of a snapshot shows the time of the snapshot.
 			line, _, _ = strings.Cut(line, " mtime=")
 		}
 		tree[rel] = line
@@ -66,7 +65,8 @@ func Walk(dir string) (Tree, error) {
 	return tree, err
 }
 
-func describe(path string) (string, *unix.Stat_t, error) {
+// describeFile returns the line of a Tree for a file, and the file's attributes.
+func describeFile(path string) (string, *unix.Stat_t, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
 		return "", nil, &fs.PathError{Op: "lstat", Path: path, Err: err}
@@ -75,7 +75,7 @@ func describe(path string) (string, *unix.Stat_t, error) {
 	fmt.Fprintf(&b, "mode=%o owner=%d:%d", st.Mode, st.Uid, st.Gid)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		sum, err := contents(path)
+		sum, err := hashContents(path)
 		if err != nil {
 			return "", nil, err
 		}
@@ -89,15 +89,15 @@ func describe(path string) (string, *unix.Stat_t, error) {
 	case unix.S_IFBLK, unix.S_IFCHR:
 		fmt.Fprintf(&b, " rdev=%d", st.Rdev)
 	}
-	if err := xattrs(&b, path); err != nil {
+	if err := writeXattrs(&b, path); err != nil {
 		return "", nil, err
 	}
 	fmt.Fprintf(&b, " mtime=%d.%09d", st.Mtim.Sec, st.Mtim.Nsec)
 	return b.String(), &st, nil
 }
 
-// contents hashes the data of a file and where its holes are.
-func contents(path string) (string, error) {
+// hashContents returns a hash of the data of a file and of the offsets of its holes.
+func hashContents(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -132,7 +132,7 @@ func contents(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:12]), nil
 }
 
-func xattrs(b *strings.Builder, path string) error {
+func writeXattrs(b *strings.Builder, path string) error {
 	names := make([]byte, 64<<10)
 	n, err := unix.Llistxattr(path, names)
 	if errors.Is(err, unix.ENOTSUP) {
@@ -157,15 +157,15 @@ func xattrs(b *strings.Builder, path string) error {
 	return nil
 }
 
-// Same fails the test when two trees differ, and says where.
-func Same(t testing.TB, what string, want, got Tree) {
+// CheckSameTree fails the test if two trees differ, and lists the differences.
+func CheckSameTree(t testing.TB, what string, want, got Tree) {
 	t.Helper()
 	if d := Compare(want, got); d != "" {
 		t.Errorf("%s:\n%s", what, d)
 	}
 }
 
-// Compare lists the paths on which two trees differ, at most twenty.
+// Compare returns a text with the differences between two trees, at most twenty; "" if they are equal.
 func Compare(want, got Tree) string {
 	var out []string
 	all := maps.Clone(want)

@@ -22,21 +22,21 @@ func TestViewIsAPerfectCopy(t *testing.T) {
 	want := harness.ReadTree(t, m.Dir)
 	capture(t, m, "v1")
 	view := m.Path(".snapshots", "v1")
-	harness.Same(t, "view", want, harness.ReadTree(t, view))
+	harness.CheckSameTree(t, "view", want, harness.ReadTree(t, view))
 
 	must.OK(t, os.RemoveAll(m.Path("a")))
 	write(t, m.Path("file"), "changed, and longer than before\n")
 	must.OK(t, os.Truncate(m.Path("large"), 1000))
 	must.OK(t, unix.Removexattr(m.Path("file"), "user.note"))
-	harness.Same(t, "view after changes", want, harness.ReadTree(t, view))
+	harness.CheckSameTree(t, "view after changes", want, harness.ReadTree(t, view))
 
 	sealed(t, m, "v1")
-	harness.Same(t, "sealed view", want, harness.ReadTree(t, view))
+	harness.CheckSameTree(t, "sealed view", want, harness.ReadTree(t, view))
 	m.Stop()
 	m.Start()
-	harness.Same(t, "view after mounting again", want, harness.ReadTree(t, view))
+	harness.CheckSameTree(t, "view after mounting again", want, harness.ReadTree(t, view))
 	restore(t, m, "v1")
-	harness.Same(t, "restored", want, harness.ReadTree(t, m.Dir))
+	harness.CheckSameTree(t, "restored", want, harness.ReadTree(t, m.Dir))
 }
 
 // kill -9 straight after a capture: it is there, with the right contents.
@@ -54,8 +54,8 @@ func TestCaptureIsKept(t *testing.T) {
 		capture(t, m, name)
 		m.Kill()
 		m.Start()
-		harness.Same(t, name, want, harness.ReadTree(t, m.Path(".snapshots", name)))
-		harness.Same(t, "workspace", want, harness.ReadTree(t, m.Dir))
+		harness.CheckSameTree(t, name, want, harness.ReadTree(t, m.Path(".snapshots", name)))
+		harness.CheckSameTree(t, "workspace", want, harness.ReadTree(t, m.Dir))
 	}
 }
 

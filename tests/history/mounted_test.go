@@ -28,7 +28,7 @@ done`
 
 // Restores are exact beneath what is mounted in other namespaces, and leave that there.
 func TestRestoreBeneathMounts(t *testing.T) {
-	harness.Needs(t, "unshare")
+	harness.SkipWithout(t, "unshare")
 	m := harness.New(t)
 	must.OK(t, os.Mkdir(m.Path(".forks", "c"), 0o755))
 	fork := &harness.Mount{Dir: m.Path(".forks", "c")}
@@ -75,24 +75,24 @@ func TestRestoreBeneathMounts(t *testing.T) {
 	write(t, fork.Path("etc/hosts"), "three\n")
 	must.OK(t, os.Remove(fork.Path("etc/passwd")))
 	restore(t, fork, "mounted")
-	harness.Same(t, "a changed file", mounted, harness.ReadTree(t, fork.Dir))
+	harness.CheckSameTree(t, "a changed file", mounted, harness.ReadTree(t, fork.Dir))
 	inside("a changed file")
 	crash := func() {
 		if strings.Contains(m.Amberfs("status"), "a crash:") { // it would end the mount
 			return
 		}
 		m.Crash()
-		harness.Same(t, "after a crash", mounted, harness.ReadTree(t, fork.Dir))
+		harness.CheckSameTree(t, "after a crash", mounted, harness.ReadTree(t, fork.Dir))
 		inside("after a crash")
 	}
 	crash()
 
 	must.OK(t, os.Chmod(fork.Path("etc/hosts"), 0o600))
 	restore(t, fork, "before")
-	harness.Same(t, "mount points that were not there", before, harness.ReadTree(t, fork.Dir))
+	harness.CheckSameTree(t, "mount points that were not there", before, harness.ReadTree(t, fork.Dir))
 	inside("mount points that were not there")
 	restore(t, fork, "mounted")
-	harness.Same(t, "they are again", mounted, harness.ReadTree(t, fork.Dir))
+	harness.CheckSameTree(t, "they are again", mounted, harness.ReadTree(t, fork.Dir))
 	inside("they are again")
 	crash()
 
@@ -101,7 +101,7 @@ func TestRestoreBeneathMounts(t *testing.T) {
 	must.OK(t, os.Mkdir(fork.Path("etc/hosts"), 0o755))
 	write(t, fork.Path("etc/passwd"), "other\n")
 	restore(t, fork, "mounted")
-	harness.Same(t, "a directory that was replaced", mounted, harness.ReadTree(t, fork.Dir))
+	harness.CheckSameTree(t, "a directory that was replaced", mounted, harness.ReadTree(t, fork.Dir))
 	fmt.Fprintln(in)
 	if got, err := answers.ReadString('\n'); got != "two\n" { // its mount went with the old directory
 		t.Errorf("beneath the replaced directory: %q, %v", got, err)
@@ -119,7 +119,7 @@ func TestRestoreBeneathMounts(t *testing.T) {
 	})
 	m.Kill()
 	m.Start()
-	harness.Same(t, "killed and mounted", mounted, harness.ReadTree(t, fork.Dir))
+	harness.CheckSameTree(t, "killed and mounted", mounted, harness.ReadTree(t, fork.Dir))
 	if list := m.Amberfs("diff", "--fork", "c", "mounted", "--name-status"); !strings.Contains(list, "no differences") && list != "" {
 		t.Errorf("differences: %s", list)
 	}

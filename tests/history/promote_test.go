@@ -169,11 +169,11 @@ func promoteRound(t *testing.T, m *harness.Mount, r *rand.Rand, fork string) {
 		}
 		checkMerged(t, readSide(t, m.Dir), base, ours, theirs, nil, "", describe)
 		if alone {
-			harness.Same(t, "the fork, promoted", harness.ReadTree(t, dir), harness.ReadTree(t, m.Dir))
+			harness.CheckSameTree(t, "the fork, promoted", harness.ReadTree(t, dir), harness.ReadTree(t, m.Dir))
 		}
 		if result.Changed > 0 { // else there is nothing to undo
 			restore(t, m, "undo")
-			harness.Same(t, "undone", before, harness.ReadTree(t, m.Dir))
+			harness.CheckSameTree(t, "undone", before, harness.ReadTree(t, m.Dir))
 		}
 		return
 	}
@@ -191,7 +191,7 @@ func promoteRound(t *testing.T, m *harness.Mount, r *rand.Rand, fork string) {
 			t.Fatalf("%s is no conflict\n%s", p, describe())
 		}
 	}
-	harness.Same(t, "refused", before, harness.ReadTree(t, m.Dir))
+	harness.CheckSameTree(t, "refused", before, harness.ReadTree(t, m.Dir))
 	conflicts := result.Conflicts
 	for _, side := range []string{"--ours", "--theirs"} {
 		out, err := m.TryAmberfs("promote", fork, side, "--json")
@@ -203,7 +203,7 @@ func promoteRound(t *testing.T, m *harness.Mount, r *rand.Rand, fork string) {
 			continue // there is nothing to undo
 		}
 		restore(t, m, "undo")
-		harness.Same(t, "undone after "+side, before, harness.ReadTree(t, m.Dir))
+		harness.CheckSameTree(t, "undone after "+side, before, harness.ReadTree(t, m.Dir))
 	}
 }
 

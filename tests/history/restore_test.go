@@ -48,9 +48,9 @@ func TestRestoreAndUndo(t *testing.T) {
 
 	for round := range 2 {
 		restore(t, m, "v1")
-		harness.Same(t, "restored", before, harness.ReadTree(t, m.Dir))
+		harness.CheckSameTree(t, "restored", before, harness.ReadTree(t, m.Dir))
 		restore(t, m, "undo")
-		harness.Same(t, "undone", after, harness.ReadTree(t, m.Dir))
+		harness.CheckSameTree(t, "undone", after, harness.ReadTree(t, m.Dir))
 		if round == 0 {
 			sealed(t, m, "v1")
 		}
@@ -58,9 +58,9 @@ func TestRestoreAndUndo(t *testing.T) {
 	restore(t, m, "v1")
 	m.Kill()
 	m.Start()
-	harness.Same(t, "restored, killed and mounted", before, harness.ReadTree(t, m.Dir))
+	harness.CheckSameTree(t, "restored, killed and mounted", before, harness.ReadTree(t, m.Dir))
 	restore(t, m, "undo")
-	harness.Same(t, "undone", after, harness.ReadTree(t, m.Dir))
+	harness.CheckSameTree(t, "undone", after, harness.ReadTree(t, m.Dir))
 }
 
 // What is open lives on, as if it were unlinked, and cannot leak back.
@@ -217,9 +217,9 @@ func TestRestoreOfManyChanges(t *testing.T) {
 	}
 	after := harness.ReadTree(t, m.Dir)
 	restore(t, m, "v1")
-	harness.Same(t, "restored", before, harness.ReadTree(t, m.Dir))
+	harness.CheckSameTree(t, "restored", before, harness.ReadTree(t, m.Dir))
 	restore(t, m, "undo")
-	harness.Same(t, "undone", after, harness.ReadTree(t, m.Dir))
+	harness.CheckSameTree(t, "undone", after, harness.ReadTree(t, m.Dir))
 	restore(t, m, "base")
 	entries, err := os.ReadDir(m.Dir)
 	must.OK(t, err)

@@ -249,7 +249,7 @@ func contain(t *testing.T, engine string, program []byte) {
 	if engine != "amberfs" {
 		script, err := filepath.Abs("../../examples/containers/" + engine)
 		must.OK(t, err)
-		harness.Needs(t, map[string][]string{"runc": {"runc", "python3"}, "bubblewrap": {"bwrap"}}[engine]...)
+		harness.SkipWithout(t, map[string][]string{"runc": {"runc", "python3"}, "bubblewrap": {"bwrap"}}[engine]...)
 		cmd = exec.Command(script, m.Dir, "c", "/attack")
 	}
 	cmd.Args = append(cmd.Args, "-test.run=^TestContainer$", "-test.v", fmt.Sprint("-test.short=", engine != "bubblewrap"), inContainer)
@@ -264,7 +264,7 @@ func contain(t *testing.T, engine string, program []byte) {
 		t.Errorf("the daemon took %d MiB", used)
 	}
 	notFollowed(t, host)
-	harness.Same(t, "main", before, harness.ReadTree(t, m.Dir))
+	harness.CheckSameTree(t, "main", before, harness.ReadTree(t, m.Dir))
 	all, err := os.ReadDir(m.Path(".forks"))
 	must.OK(t, err)
 	if len(all) != 2 {

@@ -180,7 +180,7 @@ func tenants(fork string, seed uint64, done *atomic.Int64, stop <-chan struct{})
 // files, with sizes at random and handles kept: the daemon stays small and answers main.
 // The row "beside" of the benchmarks has how fast.
 func TestHostileControlFiles(t *testing.T) {
-	m := harness.At(t, "")
+	m := harness.NewUnmounted(t, "")
 	kills, _ := harness.LimitMemory(t, m, controlMemory<<20)
 	m.Start()
 	memory := most(m.Pid())

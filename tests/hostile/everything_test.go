@@ -145,7 +145,7 @@ func TestEverythingInAFork(t *testing.T) {
 	}
 	pid, memory := m.Pid(), most(m.Pid())
 	length := 5 * time.Second
-	if harness.Long() {
+	if harness.LongTests() {
 		length = 10 * time.Minute
 	}
 	ctx, stop := context.WithTimeout(t.Context(), length)

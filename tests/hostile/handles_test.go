@@ -29,7 +29,7 @@ func TestHandles(t *testing.T) {
 				unix.Close(fd)
 			}
 		}
-		if opened := err == nil; opened != (options != nil || !harness.Linux(6, 9)) {
+		if opened := err == nil; opened != (options != nil || !harness.LinuxAtLeast(6, 9)) {
 			t.Errorf("%v: %v", options, err)
 		}
 	}

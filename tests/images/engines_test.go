@@ -19,7 +19,7 @@ func TestPodmanAndSkopeo(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("an ordinary user cannot mount podman's images")
 	}
-	harness.Needs(t, "podman", "skopeo", "setfattr")
+	harness.SkipWithout(t, "podman", "skopeo", "setfattr")
 	storage, err := os.MkdirTemp("", "p") // podman takes 50 characters
 	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(storage) })

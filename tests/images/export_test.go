@@ -81,7 +81,7 @@ func show(t testing.TB, m *harness.Mount, name string) (s snapshot) {
 // TestExport: an exported image has the layers below as they were, one more, and the tree of the
 // snapshot, also when the source of the import is gone, from a fork, and after a remount.
 func TestExport(t *testing.T) {
-	harness.Needs(t, "setfattr")
+	harness.SkipWithout(t, "setfattr")
 	m := harness.New(t)
 	l := newLayout(t)
 	ref := l.tag("v", l.image("amd64", system(t)...))

@@ -18,7 +18,7 @@ import (
 // TestRandom: random layers are refused, or what umoci makes of them. Where the order of
 // entries decides for umoci, whiteouts come first.
 func TestRandom(t *testing.T) {
-	seed := harness.FromEnv(t, "SEED", rand.Uint64())
+	seed := harness.NumberFromEnv(t, "SEED", rand.Uint64())
 	t.Logf("SEED=%d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	m := harness.New(t)
@@ -94,7 +94,7 @@ func TestRandom(t *testing.T) {
 // TestRandomExport: an exported image has the tree of the snapshot, for us and for umoci, whatever
 // was changed since the import, in layers that lie upon each other.
 func TestRandomExport(t *testing.T) {
-	seed := harness.FromEnv(t, "SEED", rand.Uint64())
+	seed := harness.NumberFromEnv(t, "SEED", rand.Uint64())
 	t.Logf("SEED=%d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	_, err := exec.LookPath("umoci")

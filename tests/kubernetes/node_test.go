@@ -33,7 +33,7 @@ func (c *cluster) daemon(node string) int {
 		case "amberfs":
 			keepers[pid] = true
 			if slices.Contains(args, "mount") {
-				parents[pid] = harness.Parent(pid)
+				parents[pid] = harness.ParentPID(pid)
 			}
 		}
 	}

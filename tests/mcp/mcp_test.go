@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
 
 func TestSDK(t *testing.T) {
-	dir, bin := harness.NPM(t, "mcp", "package.json", "client.mjs"), harness.Binary(t)
+	dir, bin := harness.InstallNPM(t, "mcp", "package.json", "client.mjs"), harness.Binary(t)
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	must.OK(t, err)
 	ws := filepath.Join(top, "ws")

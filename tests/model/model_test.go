@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	}
 	// A check is a fresh store and some forty steps on it.
 	checks := "15"
-	if harness.Long() {
+	if harness.LongTests() {
 		checks = "500"
 	}
 	for name, value := range map[string]string{"rapid.checks": checks, "rapid.steps": "40", "rapid.shrinktime": "60s"} {

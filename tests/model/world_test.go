@@ -289,7 +289,7 @@ func (w *world) check(t *rapid.T) {
 }
 
 func walk(t *rapid.T, dir string) harness.Tree {
-	tree, err := harness.Walk(dir)
+	tree, err := harness.WalkTree(dir)
 	must.OK(t, err)
 	return tree
 }

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// CopyStore copies the directory of an open store, as a kill would leave it. The index
-// removes and makes files in the background: a copy during which any file came, went or
-// changed has no single moment, and is made again.
+// CopyStore copies the directory of an open store in the state in which a kill of the daemon would leave it. The index
+// creates and removes files in the background. If a file was created, removed or changed during the copy, the copy is
+// not the state at one point in time, and CopyStore copies again.
 func CopyStore(t interface {
 	Helper()
 	Fatal(args ...any)

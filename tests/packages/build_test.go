@@ -50,7 +50,7 @@ func TestStatic(t *testing.T) {
 func TestArchitectures(t *testing.T) {
 	wanted(t)
 	arches := map[string]string{"arm64": "qemu-aarch64-static"}
-	if harness.Long() || os.Getenv("AMBERFS_DIST") != "" {
+	if harness.LongTests() || os.Getenv("AMBERFS_DIST") != "" {
 		arches["riscv64"] = "qemu-riscv64-static"
 	}
 	for arch, qemu := range arches {

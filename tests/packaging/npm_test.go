@@ -33,7 +33,7 @@ var cpus = map[string]string{"amd64": "x64", "arm64": "arm64"}
 // command that is installed, and program what it has to run.
 func npmPackages(t *testing.T) (packed, shim, program string) {
 	t.Helper()
-	harness.Needs(t, "node", "npm")
+	harness.SkipWithout(t, "node", "npm")
 	cpu, ok := cpus[runtime.GOARCH]
 	if !ok {
 		t.Skip("there is no package for this processor")

@@ -17,7 +17,7 @@ import (
 // or new afterwards, and a second apply does the rest and leaves nothing else. The store of the
 // run is on the same disk or on another one.
 func TestPowerCutInApply(t *testing.T) {
-	seed := harness.Seed(t)
+	seed := harness.RandomSeed(t)
 	rounds := harness.Count(t, "CUTS", 4, 300)
 	for _, store := range []string{"elsewhere", "on the same disk"} {
 		t.Run(store, func(t *testing.T) {
@@ -28,8 +28,8 @@ func TestPowerCutInApply(t *testing.T) {
 			}
 			t.Cleanup(c.killAll)
 			must.OK(t, os.Mkdir(c.dir, 0o755))
-			harness.Rewrite(c.dir, seed)
-			harness.Rewrite(c.dir, seed+1)
+			harness.RewriteTree(c.dir, seed)
+			harness.RewriteTree(c.dir, seed+1)
 			middle := 0
 			for i := range (rounds + 1) / 2 {
 				if c.round(t, fmt.Sprint("run", i), seed+uint64(i)) {
@@ -56,9 +56,9 @@ func (c *cutApply) round(t *testing.T, name string, seed uint64) bool {
 	if out, err := exec.Command("cp", "-a", c.dir, want).CombinedOutput(); err != nil {
 		t.Fatalf("cp: %v: %s", err, out)
 	}
-	was := harness.ReadTimeless(t, c.dir)
-	harness.Rewrite(want, seed)
-	now := harness.ReadTimeless(t, want)
+	was := harness.ReadTreeWithoutTimes(t, c.dir)
+	harness.RewriteTree(want, seed)
+	now := harness.ReadTreeWithoutTimes(t, want)
 	harness.RewriteInRun(t, c.root, c.dir, name, seed)
 	// Each change of a name is on the disk before the call returns, so that each may be the last,
 	// or else no change is before a sync.
@@ -68,13 +68,13 @@ func (c *cutApply) round(t *testing.T, name string, seed uint64) bool {
 	}
 	must.OK(t, c.d.mount())
 
-	_, changes, _ := harness.OldOrNew(was, now, was)
+	_, changes, _ := harness.CountOldAndNew(was, now, was)
 	at := c.r.IntN(3*changes + 1) // the names are given after about as many events as there are changes
 	apply := harness.ApplyRun(t, c.root, c.dir, name)
 	var out strings.Builder
 	apply.Stdout, apply.Stderr = &out, &out
 	kill := func() { _ = apply.Process.Kill() } // it may have ended
-	if err := harness.InTheMiddle(t, apply, c.dir, at, kill); err != nil && apply.ProcessState.ExitCode() >= 0 {
+	if err := harness.CallDuringCommand(t, apply, c.dir, at, kill); err != nil && apply.ProcessState.ExitCode() >= 0 {
 		t.Fatalf("apply: %v\n%s", err, out.String())
 	}
 	// Without power nothing runs on and takes what it wrote for written.
@@ -83,13 +83,13 @@ func (c *cutApply) round(t *testing.T, name string, seed uint64) bool {
 	c.d.unmount()
 	must.OK(t, c.d.mount())
 
-	got := harness.ReadTimeless(t, c.dir)
+	got := harness.ReadTreeWithoutTimes(t, c.dir)
 	for p := range got {
 		if strings.Contains(p, ".amberfs-apply-") {
 			delete(got, p)
 		}
 	}
-	neither, olds, news := harness.OldOrNew(was, now, got)
+	neither, olds, news := harness.CountOldAndNew(was, now, got)
 	t.Logf("%s: cut after event %d of %d changes, %d paths are old and %d new", name, at, changes, olds, news)
 	if len(neither) > 0 {
 		t.Errorf("SEED=%d, after event %d of %s:\n%s", seed, at, name, strings.Join(neither, "\n"))
@@ -97,7 +97,7 @@ func (c *cutApply) round(t *testing.T, name string, seed uint64) bool {
 	if out, err := harness.ApplyRun(t, c.root, c.dir, name).CombinedOutput(); err != nil {
 		t.Fatalf("the second apply: %v\n%s", err, out)
 	}
-	harness.Same(t, "after the second apply", now, harness.ReadTimeless(t, c.dir))
+	harness.CheckSameTree(t, "after the second apply", now, harness.ReadTreeWithoutTimes(t, c.dir))
 	return olds > 0 && news > 0
 }
 

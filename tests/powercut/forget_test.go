@@ -18,12 +18,12 @@ import (
 // Blocks that were freed before belong to the disk: see docs/how-to/operate.md.
 func TestForgetOnTheDisk(t *testing.T) {
 	d := newDisk(t)
-	m := harness.At(t, filepath.Join(d.dir, "store"))
+	m := harness.NewUnmounted(t, filepath.Join(d.dir, "store"))
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(d.dir, "cache"))
 	m.Start()
 
 	// Random bytes are not compressed, so that they are found in every format.
-	source := rand.NewChaCha8([32]byte{byte(harness.Seed(t))})
+	source := rand.NewChaCha8([32]byte{byte(harness.RandomSeed(t))})
 	secrets := map[string][]byte{"key": make([]byte, 500), "part": make([]byte, 9000), "large": make([]byte, 3<<20), "pack": make([]byte, 200_000)}
 	for name, b := range secrets {
 		_, _ = source.Read(b)

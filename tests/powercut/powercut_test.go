@@ -177,7 +177,7 @@ func (w *writer) check(t *testing.T) {
 func TestPowerCut(t *testing.T) {
 	cuts := harness.Count(t, "ROUNDS", 4, 100)
 	d := newDisk(t)
-	m := harness.At(t, filepath.Join(d.dir, "store"))
+	m := harness.NewUnmounted(t, filepath.Join(d.dir, "store"))
 	m.Start()
 	var ws []*writer
 	for i := range writers {
@@ -217,7 +217,7 @@ func TestPowerCut(t *testing.T) {
 		}
 	}
 	m.Stop()
-	if out, err := harness.Command("verify", m.Store); err != nil {
+	if out, err := harness.RunAmberfs("verify", m.Store); err != nil {
 		t.Errorf("verify: %v\n%s", err, out)
 	}
 }
@@ -255,7 +255,7 @@ func TestPowerCutOfACopy(t *testing.T) {
 			}
 		}
 
-		m := harness.At(t, store)
+		m := harness.NewUnmounted(t, store)
 		m.Start()
 		for n := range 300 {
 			if got, err := os.ReadFile(m.Path(strconv.Itoa(n))); string(got) != string(content(n)) {
@@ -266,7 +266,7 @@ func TestPowerCutOfACopy(t *testing.T) {
 			t.Errorf("the file that the program synced has %q, %v", got, err)
 		}
 		m.Stop()
-		if out, err := harness.Command("verify", store); err != nil {
+		if out, err := harness.RunAmberfs("verify", store); err != nil {
 			t.Errorf("verify: %v\n%s", err, out)
 		}
 	}

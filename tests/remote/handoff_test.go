@@ -61,7 +61,7 @@ func TestHandoff(t *testing.T) {
 		line := lineOf(t, a.must(here, "amberfs handoff '"+url+"'"), there)
 		want := harness.ReadTree(t, here)
 		b.must(b.home, line)
-		harness.Same(t, "received", want, harness.ReadTree(t, there))
+		harness.CheckSameTree(t, "received", want, harness.ReadTree(t, there))
 		if out, err := b.run(b.home, strings.TrimSuffix(line, there)+"again"); err == nil {
 			t.Errorf("the line works twice: %s", out)
 		}
@@ -101,7 +101,7 @@ func TestHandoffCut(t *testing.T) {
 	p.SetAway(false)
 
 	b.must(b.home, line)
-	harness.Same(t, "received", harness.ReadTree(t, here), harness.ReadTree(t, there))
+	harness.CheckSameTree(t, "received", harness.ReadTree(t, here), harness.ReadTree(t, there))
 }
 
 // cached is the number of bytes that a machine has received.

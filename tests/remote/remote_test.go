@@ -81,7 +81,7 @@ func TestThereAndBack(t *testing.T) {
 
 		ownCache(t)
 		b := harness.New(t, "--from", url+"@v1")
-		harness.Same(t, "mounted elsewhere", want, harness.ReadTree(t, b.Dir))
+		harness.CheckSameTree(t, "mounted elsewhere", want, harness.ReadTree(t, b.Dir))
 		write(t, b.Path("d3/f3"), "changed there")
 		must.OK(t, os.RemoveAll(b.Path("d5")))
 		b.Amberfs("snapshot", "v2")
@@ -90,12 +90,12 @@ func TestThereAndBack(t *testing.T) {
 		changed := harness.ReadTree(t, b.Dir)
 		b.Kill()
 		b.Start()
-		harness.Same(t, "after a kill", changed, harness.ReadTree(t, b.Dir))
+		harness.CheckSameTree(t, "after a kill", changed, harness.ReadTree(t, b.Dir))
 
 		a.Amberfs("pull", "origin", "v2")
-		harness.Same(t, "pulled", changed, harness.ReadTree(t, a.Path(".snapshots", "v2")))
+		harness.CheckSameTree(t, "pulled", changed, harness.ReadTree(t, a.Path(".snapshots", "v2")))
 		a.Amberfs("restore", "v2")
-		harness.Same(t, "restored", changed, harness.ReadTree(t, a.Dir))
+		harness.CheckSameTree(t, "restored", changed, harness.ReadTree(t, a.Dir))
 		a.Amberfs("remote", "verify", "origin", "--deep")
 		a.Amberfs("verify")
 		b.Amberfs("verify")
@@ -199,7 +199,7 @@ func TestNetworkAway(t *testing.T) {
 		return err == nil
 	})
 	must.OK(t, os.Remove(b.Path("mine")))
-	harness.Same(t, "all of it", harness.ReadTree(t, a.Dir), harness.ReadTree(t, b.Dir))
+	harness.CheckSameTree(t, "all of it", harness.ReadTree(t, a.Dir), harness.ReadTree(t, b.Dir))
 }
 
 // With -o hard a read waits for the network, and for nothing else: it can be killed,
@@ -247,7 +247,7 @@ func hard(t *testing.T, setAway func(*remotetest.Proxy, bool)) {
 		must.OK(t, await.Receive(t, "a reader that goes on", ended))
 	}
 	must.OK(t, os.Remove(b.Path("mine")))
-	harness.Same(t, "all of it", harness.ReadTree(t, a.Dir), harness.ReadTree(t, b.Dir))
+	harness.CheckSameTree(t, "all of it", harness.ReadTree(t, a.Dir), harness.ReadTree(t, b.Dir))
 	log, err := os.ReadFile(filepath.Join(b.Store, "amberfs.log"))
 	must.OK(t, err)
 	// Once for each time that it is away, whatever reads; a busy machine may take a slow

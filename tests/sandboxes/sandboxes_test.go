@@ -112,7 +112,7 @@ func TestSandboxes(t *testing.T) {
 			if s.root && os.Getuid() != 0 {
 				t.Skip("only root can start it")
 			}
-			harness.Needs(t, s.needs...)
+			harness.SkipWithout(t, s.needs...)
 			var wg sync.WaitGroup
 			for _, fork := range []string{s.name + "-1", s.name + "-2"} {
 				newFork(t, m, fork)

@@ -239,7 +239,7 @@ func (w *work) remotes(m *harness.Mount) {
 }
 
 func (w *work) restic(m *harness.Mount) {
-	harness.Needs(w.t, "restic")
+	harness.SkipWithout(w.t, "restic")
 	restic := "RESTIC_PASSWORD=a restic -q --no-cache --repo " + w.t.TempDir() + " "
 	sh(w.t, m.Path(".snapshots/new"), restic+"init; "+restic+"backup .")
 	out := w.t.TempDir()
@@ -251,7 +251,7 @@ func (w *work) restic(m *harness.Mount) {
 func (w *work) onlyTheMount() {
 	t := w.t
 	if err := exec.Command("bwrap", "--ro-bind", "/", "/", "true").Run(); err != nil {
-		harness.Needs(t, "bwrap")
+		harness.SkipWithout(t, "bwrap")
 		t.Log("bubblewrap does not work here: ", err)
 		return
 	}

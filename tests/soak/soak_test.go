@@ -153,7 +153,7 @@ func TestSoak(t *testing.T) {
 		return last.fds <= first.fds+20 && (!long || last.anon <= max(first.anon+first.anon/4, first.anon+32<<10))
 	})
 	m.Stop()
-	if out, err := harness.Command("verify", m.Store); err != nil {
+	if out, err := harness.RunAmberfs("verify", m.Store); err != nil {
 		t.Errorf("verify: %v\n%s", err, out)
 	}
 }

@@ -274,12 +274,12 @@ func TestSystemCalls(t *testing.T) {
 			successors = append(successors, [2]string{point, how})
 		}
 	}
-	if !harness.Long() {
+	if !harness.LongTests() {
 		successors = append(successors[:1], successors[1], successors[5], successors[9], successors[11])
 	}
 	calls := slices.Concat(systemCalls, moreCalls, snapshotCalls)
 	newMount(t).Stop() // for the kernel
-	harness.Tagged(t, "points")
+	harness.TaggedBinary(t, "points")
 
 	const lanes = 4 // most of the time a daemon starts
 	var wg sync.WaitGroup
@@ -294,7 +294,7 @@ func TestSystemCalls(t *testing.T) {
 							if moment == beforeRead && strings.HasSuffix(calls[i].name, "through a mapping") {
 								continue
 							}
-							if harness.Long() || (i+j)%len(successors) == 0 && (moment == beforeAnswer || i%7 == 0) {
+							if harness.LongTests() || (i+j)%len(successors) == 0 && (moment == beforeAnswer || i%7 == 0) {
 								k.make(t, calls[i], fmt.Sprintf("%d-%d-%.10s", i, j, strings.ReplaceAll(moment, " ", "")), death{moment, next})
 							}
 						}

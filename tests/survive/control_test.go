@@ -111,7 +111,7 @@ func killOnRecord(t *testing.T, m *harness.Mount, do func() error) error {
 // TestAnswersOfTheDaemonBefore: a command that a daemon carried out, and did not answer, has its
 // own answer from the next one, and waits for what it asked to wait for.
 func TestAnswersOfTheDaemonBefore(t *testing.T) {
-	harness.Needs(t, "strace")
+	harness.SkipWithout(t, "strace")
 	m := newMount(t)
 	answer := func(name string) (a struct {
 		OK                         bool
@@ -184,7 +184,7 @@ func TestAnswersOfTheDaemonBefore(t *testing.T) {
 
 // TestPrivateFilesThroughCrashes: what is done with private files is done once.
 func TestPrivateFilesThroughCrashes(t *testing.T) {
-	harness.Needs(t, "strace")
+	harness.SkipWithout(t, "strace")
 	m := newMount(t)
 	path := m.Path(".snapshots/call.x")
 	for name, do := range map[string]func() error{

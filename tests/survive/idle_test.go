@@ -16,7 +16,7 @@ import (
 // TestIdleSoon: a mount that nobody uses sleeps two seconds after it was made.
 func TestIdleSoon(t *testing.T) {
 	m := newMount(t)
-	keeper, daemon := harness.Parent(m.Pid()), m.Pid()
+	keeper, daemon := harness.ParentPID(m.Pid()), m.Pid()
 	time.Sleep(2 * time.Second)
 
 	const window, most = 5 * time.Second, 10
@@ -43,7 +43,7 @@ func TestIdle(t *testing.T) {
 	must.OK(t, os.Mkdir(m.Path("seen"), 0o755))
 	_, err = events.Read(make([]byte, 1))
 	must.OK(t, err)
-	keeper, daemon := harness.Parent(m.Pid()), m.Pid()
+	keeper, daemon := harness.ParentPID(m.Pid()), m.Pid()
 
 	const window, most = 2 * time.Second, 4
 	for name, pid := range map[string]int{"keeper": keeper, "daemon": daemon} {

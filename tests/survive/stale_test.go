@@ -52,7 +52,7 @@ func overlay(t *testing.T, lower string) {
 // they write is kept: however long it takes to inform the kernel, whatever is overlaid, and after
 // a crash.
 func TestAnswerAfterNotices(t *testing.T) {
-	harness.Needs(t, "strace")
+	harness.SkipWithout(t, "strace")
 	if os.Geteuid() != 0 {
 		t.Skip("only root mounts an overlay")
 	}

@@ -26,8 +26,8 @@ type pointed struct {
 
 func newPointed(t *testing.T, args ...string) *pointed {
 	newMount(t).Stop() // for the kernel
-	p := &pointed{harness.At(t, "", args...), t.TempDir()}
-	p.Program, p.Env = harness.Tagged(t, "points"), []string{"AMBERFS_TEST_POINTS=" + p.points}
+	p := &pointed{harness.NewUnmounted(t, "", args...), t.TempDir()}
+	p.Program, p.Env = harness.TaggedBinary(t, "points"), []string{"AMBERFS_TEST_POINTS=" + p.points}
 	p.Start()
 	return p
 }
@@ -218,7 +218,7 @@ func TestShortage(t *testing.T) {
 	disk := t.TempDir()
 	must.OK(t, unix.Mount("none", disk, "tmpfs", 0, "size=64m"))
 	defer func() { _ = unix.Unmount(disk, unix.MNT_DETACH) }()
-	m := harness.At(t, filepath.Join(disk, "store"), "-o", "timeout=10m")
+	m := harness.NewUnmounted(t, filepath.Join(disk, "store"), "-o", "timeout=10m")
 	m.Start()
 	defer m.Stop()
 	must.OK(t, os.WriteFile(m.Path("f"), []byte("kept"), 0o644))

@@ -193,7 +193,7 @@ func TestGivesUp(t *testing.T) {
 	if must.OK(t, err); !bytes.Contains(log, []byte("giving up")) {
 		t.Errorf("the log does not say why:\n%s", log)
 	}
-	m.Killed()
+	m.WaitAfterKill()
 }
 
 // TestUpgrade: another program takes over; one that promises other things is refused, and one
@@ -273,7 +273,7 @@ func TestRun(t *testing.T) {
 		var before []int
 		harness.Eventually(t, "one keeper and one daemon", func() bool { before = daemons(); return len(before) == 2 })
 		for _, pid := range before {
-			if harness.Parent(pid) == before[0] || harness.Parent(pid) == before[1] {
+			if harness.ParentPID(pid) == before[0] || harness.ParentPID(pid) == before[1] {
 				must.OK(t, syscall.Kill(pid, syscall.SIGKILL))
 			}
 		}
@@ -302,7 +302,7 @@ func TestLock(t *testing.T) {
 	other := t.TempDir()
 	for range 5 {
 		must.OK(t, syscall.Kill(m.Pid(), syscall.SIGKILL))
-		if out, err := harness.Command("mount", "-f", m.Store, other); err == nil || !strings.Contains(out, "in use") {
+		if out, err := harness.RunAmberfs("mount", "-f", m.Store, other); err == nil || !strings.Contains(out, "in use") {
 			t.Errorf("a second mount: %v, %s", err, out)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // names that they are dropped together where that is possible.
 func TestSuccessorFailsWhileNoticesWait(t *testing.T) {
 	files := 60
-	if harness.Long() {
+	if harness.LongTests() {
 		files = 2000
 	}
 	p := newPointed(t)
@@ -62,7 +62,7 @@ func TestSuccessorFailsWhileNoticesWait(t *testing.T) {
 	n := 0
 	for i, point := range points {
 		for j, how := range []string{"fail", "exit", "kill", "disk"} {
-			if !harness.Long() && i != j {
+			if !harness.LongTests() && i != j {
 				continue
 			}
 			what := fmt.Sprintf("%s at %s", how, point)

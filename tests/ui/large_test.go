@@ -34,7 +34,7 @@ func take(t *testing.T, m *harness.Mount, n int) {
 // TestLarge looks at many files and at long texts.
 func TestLarge(t *testing.T) {
 	files, length := 10_000, 20_000
-	if harness.Long() {
+	if harness.LongTests() {
 		files, length = 100_000, 100_000
 	}
 	m := harness.New(t)

@@ -31,7 +31,7 @@ func TestUnmounted(t *testing.T) {
 	must.OK(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
 	b := open(t, m)
 	m.Amberfs("umount", m.Path())
-	m.Gone()
+	m.WaitUntilGone()
 	b.wait("document.querySelector('#banner').innerText.includes('`amberfs mount')")
 }
 

@@ -522,7 +522,7 @@ func TestAccessible(t *testing.T) {
 	b.click("#files [role=treeitem]", "a.go")
 	b.key("1")
 	looks := 1 // TestViews looks at the other screens
-	if harness.Long() {
+	if harness.LongTests() {
 		looks = 4
 	}
 	for _, look := range []struct {

@@ -12,7 +12,7 @@ import (
 // TestForkMadeAgain: a fork that has the name of one that was just deleted stays known to a
 // program that works in it. The notice of the deletion comes after the new fork was made.
 func TestForkMadeAgain(t *testing.T) {
-	if !harness.Linux(6, 2) {
+	if !harness.LinuxAtLeast(6, 2) {
 		t.Skip("needs Linux 6.2: before, the kernel drops the name of the new one")
 	}
 	m := harness.New(t)

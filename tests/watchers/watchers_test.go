@@ -106,7 +106,7 @@ func lines(what string, paths ...string) (out []string) {
 // @parcel/watcher is what VS Code has. It believes the event alone, and hears of
 // modifications. chokidar looks into what changed.
 func TestNode(t *testing.T) {
-	dir := harness.NPM(t, "watchers", "package.json", "watch.mjs")
+	dir := harness.InstallNPM(t, "watchers", "package.json", "watch.mjs")
 	for kind, want := range map[string]struct{ restored, undone []string }{
 		"parcel": {lines("update", "", "changed", "gone", "link", "old"), lines("update", "", "changed", "new", "fresh")},
 		"chokidar": {
@@ -135,7 +135,7 @@ func TestNode(t *testing.T) {
 }
 
 func TestInotifywait(t *testing.T) {
-	harness.Needs(t, "inotifywait")
+	harness.SkipWithout(t, "inotifywait")
 	m := harness.New(t)
 	shell(t, m.Dir, before+"; mkdir .snapshots/v1; "+after)
 	cmd := exec.Command("inotifywait", "-m", "-r", "--format", "%e %w%f", ".")

@@ -128,8 +128,8 @@ func TestOwner(t *testing.T) {
 		})
 		wantCode(t, "the owner "+owner, err, codes.InvalidArgument)
 	}
-	p.Amberfs("-C", p.Dir, "snapshot", "seed", "--label", inlineLabel+"="+inlineYes)
-	inline := map[string]string{ephemeral: "true", fromParameter: "seed", ownerParameter: "1000"}
+	p.Amberfs("-C", p.Dir, "snapshot", "seed", "--label", inlineLabel+"="+inlineValue)
+	inline := map[string]string{ephemeralKey: "true", fromParameter: "seed", ownerParameter: "1000"}
 	for what, at := range map[string]string{
 		"a volume":         p.publish(p.create("a", nil, map[string]string{ownerParameter: "1000"}), writer, nil),
 		"an inline volume": p.publish("csi-pod", writer, inline),

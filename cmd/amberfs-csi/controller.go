@@ -57,7 +57,7 @@ func (d *driver) accessibleFrom(requisite []*csi.Topology) bool {
 }
 
 func (c controller) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
-	list, next, err := c.d.page(ctx, volumeKind, "", req.GetStartingToken(), req.GetMaxEntries())
+	list, next, err := c.d.recordPage(ctx, volumeKind, "", req.GetStartingToken(), req.GetMaxEntries())
 	resp := &csi.ListVolumesResponse{NextToken: next}
 	seen := map[string]bool{} // an interrupted rewrite of a record leaves two records of a volume
 	for _, r := range list {
@@ -72,9 +72,9 @@ func (c controller) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest
 
 func (c controller) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
-		return nil, invalid("the volume_id is missing")
+		return nil, invalidArgument("the volume_id is missing")
 	}
-	r, err := c.d.find(ctx, volumeKind, req.GetVolumeId())
+	r, err := c.d.findRecord(ctx, volumeKind, req.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +98,9 @@ func (c controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest
 
 func (c controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	if req.GetVolumeId() == "" || len(req.GetVolumeCapabilities()) == 0 {
-		return nil, invalid("the volume_id or the volume_capabilities are missing")
+		return nil, invalidArgument("the volume_id or the volume_capabilities are missing")
 	}
-	if _, err := c.d.find(ctx, volumeKind, req.GetVolumeId()); err != nil {
+	if _, err := c.d.findRecord(ctx, volumeKind, req.GetVolumeId()); err != nil {
 		return nil, err
 	}
 	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
@@ -115,7 +115,7 @@ func (c controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.Val
 // ControllerExpandVolume changes the capacity, which is a limit of the policy. The node has no work to do.
 func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	if req.GetVolumeId() == "" || req.GetCapacityRange() == nil {
-		return nil, invalid("the volume_id or the capacity_range is missing")
+		return nil, invalidArgument("the volume_id or the capacity_range is missing")
 	}
 	unlock, err := c.d.lock(req.GetVolumeId())
 	if err != nil {
@@ -123,7 +123,7 @@ func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.Control
 	}
 	defer unlock()
 
-	r, err := c.d.find(ctx, volumeKind, req.GetVolumeId())
+	r, err := c.d.findRecord(ctx, volumeKind, req.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
@@ -135,25 +135,25 @@ func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.Control
 
 	if bytes > r.Bytes {
 		r.Bytes = bytes
-		err = c.d.rewrite(ctx, r)
+		err = c.d.rewriteRecord(ctx, r)
 	}
 
 	if err == nil { // even if an interrupted request has already recorded the capacity
-		err = c.d.limit(ctx, r)
+		err = c.d.setLimit(ctx, r)
 	}
 
 	return &csi.ControllerExpandVolumeResponse{CapacityBytes: r.Bytes}, err
 }
 
-// capacity chooses the smallest capacity within a range, but at least atLeast bytes. It fails if the policy of
-// the store does not allow a fork so many bytes.
-func (d *driver) capacity(ctx context.Context, within *csi.CapacityRange, atLeast int64) (int64, error) {
-	bytes, limit := within.GetRequiredBytes(), within.GetLimitBytes()
+// capacity chooses the smallest capacity in the requested range that is not below minimum, in bytes. It fails if the
+// policy of the store does not allow a fork so many bytes.
+func (d *driver) capacity(ctx context.Context, requested *csi.CapacityRange, minimum int64) (int64, error) {
+	bytes, limit := requested.GetRequiredBytes(), requested.GetLimitBytes()
 	if bytes < 0 || limit < 0 || limit > 0 && limit < bytes {
-		return 0, invalid("the capacity_range from %d to %d is empty", bytes, limit)
+		return 0, invalidArgument("the capacity_range from %d to %d is empty", bytes, limit)
 	}
 
-	bytes = max(bytes, atLeast)
+	bytes = max(bytes, minimum)
 	if limit > 0 && bytes > limit {
 		return 0, status.Errorf(codes.OutOfRange, "the volume needs %d bytes, and the limit is %d", bytes, limit)
 	}

@@ -22,33 +22,33 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// logins stores the credentials of remotes, which CSI requests have as secrets, in files. The daemon reads a file
-// when it uses a URL that contains the file's path. Requests with equal secrets share a file. The file is removed
-// with the last volume or snapshot that needs it.
-type logins struct {
+// credentialFiles stores the credentials of remotes, which CSI requests have as secrets, in files. The daemon reads a
+// file when it uses a URL that contains the file's path. Requests with equal secrets share a file. The file is
+// removed with the last volume or snapshot that needs it.
+type credentialFiles struct {
 	dir   string
 	locks locks
 }
 
 // lock locks the directory of the files. In addition, each file has a lock, named by the file's id. Running
 // requests that use the file take this lock shared.
-func (l *logins) lock() (unlock func(), err error) {
+func (l *credentialFiles) lock() (unlock func(), err error) {
 	return l.locks.acquire("credentials", false, true)
 }
 
-// withLogin stores the secrets of a request and calls make, which makes the volume or snapshot of r. If make
-// fails, withLogin removes the secrets.
-func (d *driver) withLogin(ctx context.Context, r *record, secrets map[string]string, make func() error) error {
-	login, release, err := d.logins.save(r.Remote, secrets)
+// withCredentials stores the secrets of a request and calls create, which creates the volume or snapshot of r. If
+// create fails, withCredentials removes the secrets.
+func (d *driver) withCredentials(ctx context.Context, r *record, secrets map[string]string, create func() error) error {
+	id, release, err := d.credentials.save(r.Remote, secrets)
 	if err != nil {
 		return err
 	}
 
-	r.Login = login
-	err = make()
+	r.CredentialsID = id
+	err = create()
 	release()
 	if err != nil {
-		_ = d.forget(ctx, r) // after an error, the next request with this id removes the secrets
+		_ = d.removeCredentials(ctx, r) // after an error, the next request with this id removes the secrets
 	}
 
 	return err
@@ -56,11 +56,11 @@ func (d *driver) withLogin(ctx context.Context, r *record, secrets map[string]st
 
 // save stores the secrets for a remote in a file and returns the file's id, "" without secrets. The file is kept
 // until release is called, and as long as a record contains its id.
-func (l *logins) save(remote string, secrets map[string]string) (id string, release func(), err error) {
+func (l *credentialFiles) save(remote string, secrets map[string]string) (id string, release func(), err error) {
 	if len(secrets) == 0 {
 		return "", func() {}, nil
 	}
-	text, err := loginText(remote, secrets)
+	text, err := credentialsText(remote, secrets)
 	if err != nil {
 		return "", nil, err
 	}
@@ -85,7 +85,7 @@ func (l *logins) save(remote string, secrets map[string]string) (id string, rele
 
 // find returns the id of the file that contains text, "" if no file does. The caller of find and write has locked
 // the directory.
-func (l *logins) find(text []byte) (id string, err error) {
+func (l *credentialFiles) find(text []byte) (id string, err error) {
 	list, err := os.ReadDir(l.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
@@ -100,27 +100,28 @@ func (l *logins) find(text []byte) (id string, err error) {
 	return "", nil
 }
 
-func (l *logins) write(id string, text []byte) error {
+// write stores text in the file with an id. It replaces an older text.
+func (l *credentialFiles) write(id string, text []byte) error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err
 	}
 
-	fresh := l.path(id) + ".tmp"
-	if err := os.WriteFile(fresh, text, 0o600); err != nil {
+	tmp := l.path(id) + ".tmp"
+	if err := os.WriteFile(tmp, text, 0o600); err != nil {
 		return err
 	}
 
-	return os.Rename(fresh, l.path(id))
+	return os.Rename(tmp, l.path(id))
 }
 
-func (l *logins) path(id string) string { return filepath.Join(l.dir, id) }
+func (l *credentialFiles) path(id string) string { return filepath.Join(l.dir, id) }
 
-// renew replaces the credentials of a record with the credentials of a request.
-func (l *logins) renew(r *record, secrets map[string]string) error {
-	if len(secrets) == 0 || r.Login == "" {
+// renew replaces the credentials of a record with the secrets of a request.
+func (l *credentialFiles) renew(r *record, secrets map[string]string) error {
+	if len(secrets) == 0 || r.CredentialsID == "" {
 		return nil
 	}
-	text, err := loginText(r.Remote, secrets)
+	text, err := credentialsText(r.Remote, secrets)
 	if err != nil {
 		return err
 	}
@@ -131,11 +132,11 @@ func (l *logins) renew(r *record, secrets map[string]string) error {
 	}
 	defer unlock()
 
-	return l.write(r.Login, text)
+	return l.write(r.CredentialsID, text)
 }
 
-// hide removes the paths of credentials from the text of an error: only the administrator may know them.
-func (l *logins) hide(text string) string {
+// hidePaths removes the paths of credentials from the text of an error: only the administrator may know them.
+func (l *credentialFiles) hidePaths(text string) string {
 	text = credentialsParameter.ReplaceAllString(text, "credentials=(Secret)")
 	return regexp.MustCompile(regexp.QuoteMeta(l.dir)+`[/A-Z0-9]*`).ReplaceAllString(text, "the Secret")
 }
@@ -143,7 +144,7 @@ func (l *logins) hide(text string) string {
 var credentialsParameter = regexp.MustCompile("credentials=[^\\s&@\"'`]*")
 
 // urlOf returns the URL of a remote. If id is not "", the URL contains the path of the credentials file id.
-func (l *logins) urlOf(remote, id string) string {
+func (l *credentialFiles) urlOf(remote, id string) string {
 	u, err := url.Parse(remote)
 	if id == "" || err != nil {
 		return remote
@@ -160,22 +161,22 @@ func (l *logins) urlOf(remote, id string) string {
 const dockerConfig = ".dockerconfigjson"
 
 var (
-	keysOfS3 = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
-	keyForm  = regexp.MustCompile("^[^\\s\"'`#;\\\\]+$") // a secret that needs no quotes in an ini file
+	s3Keys         = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
+	unquotedSecret = regexp.MustCompile("^[^\\s\"'`#;\\\\]+$") // a secret that needs no quotes in an ini file
 )
 
-// loginText returns the content of the file that the daemon reads. Its errors contain no secrets.
-func loginText(remote string, secrets map[string]string) ([]byte, error) {
+// credentialsText returns the content of the file that the daemon reads. Its errors contain no secrets.
+func credentialsText(remote string, secrets map[string]string) ([]byte, error) {
 	names := strings.Join(slices.Sorted(maps.Keys(secrets)), ", ")
 
 	switch {
 	case strings.HasPrefix(remote, "s3://"):
 		text := []byte("[default]\n")
 
-		for _, k := range keysOfS3 {
+		for _, k := range s3Keys {
 			v, ok := secrets[k]
-			if !ok && k != "AWS_SESSION_TOKEN" || ok && !keyForm.MatchString(v) {
-				return nil, invalid("the secret %s is missing, or has spaces or quotes", k)
+			if !ok && k != "AWS_SESSION_TOKEN" || ok && !unquotedSecret.MatchString(v) {
+				return nil, invalidArgument("the secret %s is missing, or has spaces or quotes", k)
 			}
 			if ok {
 				text = fmt.Appendf(text, "%s = %s\n", strings.ToLower(k), v)
@@ -183,8 +184,8 @@ func loginText(remote string, secrets map[string]string) ([]byte, error) {
 		}
 
 		for k := range secrets {
-			if !slices.Contains(keysOfS3, k) {
-				return nil, invalid("the secrets are %s, and those for S3 are %s", names, strings.Join(keysOfS3, ", "))
+			if !slices.Contains(s3Keys, k) {
+				return nil, invalidArgument("the secrets are %s, and those for S3 are %s", names, strings.Join(s3Keys, ", "))
 			}
 		}
 
@@ -193,17 +194,17 @@ func loginText(remote string, secrets map[string]string) ([]byte, error) {
 	case strings.HasPrefix(remote, "oci://"):
 		text := []byte(secrets[dockerConfig])
 		if len(secrets) != 1 || !json.Valid(text) {
-			return nil, invalid("the secrets are %s, and the one for a registry is %s, in JSON", names, dockerConfig)
+			return nil, invalidArgument("the secrets are %s, and the one for a registry is %s, in JSON", names, dockerConfig)
 		}
 		return text, nil
 	}
 
-	return nil, invalid("there are secrets (%s), which are the credentials of an s3:// or oci:// remote, and there is none", names)
+	return nil, invalidArgument("there are secrets (%s), which are the credentials of an s3:// or oci:// remote, and there is none", names)
 }
 
-// inherit adds the credentials of the source of r to r, because r may have contents that only the source's remote
-// has.
-func (d *driver) inherit(ctx context.Context, r *record, src source) error {
+// inheritCredentials adds the credentials of the source of r to r, because r may have contents that only the source's
+// remote has.
+func (d *driver) inheritCredentials(ctx context.Context, r *record, src source) error {
 	kind, id := volumeKind, src.volume
 	if src.snapshot != "" {
 		kind, id = snapshotKind, src.snapshot
@@ -212,7 +213,7 @@ func (d *driver) inherit(ctx context.Context, r *record, src source) error {
 		return nil
 	}
 
-	from, err := d.find(ctx, kind, id)
+	from, err := d.findRecord(ctx, kind, id)
 	if status.Code(err) == codes.NotFound {
 		return nil // the source is not on this node, or does not exist; then the request fails later
 	}
@@ -225,27 +226,27 @@ func (d *driver) inherit(ctx context.Context, r *record, src source) error {
 	return nil
 }
 
-// addCredentials adds the credentials of the record from, which is the source of r.
+// addCredentials adds the credentials of the record from, which describes the source of r.
 func (r *record) addCredentials(from *record) {
-	if r.Login == "" && r.Remote == from.Remote {
-		r.Login = from.Login
+	if r.CredentialsID == "" && r.Remote == from.Remote {
+		r.CredentialsID = from.CredentialsID
 	}
 
-	for _, id := range append(slices.Clone(from.Logins), from.Login) {
-		if id != "" && !slices.Contains(r.Logins, id) {
-			r.Logins = append(r.Logins, id)
+	for _, id := range append(slices.Clone(from.SourceCredentialsIDs), from.CredentialsID) {
+		if id != "" && !slices.Contains(r.SourceCredentialsIDs, id) {
+			r.SourceCredentialsIDs = append(r.SourceCredentialsIDs, id)
 		}
 	}
 }
 
-// forget removes the credentials of a deleted record, unless another record or a running request needs them.
-func (d *driver) forget(ctx context.Context, deleted *record) error {
-	ids := append(slices.Clone(deleted.Logins), deleted.Login)
+// removeCredentials removes the credentials of a deleted record, unless another record or a running request needs them.
+func (d *driver) removeCredentials(ctx context.Context, deleted *record) error {
+	ids := append(slices.Clone(deleted.SourceCredentialsIDs), deleted.CredentialsID)
 	if ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" }); len(ids) == 0 {
 		return nil
 	}
 
-	unlock, err := d.logins.lock()
+	unlock, err := d.credentials.lock()
 	if err != nil {
 		return err
 	}
@@ -257,12 +258,12 @@ func (d *driver) forget(ctx context.Context, deleted *record) error {
 			return err
 		}
 		for _, r := range list {
-			ids = slices.DeleteFunc(ids, func(id string) bool { return id == r.Login || slices.Contains(r.Logins, id) })
+			ids = slices.DeleteFunc(ids, func(id string) bool { return id == r.CredentialsID || slices.Contains(r.SourceCredentialsIDs, id) })
 		}
 	}
 
 	for _, id := range ids {
-		unused, err := d.logins.locks.acquire(id, false, false)
+		unlockFile, err := d.credentials.locks.acquire(id, false, false)
 		if errors.Is(err, errLocked) {
 			continue
 		}
@@ -270,8 +271,8 @@ func (d *driver) forget(ctx context.Context, deleted *record) error {
 			return err
 		}
 
-		err = os.Remove(d.logins.path(id))
-		unused()
+		err = os.Remove(d.credentials.path(id))
+		unlockFile()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

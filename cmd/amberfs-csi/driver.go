@@ -20,12 +20,12 @@ type driver struct {
 	store, node string
 	log         *slog.Logger
 	locks       locks
-	logins      logins
+	credentials credentialFiles
 	remotes     sync.Map // URLs, with their credentials, of remotes that have answered
 }
 
-// do calls an operation of the daemon in a fork, or in main if fork is "".
-func (d *driver) do(ctx context.Context, fork string, args, result any) error {
+// callDaemon calls an operation of the daemon in a fork, or in main if fork is "".
+func (d *driver) callDaemon(ctx context.Context, fork string, args, result any) error {
 	c, err := client.Open(ctx, client.Target{Store: d.store, Workspace: fork, Command: "amberfs-csi"})
 	if err != nil {
 		return status.Errorf(codes.Unavailable, "%v", err)
@@ -35,7 +35,7 @@ func (d *driver) do(ctx context.Context, fork string, args, result any) error {
 }
 
 func (d *driver) status(ctx context.Context) (st service.Status, err error) {
-	err = d.do(ctx, "", service.GetStatus{}, &st)
+	err = d.callDaemon(ctx, "", service.GetStatus{}, &st)
 	return st, err
 }
 
@@ -46,13 +46,13 @@ func (d *driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerI
 		return resp, nil
 	}
 
-	err = status.Error(status.Code(withCode(err)), d.logins.hide(status.Convert(withCode(err)).Message()))
+	err = status.Error(status.Code(withCode(err)), d.credentials.hidePaths(status.Convert(withCode(err)).Message()))
 	d.log.Warn("request failed", "method", info.FullMethod, "code", status.Code(err), "err", status.Convert(err).Message())
 
 	return nil, err
 }
 
-var codeOf = map[errs.Kind]codes.Code{
+var kindCodes = map[errs.Kind]codes.Code{
 	errs.NotExist:    codes.NotFound,
 	errs.Exist:       codes.AlreadyExists,
 	errs.Invalid:     codes.InvalidArgument,
@@ -74,7 +74,7 @@ func withCode(err error) error {
 		return s.Err()
 	}
 
-	code, known := codeOf[errs.ScriptKind(err)]
+	code, known := kindCodes[errs.ScriptKind(err)]
 	switch {
 	case errors.Is(err, context.Canceled):
 		code = codes.Canceled
@@ -102,7 +102,7 @@ func ignoreKind(kind errs.Kind, err error) error {
 	return err
 }
 
-func invalid(format string, args ...any) error {
+func invalidArgument(format string, args ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, args...)
 }
 

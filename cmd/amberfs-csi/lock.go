@@ -20,8 +20,8 @@ type locks struct{ path string }
 // errLocked means that another request has the lock.
 var errLocked = errors.New("locked")
 
-// acquire locks the byte of a name. Several requests can have the lock if all take it shared. If other requests
-// have the lock, acquire waits or, without wait, returns errLocked.
+// acquire locks the byte of a name. Several requests can have the lock if all of them set shared. If other requests
+// have the lock, acquire waits for them or, if wait is false, returns errLocked.
 func (l locks) acquire(name string, shared, wait bool) (unlock func(), err error) {
 	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -48,7 +48,7 @@ func main() {
 	}
 
 	d.locks = locks{path: filepath.Clean(d.store) + "-locks"}
-	d.logins = logins{dir: filepath.Clean(d.store) + "-credentials", locks: d.locks}
+	d.credentials = credentialFiles{dir: filepath.Clean(d.store) + "-credentials", locks: d.locks}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 

@@ -17,7 +17,7 @@ import (
 
 const readOnlyAttribute = uint64(unix.MOUNT_ATTR_RDONLY)
 
-// mountAttributes reads the mount flags of a volume.
+// mountAttributes converts the mount flags of a volume to attributes for mount_setattr(2).
 func mountAttributes(flags []string) (attributes uint64, err error) {
 	known := map[string]uint64{
 		"ro": readOnlyAttribute, "rw": 0, "nosuid": unix.MOUNT_ATTR_NOSUID, "nodev": unix.MOUNT_ATTR_NODEV, "noexec": unix.MOUNT_ATTR_NOEXEC,
@@ -25,7 +25,7 @@ func mountAttributes(flags []string) (attributes uint64, err error) {
 	for _, f := range flags {
 		bit, ok := known[f]
 		if !ok {
-			return 0, invalid("there is no mount flag %q; known are ro, rw, nosuid, nodev and noexec", f)
+			return 0, invalidArgument("there is no mount flag %q; known are ro, rw, nosuid, nodev and noexec", f)
 		}
 		attributes |= bit
 	}
@@ -63,10 +63,10 @@ func publicationAt(path, id string) (*mountinfo.Info, error) {
 	return nil, nil
 }
 
-// bind mounts a volume at target, unless it is already mounted there. It replaces the mount of a daemon that has
-// ended.
-func bind(from, target, id string, attributes uint64) error {
-	want, err := os.Stat(from)
+// bindVolume mounts a volume, whose directory is dir, at target, unless it is already mounted there. It replaces the
+// mount of a daemon that has ended.
+func bindVolume(dir, target, id string, attributes uint64) error {
+	want, err := os.Stat(dir)
 	if err != nil {
 		return status.Errorf(codes.Unavailable, "the volume %s cannot be reached: %v", id, err)
 	}
@@ -80,7 +80,7 @@ func bind(from, target, id string, attributes uint64) error {
 		if got, err := os.Stat(target); err == nil && os.SameFile(want, got) {
 			return checkAttributes(target, attributes)
 		}
-		if err := unbind(target, id); err != nil {
+		if err := unbindVolume(target, id); err != nil {
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func bind(from, target, id string, attributes uint64) error {
 		return err
 	}
 
-	return attach(from, target, attributes)
+	return attachMount(dir, target, attributes)
 }
 
 // targetMark is an attribute of the directories that the driver made.
@@ -136,12 +136,12 @@ func checkAttributes(target string, attributes uint64) error {
 	return nil
 }
 
-// attach mounts the directory from at target. The mount has its attributes from the beginning: between a bind
+// attachMount mounts the directory dir at target. The mount has its attributes from the beginning: between a bind
 // mount and a remount with the attributes, a pod could write to a read-only volume.
-func attach(from, target string, attributes uint64) error {
-	tree, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+func attachMount(dir, target string, attributes uint64) error {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("open_tree %s: %w", from, err)
+		return fmt.Errorf("open_tree %s: %w", dir, err)
 	}
 	defer unix.Close(tree)
 
@@ -155,8 +155,8 @@ func attach(from, target string, attributes uint64) error {
 	return nil
 }
 
-// unbind unmounts a volume from target. It does not unmount other volumes.
-func unbind(target, id string) error {
+// unbindVolume unmounts a volume from target. It does not unmount other volumes.
+func unbindVolume(target, id string) error {
 	for {
 		mounted, err := publicationAt(target, id)
 		if err != nil || mounted == nil {

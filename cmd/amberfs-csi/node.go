@@ -36,34 +36,34 @@ func (node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest
 	return resp, nil
 }
 
-// ephemeral is the key in the kubelet's volume context that is set for an inline volume.
-const ephemeral = "csi.storage.k8s.io/ephemeral"
+// ephemeralKey is the key in the kubelet's volume context that is set for an inline volume.
+const ephemeralKey = "csi.storage.k8s.io/ephemeral"
 
 // NodePublishVolume binds a volume to a directory. It first makes the volume if the volume is inline.
 func (n node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	id, target, capability := req.GetVolumeId(), req.GetTargetPath(), req.GetVolumeCapability()
 	if id == "" || target == "" || capability == nil {
-		return nil, invalid("the volume_id, the target_path or the volume_capability is missing")
+		return nil, invalidArgument("the volume_id, the target_path or the volume_capability is missing")
 	}
 	if !filepath.IsAbs(target) {
-		return nil, invalid("the target_path is not absolute: %s", target)
+		return nil, invalidArgument("the target_path is not absolute: %s", target)
 	}
 	if err := checkCapabilities([]*csi.VolumeCapability{capability}); err != nil {
 		return nil, err
 	}
 
-	if req.GetVolumeContext()[ephemeral] == "true" {
+	if req.GetVolumeContext()[ephemeralKey] == "true" {
 		if len(req.GetSecrets()) > 0 {
-			return nil, invalid("there are secrets, and an inline volume has no remote")
+			return nil, invalidArgument("there are secrets, and an inline volume has no remote")
 		}
 		var err error
 		if id, err = n.makeInline(ctx, id, req.GetVolumeContext()); err != nil {
 			return nil, err
 		}
 	} else {
-		r, err := n.d.find(ctx, volumeKind, id)
+		r, err := n.d.findRecord(ctx, volumeKind, id)
 		if err == nil {
-			err = n.d.logins.renew(r, req.GetSecrets())
+			err = n.d.credentials.renew(r, req.GetSecrets())
 		}
 		if err != nil {
 			return nil, err
@@ -79,6 +79,7 @@ func (n node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeR
 	return &csi.NodePublishVolumeResponse{}, n.publish(ctx, id, target, capability, req.GetReadonly())
 }
 
+// publish binds a volume to the directory target with the access that the request asks for.
 func (n node) publish(ctx context.Context, id, target string, c *csi.VolumeCapability, readOnly bool) error {
 	attributes, err := mountAttributes(c.GetMount().GetMountFlags())
 	if err != nil {
@@ -108,19 +109,19 @@ func (n node) publish(ctx context.Context, id, target string, c *csi.VolumeCapab
 		return err
 	}
 
-	return bind(filepath.Join(st.Mountpoint, forkRoot(id)), target, id, attributes)
+	return bindVolume(filepath.Join(st.Mountpoint, forkRoot(id)), target, id, attributes)
 }
 
 // NodeUnpublishVolume ends a publication. If the volume is inline, it also ends the volume.
 func (n node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	id, target := req.GetVolumeId(), req.GetTargetPath()
 	if id == "" || target == "" {
-		return nil, invalid("the volume_id or the target_path is missing")
+		return nil, invalidArgument("the volume_id or the target_path is missing")
 	}
 
 	inline := inlineID(id)
 	for _, id := range []string{id, inline} {
-		if err := unbind(target, id); err != nil {
+		if err := unbindVolume(target, id); err != nil {
 			return nil, err
 		}
 	}
@@ -134,20 +135,20 @@ func (n node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVol
 
 func inlineID(name string) string { return idOf(volumePrefix, "inline "+name) }
 
-// inlineLabel and inlineYes are the key and the value of the label of the snapshots from which inline volumes may
+// inlineLabel and inlineValue are the key and the value of the label of the snapshots from which inline volumes may
 // begin. The author of any pod can choose one of these snapshots, so an administrator sets the label.
 const (
 	inlineLabel = "csi.inline"
-	inlineYes   = "yes"
+	inlineValue = "yes"
 )
 
-// seed returns the permanent name cp-N of a snapshot of main that an administrator has labelled for inline
+// inlineSource returns the permanent name cp-N of a snapshot of main that an administrator has labelled for inline
 // volumes. name must be the snapshot's exact name, because latest, cp-N and digits of an id could lead to a
 // snapshot without the label.
-func (n node) seed(ctx context.Context, name string) (string, error) {
+func (n node) inlineSource(ctx context.Context, name string) (string, error) {
 	var list service.Snapshots
-	l := service.List{Kind: info.KindManual, Labels: map[string]string{inlineLabel: inlineYes}}
-	if err := n.d.do(ctx, "", l, &list); err != nil {
+	l := service.List{Kind: info.KindManual, Labels: map[string]string{inlineLabel: inlineValue}}
+	if err := n.d.callDaemon(ctx, "", l, &list); err != nil {
 		return "", err
 	}
 
@@ -157,12 +158,12 @@ func (n node) seed(ctx context.Context, name string) (string, error) {
 		}
 	}
 
-	return "", invalid("no snapshot of main with the label %s=%s has the name %q (attribute %s)", inlineLabel, inlineYes, name, fromParameter)
+	return "", invalidArgument("no snapshot of main with the label %s=%s has the name %q (attribute %s)", inlineLabel, inlineValue, name, fromParameter)
 }
 
 // makeInline makes the inline volume of a pod, unless the volume exists.
-func (n node) makeInline(ctx context.Context, name string, all map[string]string) (string, error) {
-	p, err := parameters(all, fromParameter, ownerParameter)
+func (n node) makeInline(ctx context.Context, name string, volumeContext map[string]string) (string, error) {
+	p, err := parameters(volumeContext, fromParameter, ownerParameter)
 	if err != nil {
 		return "", err
 	}
@@ -174,38 +175,38 @@ func (n node) makeInline(ctx context.Context, name string, all map[string]string
 	}
 	defer unlock()
 
-	_, err = n.d.find(ctx, inlineKind, r.ID)
+	_, err = n.d.findRecord(ctx, inlineKind, r.ID)
 	if status.Code(err) != codes.NotFound {
 		return r.ID, err
 	}
 
-	from, err := n.seed(ctx, r.Source)
+	from, err := n.inlineSource(ctx, r.Source)
 	if err != nil {
 		return "", err
 	}
 
-	return r.ID, n.d.make(ctx, r, source{from: from}, nil, p)
+	return r.ID, n.d.makeVolume(ctx, r, source{from: from}, nil, p)
 }
 
 func (n node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	id, path := req.GetVolumeId(), req.GetVolumePath()
 	if id == "" || path == "" {
-		return nil, invalid("the volume_id or the volume_path is missing")
+		return nil, invalidArgument("the volume_id or the volume_path is missing")
 	}
-	if _, err := n.d.find(ctx, volumeKind, id); err != nil {
+	if _, err := n.d.findRecord(ctx, volumeKind, id); err != nil {
 		return nil, err
 	}
 
-	at, err := publicationAt(path, id)
+	publication, err := publicationAt(path, id)
 	if err != nil {
 		return nil, err
 	}
-	if at == nil {
+	if publication == nil {
 		return nil, notFound("the volume %s is not published at %s", id, path)
 	}
 
 	var st service.Status
-	if err := n.d.do(ctx, id, service.GetStatus{}, &st); err != nil {
+	if err := n.d.callDaemon(ctx, id, service.GetStatus{}, &st); err != nil {
 		return nil, err
 	}
 

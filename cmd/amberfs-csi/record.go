@@ -29,30 +29,30 @@ const (
 // has access. It is written when the fork with the name ID is complete. A fork without a record was left by an
 // interrupted request, and is made again.
 type record struct {
-	ID, Kind string
-	Source   string   // of a volume: the source from which it began; of a snapshot: the volume
-	Remote   string   // the URL to which snapshots are pushed
-	Login    string   // id of the credentials for Remote; "": the daemon uses its own
-	Logins   []string // ids of the credentials for the remotes of the sources
-	Bytes    int64    // the capacity of a volume, the size of a snapshot
-	info     info.Info
+	ID, Kind             string
+	Source               string   // of a volume: the source from which it began; of a snapshot: the volume
+	Remote               string   // the URL to which snapshots are pushed
+	CredentialsID        string   // id of the credentials for Remote; "": the daemon uses its own
+	SourceCredentialsIDs []string // ids of the credentials for the remotes of the sources
+	Bytes                int64    // the capacity of a volume, the size of a snapshot
+	info                 info.Info
 }
 
 // Labels of records. The id has its own label, so that a search by this label finds the newest record.
 const (
-	idLabel     = "csi"
-	kindLabel   = "csi.kind"
-	sourceLabel = "csi.source"
-	remoteLabel = "csi.remote"
-	loginLabel  = "csi.login"
-	loginsLabel = "csi.logins"
-	bytesLabel  = "csi.bytes"
+	idLabel                = "csi"
+	kindLabel              = "csi.kind"
+	sourceLabel            = "csi.source"
+	remoteLabel            = "csi.remote"
+	credentialsLabel       = "csi.login"
+	sourceCredentialsLabel = "csi.logins"
+	bytesLabel             = "csi.bytes"
 )
 
 func (r *record) labels() map[string]string {
 	return map[string]string{
 		idLabel: r.ID, kindLabel: r.Kind, sourceLabel: r.Source, remoteLabel: r.Remote, bytesLabel: strconv.FormatInt(r.Bytes, 10),
-		loginLabel: r.Login, loginsLabel: strings.Join(r.Logins, " "),
+		credentialsLabel: r.CredentialsID, sourceCredentialsLabel: strings.Join(r.SourceCredentialsIDs, " "),
 	}
 }
 
@@ -63,7 +63,7 @@ func recordOf(i info.Info) (*record, error) {
 	}
 	return &record{
 		ID: i.Labels[idLabel], Kind: i.Labels[kindLabel], Source: i.Labels[sourceLabel], Remote: i.Labels[remoteLabel],
-		Login: i.Labels[loginLabel], Logins: strings.Fields(i.Labels[loginsLabel]), Bytes: bytes, info: i,
+		CredentialsID: i.Labels[credentialsLabel], SourceCredentialsIDs: strings.Fields(i.Labels[sourceCredentialsLabel]), Bytes: bytes, info: i,
 	}, nil
 }
 
@@ -79,12 +79,12 @@ func idOf(prefix, name string) string {
 	return prefix + hex.EncodeToString(sum[:16])
 }
 
-var idForm = regexp.MustCompile(`^(vol|snap)-[0-9a-f]{32}$`)
+var idPattern = regexp.MustCompile(`^(vol|snap)-[0-9a-f]{32}$`)
 
-// find returns the record of an id. The error has the code NotFound if there is no record.
-func (d *driver) find(ctx context.Context, kind, id string) (*record, error) {
+// findRecord returns the record of an id. The error has the code NotFound if there is no record.
+func (d *driver) findRecord(ctx context.Context, kind, id string) (*record, error) {
 	none := notFound("there is no %s %s on the node %s", kind, id, d.node)
-	if !idForm.MatchString(id) {
+	if !idPattern.MatchString(id) {
 		return nil, none
 	}
 
@@ -105,7 +105,7 @@ func (d *driver) records(ctx context.Context, l service.List) ([]*record, error)
 	var out []*record
 	var list service.Snapshots
 	l.Kind = info.KindManual
-	if err := d.do(ctx, "", l, &list); err != nil {
+	if err := d.callDaemon(ctx, "", l, &list); err != nil {
 		return nil, err
 	}
 
@@ -120,13 +120,13 @@ func (d *driver) records(ctx context.Context, l service.List) ([]*record, error)
 	return out, nil
 }
 
-// write records that a fork is complete.
-func (d *driver) write(ctx context.Context, r *record) error {
-	return d.do(ctx, "", snapshot.CaptureOptions{Name: r.ID, Labels: r.labels(), Wait: true}, &r.info)
+// writeRecord records that a fork is complete.
+func (d *driver) writeRecord(ctx context.Context, r *record) error {
+	return d.callDaemon(ctx, "", snapshot.CaptureOptions{Name: r.ID, Labels: r.labels(), Wait: true}, &r.info)
 }
 
-// rewrite replaces a record. If it is interrupted, both records may exist; the newest is valid.
-func (d *driver) rewrite(ctx context.Context, r *record) error {
+// rewriteRecord replaces a record. If it is interrupted, both records may exist; the newest is valid.
+func (d *driver) rewriteRecord(ctx context.Context, r *record) error {
 	labels := map[string]string{idLabel: r.ID}
 	old, err := d.records(ctx, service.List{Labels: labels})
 	if err != nil {
@@ -134,7 +134,7 @@ func (d *driver) rewrite(ctx context.Context, r *record) error {
 	}
 
 	name := fmt.Sprintf("%s.%d", r.ID, r.info.Seq)
-	if err := d.do(ctx, "", snapshot.CaptureOptions{Name: name, Labels: r.labels(), Wait: true}, &r.info); err != nil {
+	if err := d.callDaemon(ctx, "", snapshot.CaptureOptions{Name: name, Labels: r.labels(), Wait: true}, &r.info); err != nil {
 		return err
 	}
 
@@ -150,13 +150,13 @@ func (d *driver) removeRecords(ctx context.Context, list []*record) error {
 		return nil
 	}
 
-	return ignoreKind(errs.NotExist, d.do(ctx, "", service.Remove{Names: names, Forget: true}, nil))
+	return ignoreKind(errs.NotExist, d.callDaemon(ctx, "", service.Remove{Names: names, Forget: true}, nil))
 }
 
-// remove deletes the fork of a record with all its forks and snapshots. Then it deletes the record, and the
-// credentials that no other record needs.
-func (d *driver) remove(ctx context.Context, r *record) error {
-	if err := d.discard(ctx, r.ID); err != nil {
+// deleteForkAndRecord deletes the fork of a record with all its forks and snapshots. Then it deletes the record, and
+// the credentials that no other record needs.
+func (d *driver) deleteForkAndRecord(ctx context.Context, r *record) error {
+	if err := d.discardFork(ctx, r.ID); err != nil {
 		return err
 	}
 
@@ -168,22 +168,23 @@ func (d *driver) remove(ctx context.Context, r *record) error {
 		return err
 	}
 
-	return d.forget(ctx, r)
+	return d.removeCredentials(ctx, r)
 }
 
-func (d *driver) discard(ctx context.Context, id string) error {
-	return ignoreKind(errs.NotExist, d.do(ctx, "", service.DeleteFork{Name: id, Discard: true, Forget: true}, nil))
+// discardFork deletes the fork with the name id, if it exists, with all its forks and snapshots.
+func (d *driver) discardFork(ctx context.Context, id string) error {
+	return ignoreKind(errs.NotExist, d.callDaemon(ctx, "", service.DeleteFork{Name: id, Discard: true, Forget: true}, nil))
 }
 
-// page returns the records of a kind that follow the page with the token, and the token of the next page. most is
-// the largest number of records; 0 is no limit.
-func (d *driver) page(ctx context.Context, kind, source, token string, most int32) (list []*record, next string, err error) {
+// recordPage returns the records of a kind that follow the page with the token, and the token of the next page.
+// maxEntries is the largest number of records; 0 is no limit.
+func (d *driver) recordPage(ctx context.Context, kind, source, token string, maxEntries int32) (list []*record, next string, err error) {
 	l := service.List{Labels: map[string]string{kindLabel: kind}}
 	if source != "" {
 		l.Labels[sourceLabel] = source
 	}
-	if most < 0 {
-		return nil, "", invalid("max_entries is negative: %d", most)
+	if maxEntries < 0 {
+		return nil, "", invalidArgument("max_entries is negative: %d", maxEntries)
 	}
 
 	if token != "" {
@@ -192,13 +193,13 @@ func (d *driver) page(ctx context.Context, kind, source, token string, most int3
 		}
 	}
 
-	if most > 0 {
-		l.Limit = int(most) + 1
+	if maxEntries > 0 {
+		l.Limit = int(maxEntries) + 1
 	}
 
-	if list, err = d.records(ctx, l); err == nil && most > 0 && len(list) > int(most) {
-		list = list[:most]
-		next = strconv.FormatUint(list[most-1].info.Seq, 10)
+	if list, err = d.records(ctx, l); err == nil && maxEntries > 0 && len(list) > int(maxEntries) {
+		list = list[:maxEntries]
+		next = strconv.FormatUint(list[maxEntries-1].info.Seq, 10)
 	}
 
 	return list, next, err

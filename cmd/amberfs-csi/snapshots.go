@@ -20,7 +20,7 @@ import (
 // volume's class.
 func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
 	if req.GetName() == "" || req.GetSourceVolumeId() == "" {
-		return nil, invalid("the name or the source_volume_id is missing")
+		return nil, invalidArgument("the name or the source_volume_id is missing")
 	}
 	p, err := parameters(req.GetParameters(), remoteParameter)
 	if err != nil {
@@ -34,27 +34,27 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 	}
 	defer unlock()
 
-	existing, err := c.d.find(ctx, snapshotKind, r.ID)
+	existing, err := c.d.findRecord(ctx, snapshotKind, r.ID)
 	switch {
 	case err == nil:
 		if existing.Source != r.Source {
 			return nil, status.Errorf(codes.AlreadyExists, "the snapshot %s has the name, and is of the volume %s", r.ID, existing.Source)
 		}
 		r = existing
-		if err := c.d.logins.renew(r, req.GetSecrets()); err != nil {
+		if err := c.d.credentials.renew(r, req.GetSecrets()); err != nil {
 			return nil, err
 		}
 
 	case status.Code(err) != codes.NotFound:
 		return nil, err
 	default:
-		volume, err := c.d.find(ctx, volumeKind, r.Source)
+		volume, err := c.d.findRecord(ctx, volumeKind, r.Source)
 		if err != nil {
 			return nil, err
 		}
 
 		r.Remote = cmp.Or(r.Remote, volume.Remote)
-		err = c.d.withLogin(ctx, r, req.GetSecrets(), func() error {
+		err = c.d.withCredentials(ctx, r, req.GetSecrets(), func() error {
 			r.addCredentials(volume)
 			return c.d.takeSnapshot(ctx, r)
 		})
@@ -70,92 +70,93 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 // takeSnapshot takes a snapshot, pushes it and writes its record. If it is interrupted, the next call continues
 // with the state that the first call took.
 func (d *driver) takeSnapshot(ctx context.Context, r *record) error {
-	taken, err := d.freeze(ctx, r)
+	state, err := d.captureVolume(ctx, r)
 	if hasKind(err, errs.Exist) {
-		taken, err = d.contentOf(ctx, r.ID)
+		state, err = d.contentInfo(ctx, r.ID)
 	}
 
-	if hasKind(err, errs.NotExist) { // an earlier call was interrupted before it took the snapshot content
-		if err = d.discard(ctx, r.ID); err == nil {
-			taken, err = d.freeze(ctx, r)
+	if hasKind(err, errs.NotExist) { // an earlier call was interrupted before it took the snapshot of the fork
+		if err = d.discardFork(ctx, r.ID); err == nil {
+			state, err = d.captureVolume(ctx, r)
 		}
 	}
 
 	switch {
 	case err != nil:
 		return err
-	case taken.Labels[sourceLabel] != r.Source:
-		return status.Errorf(codes.AlreadyExists, "the snapshot %s has the name, and is of the volume %s", r.ID, taken.Labels[sourceLabel])
+	case state.Labels[sourceLabel] != r.Source:
+		return status.Errorf(codes.AlreadyExists, "the snapshot %s has the name, and is of the volume %s", r.ID, state.Labels[sourceLabel])
 	}
 
-	if r.Bytes = taken.Bytes; r.Remote != "" {
-		if err := d.push(ctx, r); err != nil {
+	if r.Bytes = state.Bytes; r.Remote != "" {
+		if err := d.pushSnapshot(ctx, r); err != nil {
 			return err
 		}
 	}
 
-	return d.write(ctx, r)
+	return d.writeRecord(ctx, r)
 }
 
 // snapshotOf returns the CSI message about the snapshot of a record.
 func (d *driver) snapshotOf(ctx context.Context, r *record) (*csi.Snapshot, error) {
-	taken, err := d.contentOf(ctx, r.ID)
+	state, err := d.contentInfo(ctx, r.ID)
 	if err != nil {
 		return nil, err
 	}
 	return &csi.Snapshot{
-		SnapshotId: r.ID, SourceVolumeId: r.Source, SizeBytes: r.Bytes, ReadyToUse: true, CreationTime: timestamppb.New(taken.Created),
+		SnapshotId: r.ID, SourceVolumeId: r.Source, SizeBytes: r.Bytes, ReadyToUse: true, CreationTime: timestamppb.New(state.Created),
 	}, nil
 }
 
-func (d *driver) contentOf(ctx context.Context, id string) (i info.Info, err error) {
-	err = d.do(ctx, id, service.Show{Name: content}, &i)
+func (d *driver) contentInfo(ctx context.Context, id string) (i info.Info, err error) {
+	err = d.callDaemon(ctx, id, service.Show{Name: contentSnapshot}, &i)
 	return i, err
 }
 
-// freeze makes the fork for a snapshot, and takes the snapshot content of the fork.
-func (d *driver) freeze(ctx context.Context, r *record) (taken info.Info, err error) {
+// captureVolume makes the fork for a snapshot, and takes the snapshot of the fork that has the name contentSnapshot.
+func (d *driver) captureVolume(ctx context.Context, r *record) (state info.Info, err error) {
 	if err := d.forkVolume(ctx, r.ID, r.Source, ""); err != nil {
-		return taken, err
+		return state, err
 	}
-	err = d.do(ctx, r.ID, snapshot.CaptureOptions{Name: content, Labels: r.labels(), Wait: true}, &taken)
-	return taken, err
+	err = d.callDaemon(ctx, r.ID, snapshot.CaptureOptions{Name: contentSnapshot, Labels: r.labels(), Wait: true}, &state)
+	return state, err
 }
 
-// push pushes the snapshot content of the fork to the remote, under the id of the record.
-func (d *driver) push(ctx context.Context, r *record) error {
-	push := service.Push{Remote: d.logins.urlOf(r.Remote, r.Login), Snapshots: []string{content}, As: r.ID}
-	if d.do(ctx, r.ID, push, nil) == nil {
+// pushSnapshot pushes the snapshot of the fork that has the name contentSnapshot to the remote, under the id of the
+// record.
+func (d *driver) pushSnapshot(ctx context.Context, r *record) error {
+	push := service.Push{Remote: d.credentials.urlOf(r.Remote, r.CredentialsID), Snapshots: []string{contentSnapshot}, As: r.ID}
+	if d.callDaemon(ctx, r.ID, push, nil) == nil {
 		return nil
 	}
-	if err := d.setUp(ctx, r); err != nil {
+	if err := d.setUpRemote(ctx, r); err != nil {
 		return err
 	}
 
-	return withRemoteCode(d.do(ctx, r.ID, push, nil))
+	return withRemoteCode(d.callDaemon(ctx, r.ID, push, nil))
 }
 
-// setUp sets up a remote if it is new. It calls AddRemote, which also gives the remote a name. The driver uses
-// remotes by their URLs, so setUp removes the name.
-func (d *driver) setUp(ctx context.Context, r *record) error {
-	add := service.AddRemote{Name: r.ID, URL: d.logins.urlOf(r.Remote, r.Login)}
-	if err := d.do(ctx, "", add, nil); err != nil {
+// setUpRemote sets up a remote if it is new. It calls AddRemote, which also gives the remote a name. The driver uses
+// remotes by their URLs, so setUpRemote removes the name.
+func (d *driver) setUpRemote(ctx context.Context, r *record) error {
+	add := service.AddRemote{Name: r.ID, URL: d.credentials.urlOf(r.Remote, r.CredentialsID)}
+	if err := d.callDaemon(ctx, "", add, nil); err != nil {
 		return withRemoteCode(err)
 	}
-	return d.do(ctx, "", service.RemoveRemote{Name: add.Name}, nil)
+	return d.callDaemon(ctx, "", service.RemoveRemote{Name: add.Name}, nil)
 }
 
 // checkRemote returns an error if no snapshot can be pushed to the remote, because the URL or the secrets are
 // wrong. It returns nil for a remote that does not answer, since the remote may answer later.
 func (d *driver) checkRemote(ctx context.Context, r *record) error {
-	url := d.logins.urlOf(r.Remote, r.Login)
+	url := d.credentials.urlOf(r.Remote, r.CredentialsID)
 	if _, known := d.remotes.Load(url); known || r.Remote == "" {
 		return nil
 	}
 
-	err := d.setUp(ctx, r)
+	err := d.setUpRemote(ctx, r)
 	if status.Code(err) == codes.Unavailable {
-		d.log.Warn("the remote of a volume does not answer", "volume", r.ID, "err", d.logins.hide(err.Error()))
+		d.log.Warn("the remote of a volume does not answer", "volume", r.ID, "err", d.credentials.hidePaths(err.Error()))
 		return nil
 	}
 
@@ -178,7 +179,7 @@ func withRemoteCode(err error) error {
 func (c controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
 	id := req.GetSnapshotId()
 	if id == "" {
-		return nil, invalid("the snapshot_id is missing")
+		return nil, invalidArgument("the snapshot_id is missing")
 	}
 
 	unlock, err := c.d.lock(id)
@@ -187,21 +188,21 @@ func (c controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotR
 	}
 	defer unlock()
 
-	r, err := c.d.find(ctx, snapshotKind, id)
+	r, err := c.d.findRecord(ctx, snapshotKind, id)
 	if status.Code(err) == codes.NotFound {
 		return &csi.DeleteSnapshotResponse{}, nil
 	}
 	if err == nil {
-		err = c.d.logins.renew(r, req.GetSecrets())
+		err = c.d.credentials.renew(r, req.GetSecrets())
 	}
 
 	if err == nil && r.Remote != "" {
-		remove := service.RemovePushed{Remote: c.d.logins.urlOf(r.Remote, r.Login), Names: []string{id}}
-		err = withRemoteCode(ignoreKind(errs.NotExist, c.d.do(ctx, "", remove, nil)))
+		remove := service.RemovePushed{Remote: c.d.credentials.urlOf(r.Remote, r.CredentialsID), Names: []string{id}}
+		err = withRemoteCode(ignoreKind(errs.NotExist, c.d.callDaemon(ctx, "", remove, nil)))
 	}
 
 	if err == nil {
-		err = c.d.remove(ctx, r)
+		err = c.d.deleteForkAndRecord(ctx, r)
 	}
 
 	return &csi.DeleteSnapshotResponse{}, err
@@ -212,8 +213,8 @@ func (c controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReq
 	var list []*record
 	var err error
 	if id := req.GetSnapshotId(); id == "" {
-		list, resp.NextToken, err = c.d.page(ctx, snapshotKind, req.GetSourceVolumeId(), req.GetStartingToken(), req.GetMaxEntries())
-	} else if r, ferr := c.d.find(ctx, snapshotKind, id); ferr == nil {
+		list, resp.NextToken, err = c.d.recordPage(ctx, snapshotKind, req.GetSourceVolumeId(), req.GetStartingToken(), req.GetMaxEntries())
+	} else if r, ferr := c.d.findRecord(ctx, snapshotKind, id); ferr == nil {
 		list = []*record{r}
 	} else if status.Code(ferr) != codes.NotFound {
 		err = ferr
@@ -235,9 +236,9 @@ func (c controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReq
 
 func (c controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
 	if req.GetSnapshotId() == "" {
-		return nil, invalid("the snapshot_id is missing")
+		return nil, invalidArgument("the snapshot_id is missing")
 	}
-	r, err := c.d.find(ctx, snapshotKind, req.GetSnapshotId())
+	r, err := c.d.findRecord(ctx, snapshotKind, req.GetSnapshotId())
 	if err != nil {
 		return nil, err
 	}

@@ -43,21 +43,21 @@ func sourceOf(content *csi.VolumeContentSource, p map[string]string) (source, er
 		s.from = p[fromParameter]
 	case *csi.VolumeContentSource_Snapshot:
 		if s.snapshot = t.Snapshot.GetSnapshotId(); s.snapshot == "" {
-			return s, invalid("the snapshot_id of the source is missing")
+			return s, invalidArgument("the snapshot_id of the source is missing")
 		}
 	case *csi.VolumeContentSource_Volume:
 		if s.volume = t.Volume.GetVolumeId(); s.volume == "" {
-			return s, invalid("the volume_id of the source is missing")
+			return s, invalidArgument("the volume_id of the source is missing")
 		}
 	default:
-		return s, invalid("a volume begins with a snapshot or a volume, not with %T", t)
+		return s, invalidArgument("a volume begins with a snapshot or a volume, not with %T", t)
 	}
 
 	return s, nil
 }
 
-// through returns the source with the remote at url, which contains its credentials.
-func (s source) through(url string) source {
+// withRemoteURL returns the source with the remote at url, which contains its credentials.
+func (s source) withRemoteURL(url string) source {
 	if name, ok := strings.CutPrefix(s.from, s.remote+"@"); ok && s.remote != "" {
 		s.from = url + "@" + name
 	}
@@ -65,78 +65,78 @@ func (s source) through(url string) source {
 	return s
 }
 
-// content is the name of the snapshot in a fork that was made for a CSI snapshot.
-const content = "content"
+// contentSnapshot is the name of the snapshot in a fork that was made for a CSI snapshot.
+const contentSnapshot = "content"
 
-// fork makes a fork of a source, and returns the size of its files.
-func (d *driver) fork(ctx context.Context, id string, src source, ttl string) (int64, error) {
-	err := d.forkAnew(ctx, id, func() (err error) {
+// forkSource makes a fork of a source, and returns the size of its files.
+func (d *driver) forkSource(ctx context.Context, id string, src source, ttl string) (int64, error) {
+	err := d.forkOrReplace(ctx, id, func() (err error) {
 		switch {
 		case src.volume != "":
 			err = d.forkVolume(ctx, id, src.volume, ttl)
 		case src.snapshot != "":
 			err = d.forkSnapshot(ctx, id, src, ttl)
 		default:
-			_, err = d.forkOf(ctx, id, src.from, ttl)
+			_, err = d.createFork(ctx, id, src.from, ttl)
 		}
 		return err
 	})
 
 	var size service.Sized
 	if err == nil {
-		err = d.do(ctx, id, service.Size{}, &size)
+		err = d.callDaemon(ctx, id, service.Size{}, &size)
 	}
 
 	return size.Bytes, err
 }
 
-// forkAnew calls make, which makes the fork id. If the fork exists without a record, because the driver was
-// killed, forkAnew discards it and calls make again.
-func (d *driver) forkAnew(ctx context.Context, id string, make func() error) error {
-	err := make()
+// forkOrReplace calls create, which creates the fork id. If the fork exists without a record, because the driver was
+// killed, forkOrReplace discards the fork and calls create again.
+func (d *driver) forkOrReplace(ctx context.Context, id string, create func() error) error {
+	err := create()
 	if !hasKind(err, errs.Exist) {
 		return err
 	}
-	if err := d.discard(ctx, id); err != nil {
+	if err := d.discardFork(ctx, id); err != nil {
 		return err
 	}
 
-	return make()
+	return create()
 }
 
-// forkOf makes a fork without a snapshot in main at its end, because other tenants could read that snapshot.
-func (d *driver) forkOf(ctx context.Context, id, from, ttl string) (f service.Forked, err error) {
-	err = d.do(ctx, "", snapshot.ForkOptions{Name: id, Snapshot: from, TTL: ttl, Discard: true}, &f)
+// createFork makes a fork without a snapshot in main at its end, because other tenants could read that snapshot.
+func (d *driver) createFork(ctx context.Context, id, from, ttl string) (f service.Forked, err error) {
+	err = d.callDaemon(ctx, "", snapshot.ForkOptions{Name: id, Snapshot: from, TTL: ttl, Discard: true}, &f)
 	return f, err
 }
 
 // forkVolume forks the present state of a volume. It does not take a snapshot in the volume for this: the pod
 // could already have taken a snapshot with that name, or as many snapshots as its limit allows.
 func (d *driver) forkVolume(ctx context.Context, id, volume, ttl string) error {
-	if _, err := d.find(ctx, volumeKind, volume); err != nil {
+	if _, err := d.findRecord(ctx, volumeKind, volume); err != nil {
 		return err
 	}
-	_, err := d.forkOf(ctx, id, volume+"/", ttl)
+	_, err := d.createFork(ctx, id, volume+"/", ttl)
 	return err
 }
 
 // forkSnapshot forks a snapshot of this node or of the remote. The contents of a snapshot on the remote are
 // fetched when they are read.
 func (d *driver) forkSnapshot(ctx context.Context, id string, src source, ttl string) error {
-	_, err := d.find(ctx, snapshotKind, src.snapshot)
+	_, err := d.findRecord(ctx, snapshotKind, src.snapshot)
 	switch {
 	case err == nil:
-		_, err = d.forkOf(ctx, id, src.snapshot+"/"+content, ttl)
+		_, err = d.createFork(ctx, id, src.snapshot+"/"+contentSnapshot, ttl)
 		return err
 	case status.Code(err) != codes.NotFound || src.remote == "" || !strings.HasPrefix(src.snapshot, snapshotPrefix):
 		return err
 	}
 
-	f, err := d.forkOf(ctx, id, src.remote+"@"+src.snapshot, ttl)
+	f, err := d.createFork(ctx, id, src.remote+"@"+src.snapshot, ttl)
 	if err != nil || f.Snapshot == "" {
 		return withRemoteCode(err)
 	}
 
 	// The fork does not need the name in main of the snapshot from which it began.
-	return ignoreKind(errs.NotExist, d.do(ctx, "", service.Remove{Names: []string{f.Snapshot}, Forget: true}, nil))
+	return ignoreKind(errs.NotExist, d.callDaemon(ctx, "", service.Remove{Names: []string{f.Snapshot}, Forget: true}, nil))
 }

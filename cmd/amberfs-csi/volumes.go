@@ -36,7 +36,7 @@ func parameters(all map[string]string, known ...string) (map[string]string, erro
 		case slices.Contains(known, k):
 			out[k] = v
 		case !strings.HasPrefix(k, "csi.storage.k8s.io/"):
-			return nil, invalid("there is no parameter %q; known are %s", k, strings.Join(known, ", "))
+			return nil, invalidArgument("there is no parameter %q; known are %s", k, strings.Join(known, ", "))
 		}
 	}
 
@@ -50,10 +50,10 @@ func checkCapabilities(list []*csi.VolumeCapability) error {
 		case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
 			csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
 		default:
-			return invalid("a volume is accessible from one node, so the access mode cannot be %s", c.GetAccessMode().GetMode())
+			return invalidArgument("a volume is accessible from one node, so the access mode cannot be %s", c.GetAccessMode().GetMode())
 		}
 		if c.GetMount() == nil {
-			return invalid("a volume is a directory, and not a block device")
+			return invalidArgument("a volume is a directory, and not a block device")
 		}
 		if _, err := mountAttributes(c.GetMount().GetMountFlags()); err != nil {
 			return err
@@ -65,11 +65,11 @@ func checkCapabilities(list []*csi.VolumeCapability) error {
 // CreateVolume makes a fork: of main, of a snapshot, or of another volume.
 func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if req.GetName() == "" || len(req.GetVolumeCapabilities()) == 0 {
-		return nil, invalid("the name or the volume_capabilities are missing")
+		return nil, invalidArgument("the name or the volume_capabilities are missing")
 	}
 	p, err := parameters(req.GetParameters(), fromParameter, remoteParameter, policyParameter, ownerParameter, ttlParameter)
 	if err == nil {
-		_, _, oerr := ownerOf(p[ownerParameter])
+		_, _, oerr := parseOwner(p[ownerParameter])
 		err = cmp.Or(checkCapabilities(req.GetVolumeCapabilities()), checkPolicy(p[policyParameter]), oerr)
 	}
 	if err != nil {
@@ -92,11 +92,11 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 	}
 
 	r.Source = src.name()
-	switch existing, err := c.d.find(ctx, volumeKind, r.ID); {
+	switch existing, err := c.d.findRecord(ctx, volumeKind, r.ID); {
 	case err == nil:
 		r, err = existing, checkMatch(existing, r, req.GetCapacityRange())
 		if err == nil {
-			err = c.d.logins.renew(r, req.GetSecrets())
+			err = c.d.credentials.renew(r, req.GetSecrets())
 		}
 		if err != nil {
 			return nil, err
@@ -105,8 +105,8 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 	case status.Code(err) != codes.NotFound:
 		return nil, err
 	default:
-		err := c.d.withLogin(ctx, r, req.GetSecrets(), func() error {
-			return c.d.make(ctx, r, src, req.GetCapacityRange(), p)
+		err := c.d.withCredentials(ctx, r, req.GetSecrets(), func() error {
+			return c.d.makeVolume(ctx, r, src, req.GetCapacityRange(), p)
 		})
 		if err != nil {
 			return nil, err
@@ -119,49 +119,49 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 }
 
 // checkMatch returns an error if the existing volume with the name of r differs from the requested volume.
-func checkMatch(existing, r *record, within *csi.CapacityRange) error {
-	limit := within.GetLimitBytes()
-	if existing.Source != r.Source || existing.Remote != r.Remote || existing.Bytes < within.GetRequiredBytes() || limit > 0 && existing.Bytes > limit {
+func checkMatch(existing, r *record, requested *csi.CapacityRange) error {
+	limit := requested.GetLimitBytes()
+	if existing.Source != r.Source || existing.Remote != r.Remote || existing.Bytes < requested.GetRequiredBytes() || limit > 0 && existing.Bytes > limit {
 		return status.Errorf(codes.AlreadyExists, "the volume %s has the name, with %d bytes, the source %q and the remote %q",
 			existing.ID, existing.Bytes, existing.Source, existing.Remote)
 	}
 	return nil
 }
 
-// make makes the fork of a volume, and writes the volume's record.
-func (d *driver) make(ctx context.Context, r *record, src source, within *csi.CapacityRange, p map[string]string) error {
-	if err := d.inherit(ctx, r, src); err != nil {
+// makeVolume makes the fork of a volume, and writes the volume's record.
+func (d *driver) makeVolume(ctx context.Context, r *record, src source, requested *csi.CapacityRange, p map[string]string) error {
+	if err := d.inheritCredentials(ctx, r, src); err != nil {
 		return err
 	}
 	if err := d.checkRemote(ctx, r); err != nil {
 		return err
 	}
 
-	size, err := d.fork(ctx, r.ID, src.through(d.logins.urlOf(r.Remote, r.Login)), p[ttlParameter])
+	size, err := d.forkSource(ctx, r.ID, src.withRemoteURL(d.credentials.urlOf(r.Remote, r.CredentialsID)), p[ttlParameter])
 	if err != nil {
 		return err
 	}
-	if r.Bytes, err = d.capacity(ctx, within, size); err == nil && p[ownerParameter] != "" {
+	if r.Bytes, err = d.capacity(ctx, requested, size); err == nil && p[ownerParameter] != "" {
 		err = d.setOwner(ctx, r.ID, p[ownerParameter])
 	}
 	if err == nil && p[policyParameter] != "" {
-		err = d.do(ctx, r.ID, service.SetPolicy{Patch: json.RawMessage(p[policyParameter])}, nil)
+		err = d.callDaemon(ctx, r.ID, service.SetPolicy{Patch: json.RawMessage(p[policyParameter])}, nil)
 	}
-	if err == nil && within.GetRequiredBytes() > 0 {
-		err = d.limit(ctx, r)
+	if err == nil && requested.GetRequiredBytes() > 0 {
+		err = d.setLimit(ctx, r)
 	}
 	if err == nil {
-		err = d.write(ctx, r)
+		err = d.writeRecord(ctx, r)
 	}
 	if err != nil {
-		_ = d.discard(ctx, r.ID) // after an error, the next request discards the fork
+		_ = d.discardFork(ctx, r.ID) // after an error, the next request discards the fork
 	}
 
 	return err
 }
 
-// ownerOf parses an owner. -1 means that the owner or group is not changed.
-func ownerOf(text string) (uid, gid int, err error) {
+// parseOwner parses the parameter owner. -1 means that the owner or group is not changed.
+func parseOwner(text string) (uid, gid int, err error) {
 	if text == "" {
 		return -1, -1, nil
 	}
@@ -169,7 +169,7 @@ func ownerOf(text string) (uid, gid int, err error) {
 	u, uerr := strconv.ParseUint(user, 10, 31)
 	g, gerr := strconv.ParseUint(group, 10, 31)
 	if uerr != nil || both && gerr != nil {
-		return -1, -1, invalid("the owner of a volume is UID or UID:GID, not %q", text)
+		return -1, -1, invalidArgument("the owner of a volume is UID or UID:GID, not %q", text)
 	}
 	if !both {
 		return int(u), -1, nil
@@ -181,7 +181,7 @@ func ownerOf(text string) (uid, gid int, err error) {
 // setOwner sets the owner of the root of a volume. Only the owner may restore the volume. An fsGroup later
 // changes only the group.
 func (d *driver) setOwner(ctx context.Context, id, owner string) error {
-	uid, gid, err := ownerOf(owner)
+	uid, gid, err := parseOwner(owner)
 	if err != nil {
 		return err
 	}
@@ -197,9 +197,9 @@ func (d *driver) setOwner(ctx context.Context, id, owner string) error {
 	return nil
 }
 
-// limit sets the limit of a volume's fork to the volume's capacity.
-func (d *driver) limit(ctx context.Context, r *record) error {
-	return d.do(ctx, r.ID, service.SetPolicy{Patch: fmt.Appendf(nil, `{"unshared_bytes":%d}`, r.Bytes)}, nil)
+// setLimit sets the limit of a volume's fork to the volume's capacity.
+func (d *driver) setLimit(ctx context.Context, r *record) error {
+	return d.callDaemon(ctx, r.ID, service.SetPolicy{Patch: fmt.Appendf(nil, `{"unshared_bytes":%d}`, r.Bytes)}, nil)
 }
 
 // checkPolicy returns an error if patch is not a policy. It is called before the volume is made.
@@ -214,13 +214,13 @@ func checkPolicy(patch string) error {
 // forkLimit returns the number of unshared bytes that the policy of main allows for a fork; 0 is no limit.
 func (d *driver) forkLimit(ctx context.Context) (int64, error) {
 	var p policy.Policy
-	err := d.do(ctx, "", service.Policy{}, &p)
+	err := d.callDaemon(ctx, "", service.Policy{}, &p)
 	return p.Forks.UnsharedBytes, err
 }
 
 func (c controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
-		return nil, invalid("the volume_id is missing")
+		return nil, invalidArgument("the volume_id is missing")
 	}
 	return &csi.DeleteVolumeResponse{}, c.d.deleteVolume(ctx, volumeKind, req.GetVolumeId())
 }
@@ -233,7 +233,7 @@ func (d *driver) deleteVolume(ctx context.Context, kind, id string) error {
 	}
 	defer unlock()
 
-	r, err := d.find(ctx, kind, id)
+	r, err := d.findRecord(ctx, kind, id)
 	if err != nil {
 		if status.Code(err) == codes.NotFound {
 			return nil
@@ -249,5 +249,5 @@ func (d *driver) deleteVolume(ctx context.Context, kind, id string) error {
 		return status.Errorf(codes.FailedPrecondition, "the volume %s is published at %s", id, published[0].Mountpoint)
 	}
 
-	return d.remove(ctx, r)
+	return d.deleteForkAndRecord(ctx, r)
 }

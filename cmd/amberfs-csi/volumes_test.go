@@ -119,7 +119,7 @@ func TestContents(t *testing.T) {
 		t.Error(err)
 	} else {
 		for _, e := range left {
-			if idForm.MatchString(e.Name()) {
+			if idPattern.MatchString(e.Name()) {
 				t.Errorf("%s is left in the volume", e.Name())
 			}
 		}
@@ -268,7 +268,7 @@ func TestEndKeepsNothing(t *testing.T) {
 func TestInline(t *testing.T) {
 	p := start(t, "node1")
 	write(t, p.Path("f"), "seed")
-	p.Amberfs("-C", p.Dir, "snapshot", "seed", "--label", inlineLabel+"="+inlineYes)
+	p.Amberfs("-C", p.Dir, "snapshot", "seed", "--label", inlineLabel+"="+inlineValue)
 	p.Amberfs("-C", p.Dir, "snapshot", "private")
 	p.Amberfs("-C", p.Dir, "fork", "ended")
 	p.Amberfs("-C", p.Dir, "fork", "--delete", "ended")
@@ -278,7 +278,9 @@ func TestInline(t *testing.T) {
 	}
 	a := p.create("a", nil, nil)
 	s := p.snapshot("s", a)
-	context := func(from string) map[string]string { return map[string]string{ephemeral: "true", fromParameter: from} }
+	context := func(from string) map[string]string {
+		return map[string]string{ephemeralKey: "true", fromParameter: from}
+	}
 	at := p.publish("csi-pod", writer, context("seed"))
 	p.publish("csi-pod", writer, context("seed"))
 	wantFile(t, filepath.Join(at, "f"), "seed")
@@ -287,8 +289,8 @@ func TestInline(t *testing.T) {
 		t.Errorf("the fork is left:\n%s", forks)
 	}
 	for _, from := range []string{
-		a + "/base", a + "/", s + "/" + content, s, s + ".2", "file:///tmp@x", "../x", "label:csi=" + s,
-		"", "private", "ended", "latest", "undo", "base", "cp-1", seed.ID, seed.ID[:12], "label:" + inlineLabel + "=" + inlineYes,
+		a + "/base", a + "/", s + "/" + contentSnapshot, s, s + ".2", "file:///tmp@x", "../x", "label:csi=" + s,
+		"", "private", "ended", "latest", "undo", "base", "cp-1", seed.ID, seed.ID[:12], "label:" + inlineLabel + "=" + inlineValue,
 	} {
 		_, err := p.nodes().NodePublishVolume(p.ctx(), &csi.NodePublishVolumeRequest{
 			VolumeId: "csi-other", TargetPath: p.target("other"), VolumeCapability: writer, VolumeContext: context(from),

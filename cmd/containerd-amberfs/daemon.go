@@ -13,11 +13,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// A daemon calls operations of the daemon of a store.
-type daemon struct{ store string }
+// A daemonClient calls operations of the daemon of a store.
+type daemonClient struct{ store string }
 
-// do calls an operation in a fork, or in main if fork is "".
-func (d daemon) do(ctx context.Context, fork string, args, result any) error {
+// call calls an operation in a fork, or in main if fork is "".
+func (d daemonClient) call(ctx context.Context, fork string, args, result any) error {
 	c, err := client.Open(ctx, client.Target{Store: d.store, Workspace: fork, Command: "containerd-amberfs"})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
@@ -37,20 +37,20 @@ func (d daemon) do(ctx context.Context, fork string, args, result any) error {
 
 func hasKind(err error, kind errs.Kind) bool { return err != nil && errs.ScriptKind(err) == kind }
 
-// empty is the name of the snapshot of main from which layers without a parent begin.
-const empty = "containerd-empty"
+// emptySnapshot is the name of the snapshot of main from which layers without a parent begin.
+const emptySnapshot = "containerd-empty"
 
-// prepare takes the snapshot with the name empty, unless it exists.
-func (d daemon) prepare(ctx context.Context) error {
+// prepareStore takes the snapshot with the name emptySnapshot, unless it exists.
+func (d daemonClient) prepareStore(ctx context.Context) error {
 	var size service.Sized
-	if err := d.do(ctx, "", service.Size{}, &size); err != nil {
+	if err := d.call(ctx, "", service.Size{}, &size); err != nil {
 		return err
 	}
 	if size.Files > 0 {
 		return errors.New("the store has files outside of forks; use one that is for containerd alone")
 	}
 
-	err := d.do(ctx, "", snapshot.CaptureOptions{Name: empty, Pinned: true}, nil)
+	err := d.call(ctx, "", snapshot.CaptureOptions{Name: emptySnapshot, Pinned: true}, nil)
 	if hasKind(err, errs.Exist) {
 		return nil
 	}
@@ -58,63 +58,64 @@ func (d daemon) prepare(ctx context.Context) error {
 	return err
 }
 
-// fork makes a fork. If the fork exists, it was left by an interrupted request; then it is discarded and made
+// makeFork makes a fork. If the fork exists, it was left by an interrupted request; then it is discarded and made
 // again.
-func (d daemon) fork(ctx context.Context, name, from string) error {
-	err := d.do(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from, Discard: true}, nil)
+func (d daemonClient) makeFork(ctx context.Context, name, from string) error {
+	err := d.call(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from, Discard: true}, nil)
 	if !hasKind(err, errs.Exist) {
 		return err
 	}
-	if err := d.discard(ctx, name); err != nil {
+	if err := d.discardFork(ctx, name); err != nil {
 		return err
 	}
 
-	return d.do(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from, Discard: true}, nil)
+	return d.call(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from, Discard: true}, nil)
 }
 
-func (d daemon) discard(ctx context.Context, name string) error {
-	err := d.do(ctx, "", service.DeleteFork{Name: name, Discard: true, Forget: true}, nil)
+// discardFork deletes a fork, if it exists, with all its snapshots.
+func (d daemonClient) discardFork(ctx context.Context, name string) error {
+	err := d.call(ctx, "", service.DeleteFork{Name: name, Discard: true, Forget: true}, nil)
 	if hasKind(err, errs.NotExist) {
 		return nil
 	}
 	return err
 }
 
-// capture takes a snapshot of a fork. It replaces an existing snapshot of that name, which an interrupted request
+// captureFork takes a snapshot of a fork. It replaces an existing snapshot of that name, which an interrupted request
 // or a program in the container took.
-func (d daemon) capture(ctx context.Context, fork, name string) error {
-	err := d.do(ctx, fork, snapshot.CaptureOptions{Name: name}, nil)
+func (d daemonClient) captureFork(ctx context.Context, fork, name string) error {
+	err := d.call(ctx, fork, snapshot.CaptureOptions{Name: name}, nil)
 	if !hasKind(err, errs.Exist) {
 		return err
 	}
 
 	names := []string{name}
-	if err := d.do(ctx, fork, service.Pin{Names: names}, nil); err != nil {
+	if err := d.call(ctx, fork, service.Pin{Names: names}, nil); err != nil {
 		return err
 	}
-	if err := d.do(ctx, fork, service.Remove{Names: names, Forget: true}, nil); err != nil {
+	if err := d.call(ctx, fork, service.Remove{Names: names, Forget: true}, nil); err != nil {
 		return err
 	}
 
-	return d.do(ctx, fork, snapshot.CaptureOptions{Name: name}, nil)
+	return d.call(ctx, fork, snapshot.CaptureOptions{Name: name}, nil)
 }
 
-// growth returns how many more files and bytes a fork has than its base.
-func (d daemon) growth(ctx context.Context, fork string) (files, bytes int64, err error) {
-	var now, base service.Sized
-	if err := d.do(ctx, fork, service.Size{}, &now); err != nil {
+// forkGrowth returns how many more files and bytes a fork has than its base.
+func (d daemonClient) forkGrowth(ctx context.Context, fork string) (files, bytes int64, err error) {
+	var present, base service.Sized
+	if err := d.call(ctx, fork, service.Size{}, &present); err != nil {
 		return 0, 0, err
 	}
-	if err := d.do(ctx, fork, service.Size{Name: "base"}, &base); err != nil {
+	if err := d.call(ctx, fork, service.Size{Name: "base"}, &base); err != nil {
 		return 0, 0, err
 	}
 
-	return max(0, now.Files-base.Files), max(0, now.Bytes-base.Bytes), nil
+	return max(0, present.Files-base.Files), max(0, present.Bytes-base.Bytes), nil
 }
 
-func (d daemon) forks(ctx context.Context) (names []string, err error) {
+func (d daemonClient) forkNames(ctx context.Context) (names []string, err error) {
 	var list service.ForkList
-	if err := d.do(ctx, "", service.Forks{}, &list); err != nil {
+	if err := d.call(ctx, "", service.Forks{}, &list); err != nil {
 		return nil, err
 	}
 	for _, f := range list.Forks {
@@ -124,8 +125,8 @@ func (d daemon) forks(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-func (d daemon) mountpoint(ctx context.Context) (string, error) {
+func (d daemonClient) mountpoint(ctx context.Context) (string, error) {
 	var st service.Status
-	err := d.do(ctx, "", service.GetStatus{}, &st)
+	err := d.call(ctx, "", service.GetStatus{}, &st)
 	return st.Mountpoint, err
 }

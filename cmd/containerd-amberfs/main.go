@@ -63,7 +63,7 @@ func main() {
 }
 
 func run(ctx context.Context, store, root, socket string) error {
-	s, err := open(ctx, store, root)
+	s, err := newSnapshotter(ctx, store, root)
 	if err != nil {
 		return err
 	}
@@ -88,13 +88,13 @@ func run(ctx context.Context, store, root, socket string) error {
 		return err
 	}
 
-	server := serve(s)
+	server := newServer(s)
 	defer context.AfterFunc(ctx, server.GracefulStop)()
 
 	return server.Serve(l)
 }
 
-func serve(s snapshots.Snapshotter) *grpc.Server {
+func newServer(s snapshots.Snapshotter) *grpc.Server {
 	server := grpc.NewServer()
 	snapshotsapi.RegisterSnapshotsServer(server, snapshotservice.FromSnapshotter(s))
 	return server

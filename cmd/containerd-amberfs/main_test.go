@@ -50,7 +50,7 @@ func TestProxy(t *testing.T) {
 		if err != nil {
 			return nil, nil, err
 		}
-		server := serve(s)
+		server := newServer(s)
 		go func() { _ = server.Serve(l) }()
 		conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
@@ -69,7 +69,7 @@ func TestProxy(t *testing.T) {
 
 func opened(ctx context.Context, t *testing.T, root string) (*snapshotter, *harness.Mount, error) {
 	m := harness.New(t, "-o", "allow_other,dev,suid")
-	s, err := open(ctx, m.Store, root)
+	s, err := newSnapshotter(ctx, m.Store, root)
 	return s, m, err
 }
 
@@ -88,7 +88,7 @@ func TestLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := m.Path(".forks", "sn-1")
-	m.Amberfs("-C", at, "snapshot", "--pin", layer)
+	m.Amberfs("-C", at, "snapshot", "--pin", layerSnapshot)
 	if err := os.WriteFile(filepath.Join(at, "f"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestLeftovers(t *testing.T) {
 	if err := s.Cleanup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	forks, err := s.forks(t.Context())
+	forks, err := s.forkNames(t.Context())
 	if want := []string{"other", "sn-1", "sn-2"}; err != nil || !slices.Equal(forks, want) {
 		t.Errorf("the forks are %q, %v; want %q", forks, err, want)
 	}

@@ -17,9 +17,9 @@ import (
 
 // A snapshotter stores the names, parents and labels of snapshots in the MetaStore, like containerd's own
 // snapshotters, and the files of each snapshot in a fork. The fork of a committed snapshot has a snapshot with
-// the name layer, from which the forks of the children begin.
+// the name layerSnapshot, from which the forks of the children begin.
 type snapshotter struct {
-	daemon
+	daemonClient
 	meta *storage.MetaStore
 }
 
@@ -28,16 +28,16 @@ var (
 	_ snapshots.Cleaner     = (*snapshotter)(nil)
 )
 
-// layer is the name of the snapshot in the fork of a committed snapshot.
-const layer = "layer"
+// layerSnapshot is the name of the snapshot in the fork of a committed snapshot.
+const layerSnapshot = "layer"
 
 const forkPrefix = "sn-"
 
-func forkOf(id string) string { return forkPrefix + id }
+func forkName(id string) string { return forkPrefix + id }
 
-func open(ctx context.Context, store, root string) (*snapshotter, error) {
-	s := &snapshotter{daemon: daemon{store}}
-	if err := s.prepare(ctx); err != nil {
+func newSnapshotter(ctx context.Context, store, root string) (*snapshotter, error) {
+	s := &snapshotter{daemonClient: daemonClient{store}}
+	if err := s.prepareStore(ctx); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(root, 0o700); err != nil {
@@ -83,22 +83,22 @@ func (s *snapshotter) Usage(ctx context.Context, key string) (usage snapshots.Us
 		return err
 	})
 	if err == nil && info.Kind == snapshots.KindActive {
-		usage.Inodes, usage.Size, err = s.growth(ctx, forkOf(id))
+		usage.Inodes, usage.Size, err = s.forkGrowth(ctx, forkName(id))
 	}
 
 	return usage, err
 }
 
 func (s *snapshotter) Prepare(ctx context.Context, key, parent string, opts ...snapshots.Opt) ([]mount.Mount, error) {
-	return s.create(ctx, snapshots.KindActive, key, parent, opts)
+	return s.createSnapshot(ctx, snapshots.KindActive, key, parent, opts)
 }
 
 func (s *snapshotter) View(ctx context.Context, key, parent string, opts ...snapshots.Opt) ([]mount.Mount, error) {
-	return s.create(ctx, snapshots.KindView, key, parent, opts)
+	return s.createSnapshot(ctx, snapshots.KindView, key, parent, opts)
 }
 
-// create makes the fork of a snapshot before it commits the metadata of the snapshot.
-func (s *snapshotter) create(ctx context.Context, kind snapshots.Kind, key, parent string, opts []snapshots.Opt) (mounts []mount.Mount, err error) {
+// createSnapshot makes the fork of a snapshot before it commits the metadata of the snapshot.
+func (s *snapshotter) createSnapshot(ctx context.Context, kind snapshots.Kind, key, parent string, opts []snapshots.Opt) (mounts []mount.Mount, err error) {
 	err = s.meta.WithTransaction(ctx, true, func(ctx context.Context) error {
 		sn, err := storage.CreateSnapshot(ctx, kind, key, parent, opts...)
 		if err != nil {
@@ -106,16 +106,16 @@ func (s *snapshotter) create(ctx context.Context, kind snapshots.Kind, key, pare
 		}
 
 		if hasFork(sn) {
-			from := empty
+			from := emptySnapshot
 			if len(sn.ParentIDs) > 0 {
-				from = forkOf(sn.ParentIDs[0]) + "/" + layer
+				from = forkName(sn.ParentIDs[0]) + "/" + layerSnapshot
 			}
-			if err := s.fork(ctx, forkOf(sn.ID), from); err != nil {
+			if err := s.makeFork(ctx, forkName(sn.ID), from); err != nil {
 				return err
 			}
 		}
 
-		mounts, err = s.mounts(ctx, sn)
+		mounts, err = s.bindMounts(ctx, sn)
 		return err
 	})
 	return mounts, err
@@ -127,8 +127,9 @@ func hasFork(sn storage.Snapshot) bool {
 	return sn.Kind == snapshots.KindActive || len(sn.ParentIDs) == 0
 }
 
-func (s *snapshotter) mounts(ctx context.Context, sn storage.Snapshot) ([]mount.Mount, error) {
-	at, err := s.mountpoint(ctx)
+// bindMounts returns the bind mount that shows the files of a snapshot.
+func (s *snapshotter) bindMounts(ctx context.Context, sn storage.Snapshot) ([]mount.Mount, error) {
+	mountpoint, err := s.mountpoint(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +143,7 @@ func (s *snapshotter) mounts(ctx context.Context, sn storage.Snapshot) ([]mount.
 	}
 
 	return []mount.Mount{{
-		Type: "bind", Source: filepath.Join(at, naming.ForksDir, forkOf(id)), Options: []string{"rbind", access},
+		Type: "bind", Source: filepath.Join(mountpoint, naming.ForksDir, forkName(id)), Options: []string{"rbind", access},
 	}}, nil
 }
 
@@ -150,7 +151,7 @@ func (s *snapshotter) Mounts(ctx context.Context, key string) (mounts []mount.Mo
 	err = s.meta.WithTransaction(ctx, false, func(ctx context.Context) error {
 		sn, err := storage.GetSnapshot(ctx, key)
 		if err == nil {
-			mounts, err = s.mounts(ctx, sn)
+			mounts, err = s.bindMounts(ctx, sn)
 		}
 
 		return err
@@ -167,14 +168,14 @@ func (s *snapshotter) Commit(ctx context.Context, name, key string, opts ...snap
 		}
 
 		var usage snapshots.Usage
-		if usage.Inodes, usage.Size, err = s.growth(ctx, forkOf(id)); err != nil {
+		if usage.Inodes, usage.Size, err = s.forkGrowth(ctx, forkName(id)); err != nil {
 			return err
 		}
 		if _, err := storage.CommitActive(ctx, key, name, usage, opts...); err != nil {
 			return fmt.Errorf("committing %s: %w", key, err)
 		}
 
-		return s.capture(ctx, forkOf(id), layer)
+		return s.captureFork(ctx, forkName(id), layerSnapshot)
 	})
 }
 
@@ -188,8 +189,8 @@ func (s *snapshotter) Remove(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.discard(ctx, forkOf(id)); err != nil {
-		log.G(ctx).WithError(err).Warnf("the fork %s stays until the next garbage collection", forkOf(id))
+	if err := s.discardFork(ctx, forkName(id)); err != nil {
+		log.G(ctx).WithError(err).Warnf("the fork %s stays until the next garbage collection", forkName(id))
 	}
 
 	return nil
@@ -204,7 +205,7 @@ func (s *snapshotter) Cleanup(ctx context.Context) error {
 			return err
 		}
 
-		names, err := s.forks(ctx)
+		names, err := s.forkNames(ctx)
 		if err != nil {
 			return err
 		}
@@ -212,7 +213,7 @@ func (s *snapshotter) Cleanup(ctx context.Context) error {
 		for _, name := range names {
 			id, ours := strings.CutPrefix(name, forkPrefix)
 			if _, exists := known[id]; ours && !exists {
-				if err := s.discard(ctx, name); err != nil {
+				if err := s.discardFork(ctx, name); err != nil {
 					log.G(ctx).WithError(err).Warnf("the fork %s stays until the next garbage collection", name)
 				}
 			}

@@ -45,13 +45,13 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, fn func(kind str
 		return err
 	}
 
-	at, o, t := 0, 0, 0 // the line at which the next part begins in base, ours and theirs
-	add := func(kind string, to, oursTo, theirsTo int) {
-		fn(kind, lb[at:to], lo[o:oursTo], lt[t:theirsTo])
-		at, o, t = to, oursTo, theirsTo
+	b, o, t := 0, 0, 0 // the line at which the next part begins in base, ours and theirs
+	add := func(kind string, baseEnd, oursEnd, theirsEnd int) {
+		fn(kind, lb[b:baseEnd], lo[o:oursEnd], lt[t:theirsEnd])
+		b, o, t = baseEnd, oursEnd, theirsEnd
 	}
 
-	for at < len(lb) || len(eo)+len(et) > 0 {
+	for b < len(lb) || len(eo)+len(et) > 0 {
 		// Lines up to the next edit of a side are the same in all texts.
 		from := len(lb)
 		for _, edits := range [][]edit{eo, et} {
@@ -60,40 +60,40 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, fn func(kind str
 			}
 		}
 
-		if n := from - at; n > 0 {
+		if n := from - b; n > 0 {
 			add("same", from, o+n, t+n)
 			continue
 		}
 
 		// The next part has all edits of both sides that touch each other: nOurs edits of ours and nTheirs edits
-		// of theirs. It ends before the line number to of base.
-		to, nOurs, nTheirs := from, 0, 0
+		// of theirs. The part of base ends before the line baseEnd.
+		baseEnd, nOurs, nTheirs := from, 0, 0
 
 		for more := true; more; {
 			switch {
-			case nOurs < len(eo) && eo[nOurs].a0 <= to:
-				to = max(to, eo[nOurs].a1)
+			case nOurs < len(eo) && eo[nOurs].a0 <= baseEnd:
+				baseEnd = max(baseEnd, eo[nOurs].a1)
 				nOurs++
-			case nTheirs < len(et) && et[nTheirs].a0 <= to:
-				to = max(to, et[nTheirs].a1)
+			case nTheirs < len(et) && et[nTheirs].a0 <= baseEnd:
+				baseEnd = max(baseEnd, et[nTheirs].a1)
 				nTheirs++
 			default:
 				more = false
 			}
 		}
 
-		oursTo, theirsTo := o+to-from+addedLines(eo[:nOurs]), t+to-from+addedLines(et[:nTheirs])
+		oursEnd, theirsEnd := o+baseEnd-from+addedLines(eo[:nOurs]), t+baseEnd-from+addedLines(et[:nTheirs])
 		kind := "conflict"
 		switch {
 		case nTheirs == 0:
 			kind = "ours"
 		case nOurs == 0:
 			kind = "theirs"
-		case slices.EqualFunc(lo[o:oursTo], lt[t:theirsTo], bytes.Equal):
+		case slices.EqualFunc(lo[o:oursEnd], lt[t:theirsEnd], bytes.Equal):
 			kind = "both"
 		}
 
-		add(kind, to, oursTo, theirsTo)
+		add(kind, baseEnd, oursEnd, theirsEnd)
 		eo, et = eo[nOurs:], et[nTheirs:]
 	}
 

@@ -69,7 +69,7 @@ type readers struct {
 	idle      atomic.Int32  // readers in read(2)
 	progress  atomic.Uint64 // requests read and answers given
 	crowdedAt atomic.Int64  // when reads last were crowded (ns since 1970)
-	mixedAt   atomic.Int64  // when crowded reads last were of more than one client (ns since 1970)
+	mixedAt   atomic.Int64  // when crowded reads last came from more than one client (ns since 1970)
 	ended     chan struct{} // closed when the workspace is unmounted
 	end       func()        // closes ended
 

@@ -113,7 +113,7 @@ func (d *driver) contentInfo(ctx context.Context, id string) (i info.Info, err e
 	return i, err
 }
 
-// captureVolume makes the fork for a snapshot, and takes the snapshot of the fork that has the name contentSnapshot.
+// captureVolume makes the fork for a snapshot, and takes the fork's snapshot (contentSnapshot).
 func (d *driver) captureVolume(ctx context.Context, r *record) (state info.Info, err error) {
 	if err := d.forkVolume(ctx, r.ID, r.Source, ""); err != nil {
 		return state, err
@@ -122,8 +122,7 @@ func (d *driver) captureVolume(ctx context.Context, r *record) (state info.Info,
 	return state, err
 }
 
-// pushSnapshot pushes the snapshot of the fork that has the name contentSnapshot to the remote, under the id of the
-// record.
+// pushSnapshot pushes the fork's snapshot (contentSnapshot) to the remote, under the id of the record.
 func (d *driver) pushSnapshot(ctx context.Context, r *record) error {
 	push := service.Push{Remote: d.credentials.urlOf(r.Remote, r.CredentialsID), Snapshots: []string{contentSnapshot}, As: r.ID}
 	if d.callDaemon(ctx, r.ID, push, nil) == nil {

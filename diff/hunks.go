@@ -38,7 +38,7 @@ type Text struct {
 	OldSize  int64  `json:"old_size" jsonschema:"bytes"`
 	NewSize  int64  `json:"new_size" jsonschema:"bytes"`
 	Hunks    []Hunk `json:"hunks"`
-	Skipped  int    `json:"-"` // the number of lines in the hunks that Options.Skip left out
+	Skipped  int    `json:"-"` // the number of lines in the hunks that Options.SkipLines left out
 }
 
 // TextOf compares the lines of one file. path is its new path or, if it was deleted, its last one. oldPath
@@ -99,11 +99,11 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 		seen := 0
 
 		for h := range hunksOf(la, lb, edits) {
-			if o.Lines > 0 && seen > o.Skip+o.Lines {
+			if o.MaxLines > 0 && seen > o.SkipLines+o.MaxLines {
 				break // t has one more hunk than requested, so that the caller notices that there are more
 			}
 
-			if seen += h.lineCount(); seen <= o.Skip {
+			if seen += h.lineCount(); seen <= o.SkipLines {
 				t.Skipped = seen
 				continue
 			}

@@ -66,7 +66,7 @@ func TestPartOfText(t *testing.T) {
 	a, b := m.state(t, spec{"f": file(before.String())}), m.state(t, spec{"f": file(strings.ReplaceAll(before.String(), "5\n", "x\n"))})
 	all, err := TextOf(t.Context(), m.src, a, b, "f", "", Options{})
 	must.OK(t, err)
-	part, err := TextOf(t.Context(), m.src, a, b, "f", "", Options{Skip: 20, Lines: 10})
+	part, err := TextOf(t.Context(), m.src, a, b, "f", "", Options{SkipLines: 20, MaxLines: 10})
 	must.OK(t, err)
 	first := slices.IndexFunc(all.Hunks, func(h Hunk) bool { return h.ID == part.Hunks[0].ID })
 	if first != 2 || len(part.Hunks) != 2 || part.Skipped != 2*8 {

@@ -31,8 +31,8 @@ var errTooDifferent = errors.New("the texts are too different")
 
 // A stepBudget counts the steps that the comparisons of a diff may still take.
 type stepBudget struct {
-	ctx  context.Context
-	left int
+	ctx       context.Context
+	remaining int
 }
 
 // compareLines returns the edits from one file to another, in order and without edits that touch. The
@@ -49,10 +49,10 @@ func (e *stepBudget) compareLines(a, b []int32) ([]edit, error) {
 	}
 
 	m := newMyers(e.ctx, a[:len(a)-suffix], b[:len(b)-suffix], prefix)
-	limit := min(maxFileSteps, e.left)
+	limit := min(maxFileSteps, e.remaining)
 	m.stepsLeft = limit
 	m.compare(0, len(m.a), 0, len(m.b))
-	e.left -= limit - m.stepsLeft
+	e.remaining -= limit - m.stepsLeft
 	if err := e.ctx.Err(); err != nil {
 		return nil, err
 	}

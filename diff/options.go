@@ -11,9 +11,9 @@ type Options struct {
 	// Paths limits the comparison to these files and subtrees, relative to the
 	// root. If it is empty, everything is compared. Renames are found among these files only.
 	Paths []string
-	// Binary writes binary files as `GIT binary patch` instead of one line.
+	// Binary is set if binary files are written as `GIT binary patch` instead of one line.
 	Binary bool
-	// gitDirs lists paths below a ".git", too, which git apply would refuse.
+	// gitDirs is set if paths below a ".git" are listed, too, which git apply would refuse.
 	gitDirs bool
 	// Memory is the pool for the memory of text comparisons, which other requests share; nil for no
 	// bounds. Texts that need more than all of it are shown as replaced.
@@ -22,9 +22,9 @@ type Options struct {
 	List *budget.Charge
 	// steps has the steps that comparisons may still take; nil for maxDiffSteps.
 	steps *stepBudget
-	// Skip and Lines select hunks in TextOf. It leaves out hunks that end within the first Skip lines
-	// of all hunks, and hunks that begin more than Lines lines after that. 0 Lines means no limit.
-	Skip, Lines int
+	// SkipLines and MaxLines select hunks in TextOf. It leaves out hunks that end within the first SkipLines lines
+	// of all hunks, and hunks that begin more than MaxLines lines after these. If MaxLines is 0, there is no limit.
+	SkipLines, MaxLines int
 	// Width is the number of columns for Stat, at most 1,000; 0 means 80.
 	Width int
 }

@@ -95,16 +95,16 @@ func (s *Server) inheritNodes() {
 	fs.overlays.tookOver = true
 
 	fs.notifier.onUnnamed = func(id live.NodeID) {
-		if fs.replies.lookups.Inherited(id) {
+		if fs.replies.lookups.IsInherited(id) {
 			fs.replies.probes.Add(id)
 		}
 	}
 }
 
-// resume has the kernel send the unanswered requests again, and repeats the notices that the earlier
+// resumeRequests has the kernel send the unanswered requests again, and repeats the notices that the earlier
 // daemon may not have sent. It must be called before the first read, because the kernel would also send
 // again the requests that this daemon has read.
-func (s *Server) resume() error {
+func (s *Server) resumeRequests() error {
 	fs, n, probes := s.fs, s.fs.notifier, s.fs.replies.probes
 	in, err := fs.forest.Takeover.Inherit()
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Server) resume() error {
 	}
 
 	s.readers.resends = takeover.NewResends(fs.forest.Takeover, fs.opts.Poison, report, probes.Settle)
-	probes.Expect(in.Unanswered)
+	probes.ExpectAnswers(in.Unanswered)
 	outdated := len(in.Notices)+len(in.Stale) > 0
 	if outdated {
 		n.pendingEdits.Add(1)

@@ -68,7 +68,7 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 		return fs.lookupHandle(parent, name, out)
 	}
 
-	if fs.control.Reserves(parent, name) {
+	if fs.control.IsReserved(parent, name) {
 		a, err := fs.control.LookupDir(parent, name)
 		return fs.replies.fillControlEntry("lookup", parent, control.Entry{Attr: a, Timeout: cacheTime}, err, out)
 	}

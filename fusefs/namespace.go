@@ -19,7 +19,7 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 	if id, ok := fs.callers.carriedOut(h); ok {
 		return fs.replies.answerResent(op, h, id, out)
 	}
-	if fs.control.Reserves(parent, name) {
+	if fs.control.IsReserved(parent, name) {
 		return fuse.EPERM
 	}
 
@@ -104,7 +104,7 @@ func (fs *filesystem) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.Cr
 
 func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
 	id, parent := live.NodeID(in.Oldnodeid), live.NodeID(in.NodeId)
-	if control.IsNode(id) || control.IsNode(parent) || fs.control.Reserves(parent, name) {
+	if control.IsNode(id) || control.IsNode(parent) || fs.control.IsReserved(parent, name) {
 		return fuse.EPERM
 	}
 	if id, ok := fs.callers.carriedOut(&in.InHeader); ok {
@@ -142,7 +142,7 @@ func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name strin
 	if control.IsNode(parent) {
 		return fs.replies.status("rmdir", parent, fs.control.Rmdir(parent, name, fs.callers.controlRequest(cancel, h)))
 	}
-	if fs.control.Reserves(parent, name) {
+	if fs.control.IsReserved(parent, name) {
 		return fuse.EPERM
 	}
 
@@ -178,7 +178,7 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 	if _, ok := fs.callers.carriedOut(&in.InHeader); ok {
 		return fuse.OK
 	}
-	if fs.control.Reserves(fromDir, from) || fs.control.Reserves(toDir, to) {
+	if fs.control.IsReserved(fromDir, from) || fs.control.IsReserved(toDir, to) {
 		return fuse.EPERM
 	}
 

@@ -97,13 +97,13 @@ func (r *readers) CallBlocking(fn func()) {
 
 // run answers requests until the workspace is unmounted.
 func (r *readers) run() {
-	r.start()
+	r.addReader()
 	r.watch()   // returns after the unmount, and starts no more readers then
 	r.wg.Wait() // for the readers that still answer
 }
 
-// start adds a reader, if there may be one more.
-func (r *readers) start() {
+// addReader adds a reader, if there may be one more.
+func (r *readers) addReader() {
 	if r.total.Add(1) > maxReaders {
 		r.total.Add(-1)
 		return
@@ -225,7 +225,7 @@ func (r *reader) countCrowded(client uint32, wasWaiting bool) {
 		r.mixedAt.Store(timeNow())
 	}
 	if r.idle.Load() == 0 && int(r.total.Load()) < runtime.NumCPU() {
-		r.start()
+		r.addReader()
 	}
 
 	w.reads, w.clients = 0, 0
@@ -272,7 +272,7 @@ func (r *readers) handle(b *buffers, n int) (size int, status fuse.Status) {
 	if id, ok := interruptTarget(b.in[:n]); ok {
 		return r.handleInterrupt(b, n, id)
 	}
-	if r.resends.Begin(b.in[:n]) {
+	if r.resends.BeginRequest(b.in[:n]) {
 		return errorAnswer(b.out, b.in[:n], unix.EIO), fuse.OK
 	}
 
@@ -311,7 +311,7 @@ func (r *readers) watch() {
 		}
 
 		if r.idle.Load() == 0 {
-			r.start()
+			r.addReader()
 			continue
 		}
 

@@ -89,7 +89,7 @@ func newServer(o Options, fd int, previous *takeover.Connection) (*Server, error
 	n.mayUseEpoch = func() bool {
 		return c.Minor() >= wire.EpochMinor && !fs.overlays.attrRequested.Load() && !overlayOn(o.Mountpoint) && len(n.mountPoints()(anyView)) == 0
 	}
-	n.held = lookups.Held
+	n.held = lookups.IsHeld
 
 	s := &Server{fs, r, c, make(chan struct{})}
 	if previous != nil {
@@ -97,7 +97,7 @@ func newServer(o Options, fd int, previous *takeover.Connection) (*Server, error
 	}
 
 	fs.forest.Takeover.SetMount(live.Mount{
-		Held:         lookups.Held,
+		Held:         lookups.IsHeld,
 		MountPoints:  func(view uint32) []string { return n.mountPoints()(view) },
 		CoveredPaths: func(view, pid uint32) []string { return coveredPaths(o.Store, o.Mountpoint, view, pid) },
 	})
@@ -113,7 +113,7 @@ func newServer(o Options, fd int, previous *takeover.Connection) (*Server, error
 	})
 
 	if previous != nil {
-		return s, s.resume()
+		return s, s.resumeRequests()
 	}
 
 	raiseReadahead(o.Mountpoint)

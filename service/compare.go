@@ -206,12 +206,12 @@ func readHunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
 		a.Lines = maxHunkLines
 	}
 
-	o := diff.Options{Memory: r.budget(TextMemory), Skip: max(0, a.Cursor), Lines: a.Lines}
+	o := diff.Options{Memory: r.budget(TextMemory), SkipLines: max(0, a.Cursor), MaxLines: a.Lines}
 	err := withStates(r, a.A, a.B, func(from, to *tree.State) (err error) {
 		out.Text, err = diff.TextOf(ctx, r.source(), from, to, string(a.Path), string(a.From), o)
 		return err
 	})
-	out.Hunks, out.Next = sliceHunks(out.Hunks, out.Skipped, o.Skip, o.Lines)
+	out.Hunks, out.Next = sliceHunks(out.Hunks, out.Skipped, o.SkipLines, o.MaxLines)
 	return out, err
 }
 

@@ -37,9 +37,9 @@ func IsNode(id live.NodeID) bool { return id.View() == controlView }
 // IsDir reports whether a node of the control tree is a directory.
 func IsDir(id live.NodeID) bool { return id.Ino() < kindListed }
 
-// Reserves reports whether a name in a directory is the name of a control directory. Only the roots of
+// IsReserved reports whether a name in a directory is the name of a control directory. Only the roots of
 // workspaces have control directories, and the roots of snapshots do not.
-func (t *Tree) Reserves(dir live.NodeID, name string) bool {
+func (t *Tree) IsReserved(dir live.NodeID, name string) bool {
 	return dir.Ino() == live.RootIno && naming.IsControlDir(name) && isWorkspace(t.store, dir.View())
 }
 

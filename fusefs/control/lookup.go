@@ -125,7 +125,7 @@ func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, e
 	switch {
 	case ok: // a command runs: the kernel has locked n, and a write to n would wait for its end
 		next.mode, next.content = n.mode, n.contentLocked()
-	case ws.View() < t.inherited.Load():
+	case ws.View() < t.firstNewView.Load():
 		next.content = lostAnswer
 	}
 	t.cache.addLocked(d, s, next)

@@ -26,6 +26,7 @@ func (s slot) streamSlot() slot { return slot{s.name + streamSuffix, s.user} }
 // A node is a file or a symlink. It is a *renderedFile, an *answerFile, a *scratchFile, a callFile or an *eventLog.
 // Callers of methods that end in Locked hold cache.mu, callers of read do not.
 type node interface {
+	// core returns the fields that nodes of all types have.
 	core() *inode
 	// input returns the commands that are being written to the node, nil if the node takes no commands.
 	input() *input

@@ -25,7 +25,7 @@ var lostAnswer = newContent([]byte{'\n'})
 // TakeOver is called before the first request of a mount that another daemon has served. That daemon may
 // have stored answers in the files of the workspaces whose views are lower than view.
 func (t *Tree) TakeOver(view uint32) {
-	t.inherited.Store(view)
+	t.firstNewView.Store(view)
 }
 
 // recreateNode creates a node of the previous daemon again, with its id. The previous daemon carried out a

@@ -77,8 +77,8 @@ type Tree struct {
 	commands *commands
 	logs     *logs
 
-	// inherited is the number of a view: workspaces with lower views may have lost answers, see TakeOver.
-	inherited atomic.Uint32
+	// firstNewView is the number of a view: workspaces with lower views may have lost answers, see TakeOver.
+	firstNewView atomic.Uint32
 }
 
 // New returns the control tree of the store of o.Service.

@@ -20,7 +20,7 @@
 //	requests that nobody    the kernel              nothing                 is read after the resent ones
 //	has read
 //	references to nodes     the kernel. The counts  takes all old nodes as  its nodes are not probed before
-//	                        of the dead daemon are  held, and asks for a    its answer (Probes.Expect)
+//	                        of the dead daemon are  held, and asks for a    its answer (Probes.ExpectAnswers)
 //	                        lost (Lookups)          node without a name
 //	                                                (Probes)
 //	open files without a    the journal and the     Forest.Inherit: the     finds the node

@@ -39,14 +39,14 @@ func (l *Lookups) Inherit(ino uint64, view uint32) {
 	l.newIno, l.newView, l.released, l.lookupDirs = ino, view, make(map[live.NodeID]struct{}), make(map[live.NodeID]live.NodeID)
 }
 
-// Inherited reports whether the kernel may hold a node that the earlier daemon handed over.
-func (l *Lookups) Inherited(id live.NodeID) bool {
+// IsInherited reports whether the kernel may hold a node that the earlier daemon handed over.
+func (l *Lookups) IsInherited(id live.NodeID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.inheritedLocked(id)
 }
 
-// inheritedLocked is Inherited for callers that hold l.mu.
+// inheritedLocked is IsInherited for callers that hold l.mu.
 func (l *Lookups) inheritedLocked(id live.NodeID) bool {
 	if id.Ino() >= l.newIno || id.View() >= l.newView {
 		return false
@@ -125,8 +125,8 @@ func (l *Lookups) Forget(id live.NodeID, n uint64) (last, unknown bool) {
 	return true, false
 }
 
-// Held reports whether the kernel holds, or may hold, the node.
-func (l *Lookups) Held(id live.NodeID) bool {
+// IsHeld reports whether the kernel holds, or may hold, the node.
+func (l *Lookups) IsHeld(id live.NodeID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counts[id] > 0 || l.inheritedLocked(id)
@@ -143,7 +143,7 @@ func (l *Lookups) Count() int {
 // watchers.
 func (l *Lookups) WatchableNames(entries []live.Entry) (watchable []live.Entry) {
 	for _, e := range entries {
-		if e.Parent.Ino() == live.RootIno || l.Held(e.Parent) {
+		if e.Parent.Ino() == live.RootIno || l.IsHeld(e.Parent) {
 			watchable = append(watchable, e)
 		}
 	}

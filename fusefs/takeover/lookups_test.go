@@ -16,7 +16,7 @@ func TestLookups(t *testing.T) {
 		}
 		return gone
 	}
-	if l.Held(a) {
+	if l.IsHeld(a) {
 		t.Error("held before it was looked up")
 	}
 	l.Add(a, 1)
@@ -25,13 +25,13 @@ func TestLookups(t *testing.T) {
 	if l.Count() != 2 {
 		t.Errorf("%d nodes are held", l.Count())
 	}
-	if forget(a, 1) || !l.Held(a) {
+	if forget(a, 1) || !l.IsHeld(a) {
 		t.Error("gone with one reference left")
 	}
-	if !forget(a, 1) || l.Held(a) {
+	if !forget(a, 1) || l.IsHeld(a) {
 		t.Error("held without a reference")
 	}
-	if !l.Held(b) {
+	if !l.IsHeld(b) {
 		t.Error("another node went too")
 	}
 	if !forget(b, 9) || l.Count() != 0 {
@@ -45,19 +45,19 @@ func TestInheritedLookups(t *testing.T) {
 	l := NewLookups()
 	old, unnamed, after := live.Node(0, 2), live.Node(0, 3), live.Node(0, 9)
 	l.Inherit(9, 1)
-	if !l.Held(old) || l.Held(after) || l.Held(live.Node(1, 2)) {
+	if !l.IsHeld(old) || l.IsHeld(after) || l.IsHeld(live.Node(1, 2)) {
 		t.Error("held are not exactly the nodes below the counters")
 	}
-	if gone, unknown := l.Forget(old, 5); gone || !unknown || !l.Held(old) {
+	if gone, unknown := l.Forget(old, 5); gone || !unknown || !l.IsHeld(old) {
 		t.Error("a forget of unknown count was believed")
 	}
 	l.Add(old, 1)
 	n, dir := l.lookupsSinceTakeover(old)
 	l.Add(old, 1)
-	if n != 1 || dir != 1 || l.release(old, n) || !l.Held(old) {
+	if n != 1 || dir != 1 || l.release(old, n) || !l.IsHeld(old) {
 		t.Error("released, though it was looked up meanwhile")
 	}
-	if n, _ = l.lookupsSinceTakeover(old); !l.release(old, n) || l.Held(old) || l.Count() != 0 {
+	if n, _ = l.lookupsSinceTakeover(old); !l.release(old, n) || l.IsHeld(old) || l.Count() != 0 {
 		t.Error("still held, though the kernel does not have it")
 	}
 	l.Add(unnamed, 1)
@@ -70,7 +70,7 @@ func TestInheritedLookups(t *testing.T) {
 	made := live.Node(0, 4)
 	l.Disinherit(made)
 	l.Add(made, 1)
-	if n, _ = l.lookupsSinceTakeover(made); l.release(made, n) || !l.Held(made) {
+	if n, _ = l.lookupsSinceTakeover(made); l.release(made, n) || !l.IsHeld(made) {
 		t.Error("released, though the kernel was given it")
 	}
 	if gone, unknown := l.Forget(made, 1); !gone || unknown {

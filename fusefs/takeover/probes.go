@@ -22,7 +22,7 @@ type Probes struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending []live.NodeID
-	// unanswered are the nodes of Expect. postponed are the nodes in unanswered for which a probe was requested.
+	// unanswered are the nodes of ExpectAnswers. postponed are the nodes in unanswered for which a probe was requested.
 	unanswered map[live.NodeID]bool
 	postponed  []live.NodeID
 	closed     bool
@@ -35,9 +35,9 @@ func NewProbes(l *Lookups, forest *live.Forest, fd int, log *slog.Logger) *Probe
 	return &Probes{lookups: l, forest: forest, fd: fd, log: log}
 }
 
-// Expect records nodes that only the answer to a resent request may hand over to the kernel. They are not
+// ExpectAnswers records nodes that only the answer to a resent request may hand over to the kernel. They are not
 // probed before Settle.
-func (p *Probes) Expect(unanswered map[live.NodeID]bool) {
+func (p *Probes) ExpectAnswers(unanswered map[live.NodeID]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unanswered = unanswered

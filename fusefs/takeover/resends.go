@@ -59,10 +59,10 @@ func (s *Resends) Read(fd int, b []byte) (int, error) {
 	return n, nil
 }
 
-// Begin is called before a request is carried out. For a request that was sent again it calls report, which
+// BeginRequest is called before a request is carried out. For a request that was sent again it calls report, which
 // may block. If earlier daemons have died of the request, Begin returns true, and the caller must not carry
 // the request out.
-func (s *Resends) Begin(request []byte) (poison bool) {
+func (s *Resends) BeginRequest(request []byte) (poison bool) {
 	unique := wire.Unique(request)
 	if s == nil || unique&wire.ResentBit == 0 {
 		return false

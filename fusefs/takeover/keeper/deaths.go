@@ -61,10 +61,10 @@ func (d *deaths) resetStarts() {
 
 // A death is the end of a daemon.
 type death struct {
-	status  unix.WaitStatus
-	ready   bool            // the daemon had become ready
-	failure *Failure        // why the daemon did not become ready, if it sent a reason
-	begun   map[uint64]bool // numbers of resent requests that the daemon had begun and not answered
+	status        unix.WaitStatus
+	ready         bool            // the daemon had become ready
+	failure       *Failure        // why the daemon did not become ready, if it sent a reason
+	begunRequests map[uint64]bool // numbers of resent requests that the daemon had begun and not answered
 }
 
 // add counts a death.
@@ -85,7 +85,7 @@ func (d *deaths) add(end death) {
 		d.Crashes++
 	}
 
-	d.blameRequests(end.begun, killed)
+	d.blameRequests(end.begunRequests, killed)
 }
 
 // blameRequests counts a death against the request that the daemon had begun. If the daemon had begun several

@@ -15,9 +15,9 @@ const (
 
 // A dead is a daemon that was ready, and the requests that it had begun.
 func dead(ws unix.WaitStatus, begun ...uint64) death {
-	d := death{status: ws, ready: true, begun: make(map[uint64]bool)}
+	d := death{status: ws, ready: true, begunRequests: make(map[uint64]bool)}
 	for _, unique := range begun {
-		d.begun[unique] = true
+		d.begunRequests[unique] = true
 	}
 	return d
 }

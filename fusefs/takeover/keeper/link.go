@@ -29,7 +29,7 @@ type Link struct {
 	connectionSent bool          // the keeper has received this daemon's Connection
 	mu             sync.Mutex    // guards lastUserID, and serializes messages to the keeper
 	lastUserID     int           // the highest ID of a user
-	received       chan struct{} // receives a value when the keeper has received the Connection
+	acks           chan struct{} // receives a value when the keeper has received the Connection
 	keeperEnded    chan struct{} // closed when the keeper has ended
 }
 
@@ -42,7 +42,7 @@ func InheritedLink() (*Link, error) {
 
 	os.Unsetenv(linkEnv)
 	unix.CloseOnExec(fd)
-	l := &Link{socket: fd, received: make(chan struct{}, 1), keeperEnded: make(chan struct{})}
+	l := &Link{socket: fd, acks: make(chan struct{}, 1), keeperEnded: make(chan struct{})}
 	files, err := receive(fd, &l.Start)
 	if err != nil {
 		return nil, l.Fail(fmt.Errorf("reading from the keeper: %w", err))
@@ -94,7 +94,7 @@ func (l *Link) watch() {
 			if err != nil {
 				return
 			}
-			l.received <- m
+			l.acks <- m
 		}
 	})
 }
@@ -137,7 +137,7 @@ func (l *Link) SendConnection(c *Connection, device, lock, socket int) error {
 	}
 
 	select {
-	case <-l.received:
+	case <-l.acks:
 		l.connectionSent = true
 		return nil
 	case <-l.keeperEnded:

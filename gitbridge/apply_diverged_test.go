@@ -188,3 +188,21 @@ func TestApplyGitFails(t *testing.T) {
 		r.want(`git status -s; git log --format=%s amberfs/r/main; git fsck --strict --no-dangling`, "?? u\nrun\n1")
 	}
 }
+
+// TestApplyAhead: a branch, or a detached HEAD, that both sides left HEAD of the base for, and that is only ahead
+// there, moves forward here.
+func TestApplyAhead(t *testing.T) {
+	isolate(t)
+	for name, checkout := range map[string]string{"a branch": "git checkout -q other", "a new branch": "git checkout -q -b new other", "a detached HEAD": "git checkout -q --detach other"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "dir", mk+`git branch other; echo 2 >>a; git commit -qam 2`)
+			same := checkout + `; echo x >x; git add x; GIT_AUTHOR_DATE='@1 +0000' GIT_COMMITTER_DATE='@1 +0000' git commit -qm same`
+			r.shell(r.run, same+`; echo r >r; git add r; git commit -qm run`)
+			r.shell(r.dir, same)
+			if said := r.applied(); strings.Contains(said, "both sides") {
+				t.Errorf("it said: %s", said)
+			}
+			r.want(`git log --format=%s; git status -s; git for-each-ref 'refs/heads/amberfs'; cat a`, "run\nsame\n1\na")
+		})
+	}
+}

@@ -90,12 +90,12 @@ func (r *applyGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 		return nil, err
 	}
 
-	repo, linked := r.repoAt(p, base)
+	repo, link := r.repoAt(p, base)
 	if repo == nil {
-		to.absent, to.inLink = true, r.inLink(p)
+		to.absent, to.inLink, to.untrusted = true, r.inLink(p), link
 		return to, nil
 	}
-	if linked {
+	if link != nil {
 		to.dir = repo.Dir
 	}
 
@@ -173,29 +173,34 @@ func (r *applyGit) inLink(p *tree.Path) bool {
 	return false
 }
 
-// repoAt returns the repository that the directory has at a path, nil for none. linked means that the repository lies
-// outside of the directory, and that the base has a copy of the repository.
-func (r *applyGit) repoAt(p *tree.Path, base treeFiles) (repo *gitdir.Repo, linked bool) {
+// repoAt returns the repository that the directory has at a path, nil for none. link is set if a `.git` file at the
+// path names a repository outside of the directory, and the base has a copy of that repository. An untrusted
+// repository is not returned, although the base has a copy: the author of the files that were imported may have
+// written the copy, with the refs and the alternates of a repository of the user.
+func (r *applyGit) repoAt(p *tree.Path, base treeFiles) (repo *gitdir.Repo, link *gitdir.Link) {
 	if name, err := r.in.Dir.Resolved(p); err == nil {
 		repo = &gitdir.Repo{Dir: name, Common: name}
 		if is, err := gitdir.Is(repo); err != nil || !is {
-			return nil, false
+			return nil, nil
 		}
-		return repo, false
+		return repo, nil
 	}
 
 	above, err := r.in.Dir.Resolved(p.Dir)
 	if err != nil || p.Name != ".git" {
-		return nil, false
+		return nil, nil
 	}
 
 	l := linkOutside(above, r.in.Dir.Path())
 	text, err := base.Read(alternatesPath)
-	if l == nil || !l.Trusted || err != nil || string(text) != alternatesOf(l) {
-		return nil, false
+	if l == nil || err != nil || string(text) != alternatesOf(l) {
+		return nil, nil
+	}
+	if !l.Trusted {
+		return nil, l
 	}
 
-	return &gitdir.Repo{Dir: l.Dir, Common: l.Common}, true
+	return &gitdir.Repo{Dir: l.Dir, Common: l.Common}, l
 }
 
 // addObjects adds the objects that the planned refs need to the repositories.

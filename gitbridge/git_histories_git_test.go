@@ -134,7 +134,7 @@ func (h *histories) committed(s *side) *side {
 func (h *histories) checkHead(fail func(string, ...any), base, ours, theirs, now *side) {
 	at := func(s *side) string { return cmp.Or(s.head, s.commit) }
 	// Ours has commits of its own, or took some back.
-	moved := ours.commit != base.commit && !(h.contains(theirs.commit, ours.commit) && (base.commit == "" || h.contains(ours.commit, base.commit)))
+	moved := ours.commit != base.commit && !(h.contains(theirs.commit, ours.commit) && (base.commit == "" || h.contains(ours.commit, base.commit) || ours.head == "" && base.head != ""))
 	want := at(ours)
 	switch {
 	case at(theirs) == at(base), moved:

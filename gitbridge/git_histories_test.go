@@ -76,6 +76,8 @@ func TestGitHistories(t *testing.T) {
 		14_000_257, // an untracked file renamed here, and committed there
 		17_000_105, // a file that was removed gets its name back here
 		12_300_359, // a file renamed there, with conflict markers here, and two applies
+		16_000_325, // a branch that is checked out on both sides, and not in the base
+		21_000_112, // a separate git directory whose index has no entries
 	}
 	for i := range n {
 		seeds = append(seeds, first+uint64(i))
@@ -204,6 +206,9 @@ func (r *rig) in(dir, script string) string {
 func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	h.t.Helper()
 	h.excused, h.to = make(map[string]bool), dir
+	if l := linkOutside(h.rig.dir, h.rig.dir); l != nil && !l.Trusted { // a person does what is said, see TestUntrustedRepository
+		h.did = append(h.did, h.rig.in(h.rig.dir, `git config core.worktree "$PWD"; echo core.worktree is set`))
+	}
 	prefer := false
 	asked := ""
 	h.join = h.rnd.IntN(3) == 0

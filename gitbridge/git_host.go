@@ -38,6 +38,11 @@ func linkOutside(dir, root string) *gitdir.Link {
 	return l
 }
 
+// remedyFor tells the user how to make an untrusted git directory trusted.
+func remedyFor(l *gitdir.Link) string {
+	return fmt.Sprintf("`git --git-dir=%s config core.worktree DIR` does that for a repository of yours", l.Dir)
+}
+
 // Linked implements hostdir.Git.
 func (HostGit) Linked(dir, root string) *hostdir.LinkedDir {
 	l := linkOutside(dir, root)
@@ -47,7 +52,7 @@ func (HostGit) Linked(dir, root string) *hostdir.LinkedDir {
 
 	out := &hostdir.LinkedDir{Own: l.Dir, Common: l.Common, Copied: gitdir.Copied, Mixed: []string{"info", "logs", "logs/refs", "refs"}}
 	if !l.Trusted {
-		out.Err = fmt.Errorf("the repository %s, %w (`git --git-dir=%s config core.worktree DIR` does that for a repository of yours)", l.Dir, hostdir.ErrNotBack, l.Dir)
+		out.Err = fmt.Errorf("the repository %s, %w (%s)", l.Dir, hostdir.ErrNotBack, remedyFor(l))
 		return out
 	}
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/scratch"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -61,11 +62,13 @@ type mergeAnswers struct {
 // A receiver is a git directory of the receiving side. open sets the fields of a gitdir.Merge that describe ours.
 type receiver struct {
 	dir    string // its path if it lies outside of the receiving directory, otherwise ""
-	absent bool   // the receiving side has no git directory at the path
+	absent bool   // the receiving side has no git directory at the path, or an untrusted one
 	inLink bool   // its path is below a `.git` file, so it would lie in another repository
 	leave  bool   // the merge does not change it, and does not report it
 	copied bool   // all its files are replaced by the files of theirs
 	open   func(m *gitdir.Merge, work, temp string) error
+
+	untrusted *gitdir.Link // the git directory to which a `.git` file at the path leads, if that is not trusted
 }
 
 // A repoMerge is the merge of one git directory.
@@ -144,6 +147,9 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 		return nil, nil
 	case to.absent && (!hadOne || !hasOne):
 		return changes, nil // theirs has added the git directory, or both sides have removed it
+	case to.untrusted != nil:
+		r.Lines = []string{fmt.Sprintf("what git did stays in %s: .git names the repository %s, %s (%s; then apply again)", g.side, to.untrusted.Dir, hostdir.ErrNotBack, remedyFor(to.untrusted))}
+		return nil, nil
 	case to.absent:
 		r.Lines = []string{"there is no git directory here: what git did stays in " + g.side}
 		return nil, nil

@@ -85,5 +85,23 @@ func TestRemovedRepository(t *testing.T) {
 	}
 }
 
+// TestUntrustedRepository: a separate git directory whose index has no entries does not name the directory. It is
+// not changed, until the user has set core.worktree.
+func TestUntrustedRepository(t *testing.T) {
+	isolate(t)
+	r := newRig(t, "dir", `cd ..; rmdir dir; git init -q --separate-git-dir=far.git dir; cd dir; `+mk)
+	r.shell(r.run, `echo n >n; git add n; git commit -qm run`)
+	r.shell(r.dir, `git rm -q -r --cached .`)
+
+	if said := r.applied(); !strings.Contains(said, "far.git, which does not name it back") || !strings.Contains(said, "config core.worktree DIR") {
+		t.Errorf("it said: %s", said)
+	}
+	r.want(`git log --format=%s; ls`, "1\na\nb\nc\nn")
+
+	r.shell(r.dir, `git --git-dir=../far.git config core.worktree $PWD`)
+	r.applied()
+	r.want(`git log --format=%s; git ls-files; ls`, "run\n1\nn\na\nb\nc\nn")
+}
+
 // wasAt is what is said of the old value of a ref.
 var wasAt = regexp.MustCompile(` \((it )?was [0-9a-f]{7}\)`)

@@ -91,6 +91,10 @@ func (l *Link) pointsBack(at string) bool {
 // hasSeen reports whether the index has an entry with the inode number and the times of a file of the working tree
 // at the path at. The index is needed because git init --separate-git-dir does not record the path of the working
 // tree. A program that can write files in a directory cannot choose their inode numbers and ctimes.
+//
+// There is no other proof, so a git directory is untrusted while its index has no entries, or only entries of files
+// that changed. Equal refs, logs or files prove nothing: a program can copy those of any repository that it can read
+// or clone. To trust such a git directory, the user sets core.worktree.
 func (l *Link) hasSeen(at string) bool {
 	names, err := os.ReadDir(l.Dir)
 	return err == nil && slices.ContainsFunc(names, func(e fs.DirEntry) bool {

@@ -94,7 +94,7 @@ func (p *refPlan) decideRef(ctx context.Context, name string) {
 	case o == b && (!isBranch || b == "" || p.git.contains(ctx, t, b) || p.movedAway(name, b)):
 		p.update(name, o, t)
 	case o != "" && p.git.contains(ctx, o, t):
-	case o != "" && p.git.contains(ctx, t, o) && (p.ours.head != "ref: "+name || !p.headMoved(ctx, t)):
+	case o != "" && p.git.contains(ctx, t, o) && (p.ours.head != "ref: "+name || b == "" || p.git.contains(ctx, o, b)):
 		p.update(name, o, t)
 	case isBranch && o != "" && p.m.Prefer(short):
 		p.say("%s moved on both sides: it is theirs, and %s has what it was", short, p.park(ctx, short, o))
@@ -286,7 +286,7 @@ func (p *refPlan) decideHead(ctx context.Context) {
 	name, isRef := strings.CutPrefix(t, "ref: ")
 	switch {
 	case t == b || t == o:
-	case o != b && !isRef && p.ours.isID(o) && !p.headMoved(ctx, t):
+	case o != b && !isRef && p.ours.isID(o) && p.git.contains(ctx, t, o) && (!p.base.isID(b) || p.git.contains(ctx, o, b)):
 		p.head = t
 	case o != b && !isRef && !p.git.contains(ctx, p.ours.resolve(o), t):
 		p.say("HEAD moved on both sides: %s has the other commits", p.park(ctx, "HEAD", t))

@@ -71,7 +71,7 @@ func (r *applyGit) resolution(name string) gitdir.Resolution {
 
 // takeFiles adds the plan of a repository to r. The directory then takes the files follow from the workspace, because
 // its HEAD moves, and the files texts, which git merged.
-func (r *applyGit) takeFiles(g *repoMerge, follow []string, texts map[string]gitdir.Text) error {
+func (r *applyGit) takeFiles(g *repoMerge, follow []string, texts map[string]gitdir.MergedFile) error {
 	if !g.plan.Empty() {
 		r.repos = append(r.repos, g)
 	}
@@ -100,9 +100,9 @@ func (r *applyGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 	}
 
 	to.open = func(m *gitdir.Merge, work, _ string) error {
-		m.Ours, m.Borrowed, m.Undo = repo, r.borrowed(m.Theirs, at), r.in.Undo
+		m.Ours, m.TheirAlternates, m.Undo = repo, r.borrowed(m.Theirs, at), r.in.Undo
 		if work != "" {
-			repo.Work = filepath.Join(r.in.Dir.Path(), work)
+			repo.Worktree = filepath.Join(r.in.Dir.Path(), work)
 		}
 		return nil
 	}
@@ -120,8 +120,8 @@ func (r *applyGit) movedIn(work string) (names []string) {
 	}
 
 	if repo, _ := r.repoAt(p, base); repo != nil {
-		repo.Work = filepath.Join(r.in.Dir.Path(), work)
-		changed, err := repo.Changed(r.ctx, r.git, base)
+		repo.Worktree = filepath.Join(r.in.Dir.Path(), work)
+		changed, err := repo.ChangedFiles(r.ctx, r.git, base)
 		if err != nil {
 			return nil // without these paths, a renamed file that the workspace changed is in conflict
 		}
@@ -180,7 +180,7 @@ func (r *applyGit) inLink(p *tree.Path) bool {
 func (r *applyGit) repoAt(p *tree.Path, base treeFiles) (repo *gitdir.Repo, link *gitdir.Link) {
 	if name, err := r.in.Dir.Resolved(p); err == nil {
 		repo = &gitdir.Repo{Dir: name, Common: name}
-		if is, err := gitdir.Is(repo); err != nil || !is {
+		if is, err := gitdir.IsGitDir(repo); err != nil || !is {
 			return nil, nil
 		}
 		return repo, nil
@@ -217,11 +217,11 @@ func (r *applyGit) addObjects() error {
 // markers is left in progress.
 func (r *applyGit) commit() (skipped []stream.Omission, err error) {
 	for _, g := range r.repos {
-		if err := g.plan.Commit(r.ctx); err != nil {
+		if err := g.plan.CarryOut(r.ctx); err != nil {
 			return skipped, fmt.Errorf("the git directory %s: %w", g.Dir, err)
 		}
 
-		g.plan.Refresh(r.ctx)
+		g.plan.RefreshIndex(r.ctx)
 		if left := g.plan.Marked(); len(left) > 0 {
 			skipped = append(skipped, stream.Omission{Path: g.Dir, Reason: "the merge is not committed: " + strings.Join(left, ", ") + " has conflict markers"})
 		}

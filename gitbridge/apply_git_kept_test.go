@@ -57,6 +57,10 @@ func TestApplyGitKept(t *testing.T) {
 			make: mk, run: `git notes add -m theirs`, meanwhile: `git notes add -m ours`,
 			check: `git notes show; git notes --ref amberfs/r/commits show`, want: "ours\ntheirs", said: "refs/notes/amberfs/r/commits",
 		},
+		"stashes whose log the base has lost": {
+			make: mk + `echo 1 >a; git stash -q; echo 2 >a; git stash -q; cp .git/logs/refs/stash ../log; git reflog expire --expire=now --all`, run: `echo 3 >a; git stash -q`, meanwhile: `cp ../log .git/logs/refs/stash`,
+			check: `git stash list | wc -l; git show amberfs/r/stash:a`, want: "2\n3", said: "the stash stays as it is: both sides have changed it",
+		},
 		"rerere": {
 			make: mk, run: `mkdir -p .git/rr-cache/1; echo p >.git/rr-cache/1/preimage`, check: `cat .git/rr-cache/1/preimage`, want: "p", said: "what rerere has recorded",
 		},

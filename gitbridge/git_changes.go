@@ -16,9 +16,9 @@ func RefChanges(src *tree.Source, base, now *tree.State, dir string) ([]string, 
 	left := int64(mostOfGitDirs)
 	was, is := treeFiles{src, base, dir, &left}, treeFiles{src, now, dir, &left}
 	for _, f := range []treeFiles{was, is} {
-		if one, err := gitdir.Is(f); err != nil || !one {
+		if one, err := gitdir.IsGitDir(f); err != nil || !one {
 			return nil, err
 		}
 	}
-	return gitdir.Moved(was, is)
+	return gitdir.DescribeChanges(was, is)
 }

@@ -19,7 +19,7 @@ import (
 // withoutCommitted removes from changes some changes in the working tree work: of the files that
 // gitdir.Plan.Committed reports, and of the new or removed directories in which only such files changed.
 func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, work string, changes []tree.Change) ([]tree.Change, error) {
-	committed, err := p.Committed(ctx)
+	committed, err := p.CommittedFilter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func fileOf(src *tree.Source, n *tree.Inode) *gitdir.File {
 	}
 	f := &gitdir.File{Size: n.Size(), Mtime: n.Mtime, Exec: n.Mode&0o100 != 0}
 	f.Open = func() io.Reader { return n.Content.Reader(src.Files) }
-	f.Blob = func(idLen int) string {
+	f.BlobID = func(idLen int) string {
 		var h hash.Hash = sha1.New()
 		if idLen > sha1.Size {
 			h = sha256.New()

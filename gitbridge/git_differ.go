@@ -61,7 +61,7 @@ func (g *GitDiffer) Differs(c tree.Change) (bool, error) {
 
 	if _, known := g.same[at]; !known {
 		was, is := treeFiles{g.dirs.src, g.dirs.base, at, nil}, treeFiles{g.dirs.src, g.dirs.now, at, nil}
-		if g.same[at], err = gitdir.Same(was, is); err != nil {
+		if g.same[at], err = gitdir.SameState(was, is); err != nil {
 			return false, err
 		}
 

@@ -51,7 +51,7 @@ func (f treeFiles) Read(name string) ([]byte, error) {
 	return b, err
 }
 
-func (f treeFiles) List(name string) (out []gitdir.Name, err error) {
+func (f treeFiles) List(name string) (out []gitdir.DirEntry, err error) {
 	n, err := f.lookup(name)
 	if err != nil || n == nil || !n.IsDir() {
 		return nil, err
@@ -62,7 +62,7 @@ func (f treeFiles) List(name string) (out []gitdir.Name, err error) {
 	}
 
 	err = n.Dir.List(f.src, 0, func(e tree.Dirent, _ uint64) bool {
-		out = append(out, gitdir.Name{Name: e.Name, Dir: e.Type == unix.S_IFDIR})
+		out = append(out, gitdir.DirEntry{Name: e.Name, IsDir: e.Type == unix.S_IFDIR})
 		return true
 	})
 
@@ -132,7 +132,7 @@ func (g *gitDirs) isRepository(p string) (bool, error) {
 
 	is := false
 	for _, st := range []*tree.State{g.base, g.now} {
-		one, err := gitdir.Is(treeFiles{g.src, st, p, nil})
+		one, err := gitdir.IsGitDir(treeFiles{g.src, st, p, nil})
 		if err != nil {
 			return false, err
 		}
@@ -155,7 +155,7 @@ func worktreeOf(f treeFiles) (at string, ok bool) {
 		return "", false
 	}
 
-	to := gitdir.Worktree(string(text))
+	to := gitdir.ConfiguredWorktree(string(text))
 	if to == "" || strings.HasPrefix(to, "/") {
 		return "", false
 	}

@@ -269,8 +269,9 @@ func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefe
 	}
 	// No commit is lost.
 	has, hadTheirs := h.reach(append(now.tips(), ours.fetchedOver(theirs, said)...)...), h.reach(base.tips()...)
+	newStash := func(id string) bool { return !slices.Contains(append(base.stash, base.refs["refs/stash"]), id) }
 	for id := range h.reach(ours.tips()...) {
-		if !has[id] && !strings.Contains(said, h.commits[id].subject) && !(strings.Contains(said, "stash") && slices.Equal(ours.stash, base.stash)) {
+		if !has[id] && !strings.Contains(said, h.commits[id].subject) && !(strings.Contains(said, "stash") && !slices.ContainsFunc(ours.stash, newStash)) {
 			fail("LOST: the commit %s of ours", h.commits[id].subject)
 		}
 	}

@@ -50,7 +50,7 @@ func (HostGit) Linked(dir, root string) *hostdir.LinkedDir {
 		return nil
 	}
 
-	out := &hostdir.LinkedDir{Own: l.Dir, Common: l.Common, Copied: gitdir.Copied, Mixed: []string{"info", "logs", "logs/refs", "refs"}}
+	out := &hostdir.LinkedDir{Own: l.Dir, Common: l.Common, Copied: gitdir.IsCopied, Mixed: []string{"info", "logs", "logs/refs", "refs"}}
 	if !l.Trusted {
 		out.Err = fmt.Errorf("the repository %s, %w (%s)", l.Dir, hostdir.ErrNotBack, remedyFor(l))
 		return out

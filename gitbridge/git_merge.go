@@ -48,7 +48,7 @@ type receivingSide struct {
 	movedHere func(work string) []string                         // paths of the files that this side added or removed in a working tree
 	// finish carries out the plan of a repository. follow are the paths of the files that it takes from theirs, and
 	// texts are the files that git has merged.
-	finish func(r *repoMerge, follow []string, texts map[string]gitdir.Text) error
+	finish func(r *repoMerge, follow []string, texts map[string]gitdir.MergedFile) error
 }
 
 // mergeAnswers are the user's decisions about changes of both sides.
@@ -125,11 +125,11 @@ func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
 func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []tree.Change, err error) {
 	at := r.Dir
 	base, theirs := treeFiles{g.src, g.base, at, nil}, treeFiles{g.src, g.theirs, at, nil}
-	hadOne, err := gitdir.Is(base)
+	hadOne, err := gitdir.IsGitDir(base)
 	if err != nil {
 		return nil, err
 	}
-	hasOne, err := gitdir.Is(theirs)
+	hasOne, err := gitdir.IsGitDir(theirs)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 		return nil, nil
 	}
 
-	m := &gitdir.Merge{Git: g.git, Base: base, Theirs: theirs, Name: g.name, Another: !hadOne || g.byInode && !sameInode(g.inodeAt(g.base, at), g.inodeAt(g.theirs, at))}
+	m := &gitdir.Merge{Git: g.git, Base: base, Theirs: theirs, Name: g.name, IsOtherRepo: !hadOne || g.byInode && !sameInode(g.inodeAt(g.base, at), g.inodeAt(g.theirs, at))}
 	if !hadOne {
 		m.Base = nil
 	} else if same, err := m.Same(); err != nil || same {
@@ -174,7 +174,7 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 	}
 
 	err = g.planMerge(r, m, theirs, to)
-	if errors.Is(err, gitdir.ErrKind) {
+	if errors.Is(err, gitdir.ErrUnsupported) {
 		r.Lines = []string{"what git did stays in " + g.side + ": " + err.Error()}
 		return nil, nil // no file is merged: the configuration of theirs declares the kind of its git directory
 	}
@@ -189,12 +189,12 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 		return nil
 	}
 
-	if work, ok := worktreeOf(theirs); ok && !m.Another {
+	if work, ok := worktreeOf(theirs); ok && !m.IsOtherRepo {
 		r.work = work
 	}
 
 	merges := g.answers.merges(r.Dir)
-	m.Prefer = func(branch string) bool { return !merges && g.rule(branchPath(r.Dir, branch)) == threeway.TakeTheirs }
+	m.PreferTheirs = func(branch string) bool { return !merges && g.rule(branchPath(r.Dir, branch)) == threeway.TakeTheirs }
 	m.TheirFile = func(at string) *gitdir.File { return fileOf(g.src, g.inodeAt(g.theirs, path.Join(r.work, at))) }
 	if merges {
 		m.Resolve = func(at string) gitdir.Resolution { return g.answers.resolve(path.Join(r.work, at)) }
@@ -215,8 +215,8 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 		return err
 	}
 
-	r.plan, r.Lines, r.Commits, r.Off = plan, plan.Lines, plan.Commits, plan.Off
-	for _, d := range plan.Diverged {
+	r.plan, r.Lines, r.Commits, r.Off = plan, plan.Lines, plan.NewCommits, plan.DroppedCommits
+	for _, d := range plan.DivergedBranches {
 		for i, at := range d.Conflicts {
 			d.Conflicts[i] = path.Join(r.work, at)
 		}
@@ -226,7 +226,7 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 		}
 	}
 
-	for _, at := range plan.Unresolved {
+	for _, at := range plan.UnresolvedPaths {
 		g.conflicts = append(g.conflicts, path.Join(r.work, at))
 	}
 
@@ -252,25 +252,25 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 		return nil, errs.Fail(errs.Conflict, "%s is not merged: %s; nothing was changed", branch, why)
 	}
 
-	for _, id := range r.plan.Unlinked {
+	for _, id := range r.plan.RemovedWorktrees {
 		g.unlinked[id] = true
 	}
-	for _, id := range r.plan.Stay {
+	for _, id := range r.plan.KeptWorktrees {
 		g.stay[id] = true
 	}
 
-	if r.plan.Parted && r.work != "" {
+	if r.plan.CheckoutDiffers && r.work != "" {
 		var err error
 		if changes, err = withoutCommitted(g.ctx, g.src, r.plan, r.work, changes); err != nil {
 			return nil, err
 		}
 	}
 
-	follow, err := r.plan.Follow(g.ctx, func(rel string, changed bool) bool { return g.isMerged(path.Join(r.work, rel), changed) })
+	follow, err := r.plan.FollowingFiles(g.ctx, func(rel string, changed bool) bool { return g.isMerged(path.Join(r.work, rel), changed) })
 	if err != nil {
 		return nil, err
 	}
-	texts, err := r.plan.Texts(g.ctx)
+	texts, err := r.plan.MergedFiles(g.ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +279,7 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 		follow[i] = path.Join(r.work, rel)
 		g.follows[follow[i]] = true
 	}
-	made := make(map[string]gitdir.Text)
+	made := make(map[string]gitdir.MergedFile)
 	for rel, text := range texts {
 		made[path.Join(r.work, rel)] = text
 	}
@@ -374,7 +374,7 @@ func (g *gitMerge) changedHere(dir, link string) bool {
 // receiver lies outside of the receiving directory, or if theirs is another repository. Of the changes of Git LFS
 // objects, it returns only additions.
 func filesIn(at string, changes []tree.Change, m *gitdir.Merge, to *receiver) (files []tree.Change) {
-	if to.dir != "" || m.Another {
+	if to.dir != "" || m.IsOtherRepo {
 		return nil
 	}
 

@@ -81,13 +81,13 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 // receiverAt returns the git directory of ours at a path. The receiver's open makes the copy that git changes.
 func (s *sidesGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 	ours := treeFiles{s.src, s.ours, at, nil}
-	is, err := gitdir.Is(ours)
+	is, err := gitdir.IsGitDir(ours)
 	if err != nil || !is {
 		return &receiver{absent: true}, err
 	}
 
 	to := &receiver{}
-	if hadOne, err := gitdir.Is(base); err != nil {
+	if hadOne, err := gitdir.IsGitDir(base); err != nil {
 		return nil, err
 	} else if hadOne && s.in.FromDirectory {
 		// If ours has not changed the git directory, it becomes as in the directory of the host, even if another
@@ -133,7 +133,7 @@ func (s *sidesGit) movedIn(work string) (names []string) {
 
 // editFiles adds an edit for each file that git merged. Then, except in a dry run, it carries out the plan of the
 // repository in its copy, and adds an edit for each file that git changed there.
-func (s *sidesGit) editFiles(r *repoMerge, follow []string, texts map[string]gitdir.Text) error {
+func (s *sidesGit) editFiles(r *repoMerge, follow []string, texts map[string]gitdir.MergedFile) error {
 	s.taken = append(s.taken, follow...)
 	for at, text := range texts {
 		edit := threeway.Edit{Path: at}
@@ -162,14 +162,14 @@ func (s *sidesGit) editFiles(r *repoMerge, follow []string, texts map[string]git
 func (s *sidesGit) carryOut(r *repoMerge) error {
 	err := r.plan.AddObjects(s.ctx)
 	if err == nil {
-		err = r.plan.Commit(s.ctx)
+		err = r.plan.CarryOut(s.ctx)
 	}
 	if err != nil {
 		return noSpace(fmt.Errorf("the git directory %s: %w", r.Dir, err))
 	}
 
 	c := s.copies[r.Dir]
-	changed, gone, err := c.Changed(treeFiles{s.src, s.ours, r.Dir, nil})
+	changed, gone, err := c.ChangedFiles(treeFiles{s.src, s.ours, r.Dir, nil})
 	if err != nil {
 		return err
 	}

@@ -173,7 +173,7 @@ func checkFiles(ctx context.Context, abs string, t trust) error {
 	}
 
 	if text, err := readRegular(filepath.Join(dirs[0], "commondir")); err == nil {
-		dirs = append(dirs, gitdir.Resolved(dirs[0], strings.TrimRight(string(text), "\r\n")))
+		dirs = append(dirs, gitdir.ResolvePath(dirs[0], strings.TrimRight(string(text), "\r\n")))
 	}
 
 	seen := make(map[string]bool)

@@ -9,31 +9,31 @@ import (
 	"strings"
 )
 
-// A Git runs git in the directory dir with additional environment variables, and returns the standard output. It adds
-// the settings of all calls.
+// A Git runs git in the directory dir with additional environment variables, and returns the standard output. The
+// implementation adds the options that all calls of git need.
 type Git func(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error)
 
 // A gitCaller calls git for one repository.
 type gitCaller struct {
-	call Git
-	dir  string   // the git directory
-	work string   // the working tree, in which git is started; "" for none
-	env  []string // environment variables of each call
+	run      Git
+	gitDir   string   // the git directory
+	worktree string   // the working tree, in which git is started; "" for none
+	env      []string // environment variables of each call
 }
 
-// ask calls git, and returns its output.
+// ask calls git with additional environment variables, and returns its standard output.
 func (g gitCaller) ask(ctx context.Context, env []string, stdin io.Reader, args ...string) (string, error) {
-	options := []string{"--git-dir=" + g.dir}
-	if g.work != "" {
-		options = append(options, "--work-tree="+g.work)
+	options := []string{"--git-dir=" + g.gitDir}
+	if g.worktree != "" {
+		options = append(options, "--work-tree="+g.worktree)
 	}
 
-	out, err := g.call(ctx, g.work, slices.Concat(g.env, env), stdin, append(options, args...)...)
+	out, err := g.run(ctx, g.worktree, slices.Concat(g.env, env), stdin, append(options, args...)...)
 	return string(out), err
 }
 
-// missing returns the objects among ids that the repository does not have.
-func (g gitCaller) missing(ctx context.Context, ids []string) (map[string]bool, error) {
+// missingObjects returns the objects among ids that the repository does not have.
+func (g gitCaller) missingObjects(ctx context.Context, ids []string) (map[string]bool, error) {
 	missing := make(map[string]bool)
 	if len(ids) == 0 {
 		return missing, nil
@@ -49,8 +49,8 @@ func (g gitCaller) missing(ctx context.Context, ids []string) (map[string]bool, 
 	return missing, err
 }
 
-// status returns the paths of the working tree with changes that are not committed.
-func (g gitCaller) status(ctx context.Context) (map[string]bool, error) {
+// changedPaths returns the paths of the working tree with changes that are not committed.
+func (g gitCaller) changedPaths(ctx context.Context) (map[string]bool, error) {
 	out, err := g.ask(ctx, nil, nil, "status", "--porcelain", "-z", "--no-renames", "-uall", "--ignore-submodules=dirty")
 	changed := make(map[string]bool)
 	for entry := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {

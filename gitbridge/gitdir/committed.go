@@ -11,35 +11,37 @@ type File struct {
 	Size, Mtime int64
 	Exec        bool
 	Open        func() io.Reader       // may be nil
-	Blob        func(idLen int) string // returns the id of the contents as a blob, without filters; idLen is in bytes
+	BlobID      func(idLen int) string // returns the id of the contents as a blob, without filters; idLen is in bytes
 }
 
-// Worktree returns the working tree that a configuration names (core.worktree), "" for none. text is the text of the
+// ConfiguredWorktree returns the working tree that a configuration names (core.worktree), "" for none. text is the text of the
 // configuration.
-func Worktree(text string) string { return strings.TrimSpace(parseConfig(text).last("core.worktree")) }
+func ConfiguredWorktree(text string) string {
+	return strings.TrimSpace(parseConfig(text).lastValue("core.worktree"))
+}
 
-// Committed returns a function about the paths that theirs has changed. f is the file of theirs at a path, nil for
-// none. The function returns true if the receiving side must not take the change of the file:
+// CommittedFilter returns a function that finds the files whose changes the receiving side must not take. The caller
+// calls it with each path that theirs has changed, and with the file of theirs, nil for none. It returns true if:
 //
-//   - the file is as in the HEAD of theirs, and the new HEAD has a different file;
+//   - the file is as in the HEAD of theirs, and the new HEAD of the receiving side has a different file;
 //   - or the sparse checkout of theirs leaves the file out, and the receiving side does not get that sparse checkout.
-func (p *Plan) Committed(ctx context.Context) (func(at string, f *File) bool, error) {
-	i := &p.index
-	if err := i.readSplit(ctx); err != nil {
+func (p *Plan) CommittedFilter(ctx context.Context) (mustLeave func(path string, f *File) bool, err error) {
+	index := &p.index
+	if err := index.convertIndexes(ctx); err != nil {
 		return nil, err
 	}
 
-	staged, err := i.staged(ctx, p.theirs, i.heads.theirs)
+	staged, err := index.stagedEntries(ctx, p.theirs, index.heads.theirs)
 	if err != nil {
 		return nil, err
 	}
 
-	apart, err := p.git.diffTree(ctx, i.heads.theirs, i.heads.to)
+	notTheirs, err := p.scratch.diffTree(ctx, index.heads.theirs, index.heads.oursAfter)
 	if err != nil {
 		return nil, err
 	}
 
-	sparse := i.takesSparse()
+	sparse := index.takesSparse()
 	return func(at string, f *File) bool {
 		e := p.theirs.entry(at)
 		if e != nil && e.Skip && f == nil {
@@ -48,7 +50,7 @@ func (p *Plan) Committed(ctx context.Context) (func(at string, f *File) bool, er
 		if _, is := staged[at]; is {
 			return false
 		}
-		if _, differs := apart[at]; !differs {
+		if _, differs := notTheirs[at]; !differs {
 			return false
 		}
 
@@ -68,14 +70,14 @@ func (p *Plan) matches(e *IndexEntry, f *File, idLen int) bool {
 	if e.isRegular() && f.Exec != (e.Mode&0o100 != 0) && p.comparesModes() {
 		return false
 	}
-	return e.Mtime != 0 && e.Mtime == f.Mtime && e.Size == uint32(f.Size) || e.ID == f.Blob(idLen)
+	return e.Mtime != 0 && e.Mtime == f.Mtime && e.Size == uint32(f.Size) || e.ID == f.BlobID(idLen)
 }
 
 func (e *IndexEntry) isRegular() bool { return e.Mode>>12 == 0o10 }
 
 // comparesModes reports whether git compares executable bits (core.fileMode).
 func (p *Plan) comparesModes() bool {
-	switch strings.ToLower(p.m.Ours.setting("core.filemode")) {
+	switch strings.ToLower(p.merge.Ours.setting("core.filemode")) {
 	case "false", "no", "off", "0":
 		return false
 	}

@@ -67,8 +67,8 @@ func configOf(dir string) config {
 	return parseConfig(text)
 }
 
-// last returns the last value of a setting, "" if it is not set. name is SECTION.KEY in lower case.
-func (c config) last(name string) (value string) {
+// lastValue returns the last value of a setting, "" if it is not set. name is SECTION.KEY in lower case.
+func (c config) lastValue(name string) (value string) {
 	section, key, _ := strings.Cut(name, ".")
 	for _, s := range c {
 		if s.section == section && s.sub == "" && s.key == key {
@@ -94,7 +94,7 @@ var plainKeys = map[string][]string{
 // removes passwords from addresses.
 func PlainConfig(texts ...string) string {
 	var out strings.Builder
-	at := ""
+	section := ""
 
 	for _, text := range texts {
 		for _, s := range parseConfig(text) {
@@ -110,9 +110,9 @@ func PlainConfig(texts ...string) string {
 				head = "[" + s.section + ` "` + s.sub + "\"]\n"
 			}
 
-			if head != at {
+			if head != section {
 				out.WriteString(head)
-				at = head
+				section = head
 			}
 
 			out.WriteString("\t" + s.key + ` = "` + s.value + "\"\n")

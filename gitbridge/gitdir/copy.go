@@ -16,10 +16,10 @@ import (
 )
 
 // A Copy is a directory of this machine with a copy of a git directory of a state. It has a plain configuration, see
-// ownConfig.
+// copyConfig.
 type Copy struct {
-	Repo *Repo
-	had  map[string][sha256.Size]byte // hashes of the copied files by path, except objects
+	Repo         *Repo
+	copiedHashes map[string][sha256.Size]byte // hashes of the copied files by path, except objects
 }
 
 // notCopied reports whether copyFiles skips a path: objects, which copyObjects copies, reftables, locks, and ordinary
@@ -33,7 +33,7 @@ func notCopied(name string) bool {
 func NewCopy(f Files, to string, alternates []string) (*Copy, error) {
 	c := &Copy{&Repo{Dir: to, Common: to}, make(map[string][sha256.Size]byte)}
 
-	if err := makeRepo(to, map[string]string{alternatesFile: alternatesTo(alternates)}); err != nil {
+	if err := makeRepo(to, map[string]string{alternatesFile: alternatesText(alternates)}); err != nil {
 		return nil, err
 	}
 
@@ -67,7 +67,7 @@ func (c *Copy) copyFile(f Files, name string) error {
 		return err
 	}
 	if name == "config" {
-		b = []byte(ownConfig(string(b)))
+		b = []byte(copyConfig(string(b)))
 	}
 
 	at := filepath.Join(c.Repo.Dir, name)
@@ -77,7 +77,7 @@ func (c *Copy) copyFile(f Files, name string) error {
 	if err := os.WriteFile(at, b, 0o600); err != nil {
 		return err
 	}
-	c.had[name] = sha256.Sum256(b)
+	c.copiedHashes[name] = sha256.Sum256(b)
 
 	_, mtime, err := f.Stat(name)
 	if err != nil {
@@ -86,11 +86,11 @@ func (c *Copy) copyFile(f Files, name string) error {
 	return os.Chtimes(at, time.Time{}, time.Unix(0, mtime)) // git compares the time of the index with the times of files
 }
 
-// ownConfig returns the configuration of a copy. It has the object format and core.bare of the configuration text,
+// copyConfig returns the configuration of a copy. It has the object format and core.bare of the configuration text,
 // turns on reflogs, and sets amberfs as the user.
-func ownConfig(text string) string {
-	was := parseConfig(text)
-	return formatConfig(idLen(was)) + "[core]\n\tbare = " + strconv.FormatBool(was.last("core.bare") == "true") + "\n\tlogAllRefUpdates = true\n[user]\n\tname = amberfs\n\temail = amberfs@localhost\n"
+func copyConfig(text string) string {
+	original := parseConfig(text)
+	return formatConfig(idLen(original)) + "[core]\n\tbare = " + strconv.FormatBool(original.lastValue("core.bare") == "true") + "\n\tlogAllRefUpdates = true\n[user]\n\tname = amberfs\n\temail = amberfs@localhost\n"
 }
 
 // formatConfig returns the part of a configuration that sets the length of object ids. idLen is in bytes.
@@ -101,9 +101,9 @@ func formatConfig(idLen int) string {
 	return "[core]\n\trepositoryformatversion = 0\n"
 }
 
-// Changed returns the paths of the files that git changed or added in the copy, including new objects, and of the
+// ChangedFiles returns the paths of the files that git changed or added in the copy, including new objects, and of the
 // files that git removed (gone). original is the git directory that was copied.
-func (c *Copy) Changed(original Files) (changed, gone []string, err error) {
+func (c *Copy) ChangedFiles(original Files) (changed, gone []string, err error) {
 	seen := make(map[string]bool)
 	err = filepath.WalkDir(c.Repo.Dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -119,7 +119,7 @@ func (c *Copy) Changed(original Files) (changed, gone []string, err error) {
 
 		if below(name, "objects") {
 			names, err := original.List(path.Dir(name))
-			if err == nil && !slices.ContainsFunc(names, func(n Name) bool { return n.Name == path.Base(name) }) {
+			if err == nil && !slices.ContainsFunc(names, func(n DirEntry) bool { return n.Name == path.Base(name) }) {
 				changed = append(changed, name)
 			}
 
@@ -130,14 +130,14 @@ func (c *Copy) Changed(original Files) (changed, gone []string, err error) {
 		if err != nil {
 			return err
 		}
-		if was, ok := c.had[name]; !ok || was != sha256.Sum256(b) {
+		if oldHash, ok := c.copiedHashes[name]; !ok || oldHash != sha256.Sum256(b) {
 			changed = append(changed, name)
 		}
 
 		return nil
 	})
 
-	for name := range c.had {
+	for name := range c.copiedHashes {
 		if !seen[name] {
 			gone = append(gone, name)
 		}
@@ -150,12 +150,12 @@ func (c *Copy) Changed(original Files) (changed, gone []string, err error) {
 const maxObjects = 4 << 30
 
 // errLarge means that a git directory has more than maxObjects bytes of objects.
-var errLarge = fmt.Errorf("%w: it has more than %d GiB of objects", ErrKind, maxObjects>>30)
+var errLarge = fmt.Errorf("%w: it has more than %d GiB of objects", ErrUnsupported, maxObjects>>30)
 
-// copyObjects copies the objects and packs of f to the directory to. It skips a file if the directory without has one
-// of the same name: the name of an object or a pack is its hash. without may be "". Other files below objects, such
-// as a commit graph, are not copied: git can make them again. Errors: errLarge.
-func copyObjects(f Files, to, without string) error {
+// copyObjects copies the objects and packs of f to the directory to. It skips the files that the directory known
+// already has: the name of an object or a pack is its hash. known may be "". Other files below objects, such as a
+// commit graph, are not copied: git can make them again. Errors: errLarge.
+func copyObjects(f Files, to, known string) error {
 	dirs, err := f.List("objects")
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func copyObjects(f Files, to, without string) error {
 	total := int64(0)
 
 	for _, dir := range dirs {
-		if !dir.Dir || dir.Name != "pack" && len(dir.Name) != 2 {
+		if !dir.IsDir || dir.Name != "pack" && len(dir.Name) != 2 {
 			continue
 		}
 		names, err := f.List("objects/" + dir.Name)
@@ -173,12 +173,12 @@ func copyObjects(f Files, to, without string) error {
 		}
 
 		for _, n := range names {
-			if n.Dir || !isObject(dir.Name, n.Name) {
+			if n.IsDir || !isObject(dir.Name, n.Name) {
 				continue
 			}
 			rel := dir.Name + "/" + n.Name
-			if without != "" {
-				if _, err := os.Lstat(filepath.Join(without, rel)); err == nil {
+			if known != "" {
+				if _, err := os.Lstat(filepath.Join(known, rel)); err == nil {
 					continue
 				}
 			}
@@ -187,12 +187,12 @@ func copyObjects(f Files, to, without string) error {
 				continue
 			}
 
-			w := &limitedWriter{rest: maxObjects - total}
+			w := &limitedWriter{limit: maxObjects - total}
 			if err := saveTo(f, "objects/"+rel, filepath.Join(to, rel), w); err != nil {
 				return err
 			}
 
-			total += w.done
+			total += w.written
 		}
 	}
 
@@ -208,20 +208,20 @@ func isObject(dir, name string) bool {
 	return !strings.HasPrefix(name, ".") && (ext == ".pack" || ext == ".idx" || ext == ".promisor")
 }
 
-// A limitedWriter writes to a file, and fails with errLarge after rest bytes.
+// A limitedWriter writes at most limit bytes to a file. Then it fails with errLarge.
 type limitedWriter struct {
-	to         *os.File
-	rest, done int64
+	file           *os.File
+	limit, written int64
 }
 
 func (l *limitedWriter) Write(b []byte) (int, error) {
-	if l.done += int64(len(b)); l.done > l.rest {
+	if l.written += int64(len(b)); l.written > l.limit {
 		return 0, errLarge
 	}
-	return l.to.Write(b)
+	return l.file.Write(b)
 }
 
-// saveTo copies the file name of a git directory to the new file to. The bytes are written with w, which limits them.
+// saveTo copies the file name of a git directory to a new file at the path to. w limits its size.
 func saveTo(f Files, name, to string, w *limitedWriter) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
@@ -232,6 +232,6 @@ func saveTo(f Files, name, to string, w *limitedWriter) error {
 		return err
 	}
 
-	w.to = out
+	w.file = out
 	return errors.Join(f.Save(name, w), out.Close())
 }

@@ -8,45 +8,47 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// A Diverged is a branch that both sides moved.
-type Diverged struct {
+// A DivergedBranch is a branch that both sides moved.
+type DivergedBranch struct {
 	threeway.Diverged
-	ours, theirs string // commits
+	ourCommit, theirCommit string // ids of the commits that the branch has
 }
 
-// Follow returns the paths of the files that the receiving side takes from theirs because its HEAD becomes the HEAD
-// of theirs. As in git checkout, a file follows only if the receiving side has not changed it since its HEAD; the
-// base does not matter. If the branch of HEAD became theirs although both sides moved it (Merge.Prefer), all these
-// files follow. Otherwise a file does not follow if the merge of files decides about it, which asBase reports.
-// changed means that the file of theirs has changes that are not committed.
-func (p *Plan) Follow(ctx context.Context, asBase func(at string, changed bool) bool) ([]string, error) {
-	if p.refs == nil || p.m.Ours.Work == "" && p.m.OurFile == nil {
+// FollowingFiles returns the paths of the files that the receiving side takes from theirs because its HEAD becomes the HEAD
+// of theirs. As in git checkout, a file follows HEAD only if the receiving side has not changed the file since its own
+// HEAD. The state of the file in the base does not matter.
+//
+// A file does not follow HEAD if leave returns true: then the merge of files decides about it. The argument changed
+// means that the file of theirs has changes that are not committed. leave is not called if the branch of HEAD becomes
+// theirs although both sides moved it (Merge.PreferTheirs): then all files follow HEAD.
+func (p *Plan) FollowingFiles(ctx context.Context, leave func(path string, changed bool) bool) ([]string, error) {
+	if p.refs == nil || p.merge.Ours.Worktree == "" && p.merge.OurFile == nil {
 		return nil, nil
 	}
 	moved, err := p.followingPaths(ctx)
 	maps.DeleteFunc(moved, func(at string, _ *IndexEntry) bool {
-		return !p.refs.preferred && asBase(at, !p.matches(p.theirs.entry(at), p.m.TheirFile(at), p.ours.idLen))
+		return !p.refs.prefersTheirs && leave(at, !p.matches(p.theirs.entry(at), p.merge.TheirFile(at), p.ours.idLen))
 	})
 	if err != nil || len(moved) == 0 {
 		return nil, err
 	}
 
-	dirty, err := p.differing(ctx, moved)
+	dirty, err := p.dirtyPaths(ctx, moved)
 	maps.DeleteFunc(moved, func(at string, _ *IndexEntry) bool { return dirty[at] })
 	return slices.Sorted(maps.Keys(moved)), err
 }
 
-// differing returns the paths of the files of the receiving side that differ from HEAD or from the index. entries are
+// dirtyPaths returns the paths of the files of the receiving side that differ from HEAD or from the index. entries are
 // the entries of HEAD at the paths to compare. The result may also have paths that are not in entries.
-func (p *Plan) differing(ctx context.Context, entries paths) (map[string]bool, error) {
-	if p.m.OurFile == nil {
-		return p.receiver.status(ctx)
+func (p *Plan) dirtyPaths(ctx context.Context, entries entriesByPath) (map[string]bool, error) {
+	if p.merge.OurFile == nil {
+		return p.receiver.changedPaths(ctx)
 	}
 
 	differ := make(map[string]bool)
 	for at, e := range entries {
 		has := p.ours.entry(at)
-		differ[at] = !equalEntries(e, has) || e != nil && !e.hasObject() || !p.matches(has, p.m.OurFile(at), p.ours.idLen)
+		differ[at] = !equalEntries(e, has) || e != nil && !e.hasObject() || !p.matches(has, p.merge.OurFile(at), p.ours.idLen)
 	}
 
 	return differ, nil
@@ -55,20 +57,20 @@ func (p *Plan) differing(ctx context.Context, entries paths) (map[string]bool, e
 // followingPaths returns the paths that differ between the old and the new HEAD of the receiving side, each with its
 // entry in the old HEAD. It returns no paths unless the new HEAD is that of theirs or a merge. It leaves out paths
 // that git merged from both sides, and paths that a sparse checkout leaves out.
-func (p *Plan) followingPaths(ctx context.Context) (paths, error) {
+func (p *Plan) followingPaths(ctx context.Context) (entriesByPath, error) {
 	h := p.index.heads
-	if h.was == h.to || h.to != h.theirs && !p.refs.preferred && p.merge == nil {
+	if h.oursBefore == h.oursAfter || h.oursAfter != h.theirs && !p.refs.prefersTheirs && p.branchMerge == nil {
 		return nil, nil
 	}
 
-	changed, err := p.git.diffTree(ctx, h.was, h.to)
+	changed, err := p.scratch.diffTree(ctx, h.oursBefore, h.oursAfter)
 	if err != nil {
 		return nil, err
 	}
 
-	before := make(paths)
+	before := make(entriesByPath)
 	for at, change := range changed {
-		if p.merge == nil || !p.merge.both[at] {
+		if p.branchMerge == nil || !p.branchMerge.fromBoth[at] {
 			before[at] = change[0]
 		}
 	}

@@ -53,7 +53,7 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 	ids := make([]byte, 0, 2*idLen*cap(out))
 
 	for range r.count {
-		at, before := r.at, r.path
+		at, before := r.offset, r.lastPath
 		e, err := r.next()
 		if err != nil {
 			return nil, err
@@ -71,7 +71,7 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 		out[i].ID, text = text[:2*idLen], text[2*idLen:]
 	}
 
-	for rest := b[r.at:]; len(rest) > idLen+8; {
+	for rest := b[r.offset:]; len(rest) > idLen+8; {
 		size := int(binary.BigEndian.Uint32(rest[4:]))
 		if name := string(rest[:4]); name == "link" || name == "sdir" {
 			return nil, fmt.Errorf("%w: it has the extension %s", errIndex, name)
@@ -85,35 +85,36 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 	return out, nil
 }
 
-// parse reads the entries of the index once. If a file may have changed after the index was written and still have
-// the same time, parse sets Mtime of its entry to 0: then the contents of the file are compared, as git does.
-func (s *state) parse() error {
-	if s.parsed {
-		return s.badIndex
+// parseEntries reads the entries of the index once. If a file may have changed after the index was written and still
+// have the same time, parseEntries sets Mtime of its entry to 0: then the contents of the file are compared, as git
+// does.
+func (s *state) parseEntries() error {
+	if s.entriesParsed {
+		return s.indexErr
 	}
 
-	s.parsed = true
-	s.list, s.badIndex = parseIndex(s.index, s.idLen)
-	for i := range s.list {
-		if e := &s.list[i]; e.Mtime >= s.indexMtime || e.Size == 0 { // git sets the size in such an entry to 0
+	s.entriesParsed = true
+	s.parsedEntries, s.indexErr = parseIndex(s.index, s.idLen)
+	for i := range s.parsedEntries {
+		if e := &s.parsedEntries[i]; e.Mtime >= s.indexMtime || e.Size == 0 { // git sets the size in such an entry to 0
 			e.Mtime = 0
 		}
 	}
 
-	return s.badIndex
+	return s.indexErr
 }
 
 // entries returns the entries of the index, none if the index cannot be read.
 func (s *state) entries() []IndexEntry {
-	_ = s.parse()
-	return s.list
+	_ = s.parseEntries()
+	return s.parsedEntries
 }
 
-// smudged returns a copy of an index for a new index file. In the copy, the size is 0 for each file that changed in
+// smudgedCopy returns a copy of an index for a new index file. In the copy, the size is 0 for each file that changed in
 // the second in which the index was written, or later: such a file may have changed again and have the same time and
 // size. Git recognizes these files by the time of the index file, which the new file does not have. If the size is 0,
-// git compares the contents. all are the paths of these files. written is the time of the index file in nanoseconds.
-func smudged(index []byte, idLen int, written int64) (out []byte, all []string) {
+// git compares the contents. paths are those of these files. written is the time of the index file in nanoseconds.
+func smudgedCopy(index []byte, idLen int, written int64) (out []byte, paths []string) {
 	const size = 36 // offset of the size in an entry
 	out = bytes.Clone(index)
 	r, err := newIndexReader(index, idLen)
@@ -122,13 +123,13 @@ func smudged(index []byte, idLen int, written int64) (out []byte, all []string) 
 	}
 
 	for range r.count {
-		at := r.at
+		at := r.offset
 		e, err := r.next()
 		if err != nil {
 			return out, nil
 		}
 		if e.Mtime/1e9 >= written/1e9 {
-			all = append(all, e.Path)
+			paths = append(paths, e.Path)
 			binary.BigEndian.PutUint32(out[at+size:], 0)
 		}
 	}
@@ -143,7 +144,7 @@ func smudged(index []byte, idLen int, written int64) (out []byte, all []string) 
 		}
 	}
 
-	return out, all
+	return out, paths
 }
 
 // Flags of an entry.
@@ -155,12 +156,12 @@ const (
 
 // An indexReader reads the entries of an index one after the other.
 type indexReader struct {
-	text    string // the bytes of the index; paths are substrings of it
-	count   int    // number of entries
-	at      int    // offset of the next entry
-	path    string // path of the last entry that was read
-	idLen   int
-	version uint32
+	text     string // the bytes of the index; paths are substrings of it
+	count    int    // number of entries
+	offset   int    // offset of the next entry
+	lastPath string // path of the last entry that was read
+	idLen    int
+	version  uint32
 }
 
 const idAt = 40 // offset of the id in an entry
@@ -173,12 +174,12 @@ func newIndexReader(b []byte, idLen int) (*indexReader, error) {
 	if version < 2 || version > 4 {
 		return nil, fmt.Errorf("%w: version %d", errIndex, version)
 	}
-	return &indexReader{text: string(b), count: int(binary.BigEndian.Uint32(b[8:])), at: 12, idLen: idLen, version: version}, nil
+	return &indexReader{text: string(b), count: int(binary.BigEndian.Uint32(b[8:])), offset: 12, idLen: idLen, version: version}, nil
 }
 
 // next reads one entry, without its id.
 func (r *indexReader) next() (e IndexEntry, err error) {
-	b := r.text[r.at:]
+	b := r.text[r.offset:]
 	fixed := idAt + r.idLen + 2
 	if len(b) < fixed+2 {
 		return e, fmt.Errorf("%w: it is cut off", errIndex)
@@ -198,7 +199,7 @@ func (r *indexReader) next() (e IndexEntry, err error) {
 
 	before, name := "", b[fixed:]
 	if r.version == 4 {
-		if before, name, err = r.prefix(name); err != nil {
+		if before, name, err = r.sharedPrefix(name); err != nil {
 			return e, err
 		}
 	}
@@ -215,15 +216,15 @@ func (r *indexReader) next() (e IndexEntry, err error) {
 		}
 	}
 
-	r.at += end
+	r.offset += end
 	e.Path = before + name
-	r.path = e.Path
+	r.lastPath = e.Path
 	return e, nil
 }
 
-// prefix decodes the path of an entry in an index of version 4. It returns the beginning that the path shares with
+// sharedPrefix decodes the path of an entry in an index of version 4. It returns the beginning that the path shares with
 // the path of the entry before, and the rest of the entry.
-func (r *indexReader) prefix(b string) (before, rest string, err error) {
+func (r *indexReader) sharedPrefix(b string) (before, rest string, err error) {
 	strip := 0
 
 	for k := range b[:min(len(b), 5)] { // the number is encoded like the offsets in a pack
@@ -233,10 +234,10 @@ func (r *indexReader) prefix(b string) (before, rest string, err error) {
 
 		strip |= int(b[k] & 0x7f)
 		if b[k]&0x80 == 0 {
-			if strip > len(r.path) {
+			if strip > len(r.lastPath) {
 				break
 			}
-			return r.path[:len(r.path)-strip], b[k+1:], nil
+			return r.lastPath[:len(r.lastPath)-strip], b[k+1:], nil
 		}
 	}
 

@@ -25,55 +25,55 @@ const (
 	WithMarkers // the file gets conflict markers, and the merge stays in progress
 )
 
-// A branchMerge is git's merge of the branch of HEAD, which both sides moved.
+// A branchMerge is git's merge of the branch of HEAD, if both sides moved that branch.
 type branchMerge struct {
-	of      *Diverged
-	tree    string                    // id of the merged tree
-	stages  []IndexEntry              // entries of the paths in conflict
-	left    []string                  // paths in conflict that get conflict markers
-	changed map[string][2]*IndexEntry // by path: the entries of the receiving side before and after the merge
-	both    map[string]bool           // whether the merged file at a path of changed differs from the HEAD of theirs
+	branch   *DivergedBranch
+	tree     string                    // id of the merged tree
+	stages   []IndexEntry              // entries of the paths in conflict
+	marked   []string                  // paths in conflict that get conflict markers
+	changes  map[string][2]*IndexEntry // by path: the entries of the receiving side before and after the merge
+	fromBoth map[string]bool           // whether the merged file at a path of changed differs from the HEAD of theirs
 }
 
-// Marked returns the paths that get conflict markers. If there are any, Commit leaves the merge in progress.
+// Marked returns the paths that get conflict markers. If there are any, CarryOut leaves the merge in progress.
 func (p *Plan) Marked() []string {
-	if p.merge == nil {
+	if p.branchMerge == nil {
 		return nil
 	}
-	return p.merge.left
+	return p.branchMerge.marked
 }
 
 // NotMerged returns the branch of HEAD, and the reason, if Merge.Resolve is set and the branch cannot be merged.
 // Otherwise why is "".
-func (p *Plan) NotMerged() (branch, why string) {
-	for _, d := range p.Diverged {
-		if p.m.Resolve != nil && d.Head && d.NoMerge != "" {
+func (p *Plan) NotMerged() (branch, reason string) {
+	for _, d := range p.DivergedBranches {
+		if p.merge.Resolve != nil && d.Head && d.NoMerge != "" {
 			return d.Branch, d.NoMerge
 		}
 	}
 	return "", ""
 }
 
-// describe sets Plan.Diverged: the commits and conflicts of each branch that both sides moved. It plans the merge of
-// the branch of HEAD if Merge.Resolve is set.
-func (p *Plan) describe(ctx context.Context) error {
-	p.Diverged = p.refs.diverged
-	for _, d := range p.Diverged {
-		d.Ahead, d.Theirs = p.git.between(ctx, d.theirs, d.ours)
-		d.Behind, d.Ours = p.git.between(ctx, d.ours, d.theirs)
-		if d.Head = "ref: "+branches+d.Branch == p.ours.head; !d.Head || p.m.Ours.Work == "" && p.m.OurFile == nil {
+// decideDiverged sets Plan.DivergedBranches: the commits and conflicts of each branch that both sides moved. It plans
+// the merge of the branch of HEAD if Merge.Resolve is set.
+func (p *Plan) decideDiverged(ctx context.Context) error {
+	p.DivergedBranches = p.refs.diverged
+	for _, d := range p.DivergedBranches {
+		d.Ahead, d.Theirs = p.scratch.commitsBetween(ctx, d.theirCommit, d.ourCommit)
+		d.Behind, d.Ours = p.scratch.commitsBetween(ctx, d.ourCommit, d.theirCommit)
+		if d.Head = "ref: "+branches+d.Branch == p.ours.head; !d.Head || p.merge.Ours.Worktree == "" && p.merge.OurFile == nil {
 			d.NoMerge = "it is not checked out"
 		} else if err := p.tryMerge(ctx, d); err != nil {
 			return err
 		}
 
 		switch {
-		case p.merge == nil || p.merge.of != d:
-			p.refs.say("%s moved on both sides: it stays, and %s has the other commits (`git merge %s`)", d.Branch, d.Parked, d.Parked)
-		case len(p.merge.left) > 0:
-			p.refs.say("%s moved on both sides, and its merge is to be completed", d.Branch)
+		case p.branchMerge == nil || p.branchMerge.branch != d:
+			p.refs.note("%s moved on both sides: it stays, and %s has the other commits (`git merge %s`)", d.Branch, d.Parked, d.Parked)
+		case len(p.branchMerge.marked) > 0:
+			p.refs.note("%s moved on both sides, and its merge is to be completed", d.Branch)
 		default:
-			p.refs.say("%s moved on both sides, and is merged", d.Branch)
+			p.refs.note("%s moved on both sides, and is merged", d.Branch)
 		}
 	}
 
@@ -81,14 +81,13 @@ func (p *Plan) describe(ctx context.Context) error {
 }
 
 // tryMerge merges the branch of HEAD in the scratch repository, and sets Conflicts and NoMerge of d. The merge
-// becomes a part of the plan if Merge.Resolve is set and decides all conflicts, and inTheWay has no reason against
-// the merge.
-func (p *Plan) tryMerge(ctx context.Context, d *Diverged) error {
-	if err := p.index.readSplit(ctx); err != nil {
+// becomes a part of the plan if Merge.Resolve is set and decides all conflicts, and mergeObstacle returns "".
+func (p *Plan) tryMerge(ctx context.Context, d *DivergedBranch) error {
+	if err := p.index.convertIndexes(ctx); err != nil {
 		return err
 	}
 
-	m := &branchMerge{of: d}
+	m := &branchMerge{branch: d}
 	if err := p.mergeTree(ctx, m); err != nil {
 		d.NoMerge = err.Error()
 		return ctx.Err()
@@ -96,41 +95,41 @@ func (p *Plan) tryMerge(ctx context.Context, d *Diverged) error {
 
 	d.Conflicts = m.conflicts()
 
-	if p.m.Resolve != nil {
-		if err := p.resolve(ctx, m); err != nil {
+	if p.merge.Resolve != nil {
+		if err := p.resolveConflicts(ctx, m); err != nil {
 			return err
 		}
 	}
 
 	var err error
-	if m.changed, err = p.git.diffTree(ctx, d.ours, m.tree); err != nil {
+	if m.changes, err = p.scratch.diffTree(ctx, d.ourCommit, m.tree); err != nil {
 		return err
 	}
 
-	apart, err := p.git.diffTree(ctx, p.index.heads.theirs, m.tree) // the files of theirs are as in the HEAD of theirs
+	fromTheirs, err := p.scratch.diffTree(ctx, p.index.heads.theirs, m.tree) // the files of theirs are as in the HEAD of theirs
 	if err != nil {
 		return err
 	}
 
-	m.both = make(map[string]bool)
-	for at := range m.changed {
-		_, m.both[at] = apart[at]
+	m.fromBoth = make(map[string]bool)
+	for at := range m.changes {
+		_, m.fromBoth[at] = fromTheirs[at]
 	}
-	if d.NoMerge, err = p.inTheWay(ctx, m); err != nil || d.NoMerge != "" || p.m.Resolve == nil || len(p.Unresolved) > 0 {
+	if d.NoMerge, err = p.mergeObstacle(ctx, m); err != nil || d.NoMerge != "" || p.merge.Resolve == nil || len(p.UnresolvedPaths) > 0 {
 		return err
 	}
 
-	return p.join(ctx, m)
+	return p.addMerge(ctx, m)
 }
 
-// join makes the merge a part of the plan: as a commit, or as work in progress if files have conflict markers.
-func (p *Plan) join(ctx context.Context, m *branchMerge) error {
-	d, h := m.of, &p.index.heads
+// addMerge makes the merge a part of the plan: as a commit, or as a merge in progress if files have conflict markers.
+func (p *Plan) addMerge(ctx context.Context, m *branchMerge) error {
+	d, h := m.branch, &p.index.heads
 	message := "Merge branch '" + d.Parked + "'\n"
-	if len(m.left) > 0 {
-		message += "\n# Conflicts:\n#\t" + strings.Join(m.left, "\n#\t") + "\n"
-		p.work.last = map[string][]byte{"MERGE_MSG": []byte(message), "MERGE_MODE": {}, "MERGE_HEAD": []byte(d.theirs + "\n")}
-		p.merge, h.to = m, m.tree
+	if len(m.marked) > 0 {
+		message += "\n# Conflicts:\n#\t" + strings.Join(m.marked, "\n#\t") + "\n"
+		p.files.afterIndex = map[string][]byte{"MERGE_MSG": []byte(message), "MERGE_MODE": {}, "MERGE_HEAD": []byte(d.theirCommit + "\n")}
+		p.branchMerge, h.oursAfter = m, m.tree
 		return nil
 	}
 
@@ -140,9 +139,9 @@ func (p *Plan) join(ctx context.Context, m *branchMerge) error {
 		return ctx.Err()
 	}
 
-	p.refs.updates = slices.DeleteFunc(p.refs.updates, func(u update) bool { return u.name == branches+d.Parked && u.old == "" })
-	p.refs.update(branches+d.Branch, d.ours, commit)
-	p.merge, h.to = m, commit
+	p.refs.updates = slices.DeleteFunc(p.refs.updates, func(u refUpdate) bool { return u.name == branches+d.Parked && u.old == "" })
+	p.refs.setRef(branches+d.Branch, d.ourCommit, commit)
+	p.branchMerge, h.oursAfter = m, commit
 
 	return nil
 }
@@ -151,17 +150,17 @@ func (p *Plan) join(ctx context.Context, m *branchMerge) error {
 // receiving side only removed commits from the branch, commitMerge returns the commit of theirs instead: a
 // fast-forward.
 func (p *Plan) commitMerge(ctx context.Context, m *branchMerge, message string) (string, error) {
-	if p.git.contains(ctx, m.of.theirs, m.of.ours) {
-		return m.of.theirs, nil
+	if p.scratch.contains(ctx, m.branch.theirCommit, m.branch.ourCommit) {
+		return m.branch.theirCommit, nil
 	}
-	args := []string{"commit-tree", "-p", m.of.ours, "-p", m.of.theirs}
-	if sign, _ := p.asOurs(ctx, nil, nil, "config", "--type=bool", "--get", "commit.gpgSign"); strings.TrimSpace(sign) == "true" {
+	args := []string{"commit-tree", "-p", m.branch.ourCommit, "-p", m.branch.theirCommit}
+	if sign, _ := p.askAsOurs(ctx, nil, nil, "config", "--type=bool", "--get", "commit.gpgSign"); strings.TrimSpace(sign) == "true" {
 		args = append(args, "-S")
 	}
 
 	var env []string
-	if p.m.Ours.Work == "" { // a Copy has no settings of the user: take the name of the last committer
-		who, err := p.git.ask(ctx, nil, nil, "log", "-1", "--format=%cn%n%ce", m.of.ours)
+	if p.merge.Ours.Worktree == "" { // a Copy has no settings of the user: take the name of the last committer
+		who, err := p.scratch.ask(ctx, nil, nil, "log", "-1", "--format=%cn%n%ce", m.branch.ourCommit)
 		name, email, _ := strings.Cut(strings.TrimSpace(who), "\n")
 		if err != nil {
 			return "", err
@@ -169,32 +168,32 @@ func (p *Plan) commitMerge(ctx context.Context, m *branchMerge, message string) 
 		env = []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email}
 	}
 
-	commit, err := p.asOurs(ctx, env, strings.NewReader(message), append(args, m.tree)...)
+	commit, err := p.askAsOurs(ctx, env, strings.NewReader(message), append(args, m.tree)...)
 	return strings.TrimSpace(commit), err
 }
 
-// asOurs calls git with the settings of the receiving side and the attributes of its working tree. Git writes objects
-// to the scratch repository.
-func (p *Plan) asOurs(ctx context.Context, env []string, stdin io.Reader, args ...string) (string, error) {
-	work, err := p.attributes(ctx)
+// askAsOurs calls git with the settings of the receiving side and the attributes of its working tree. Git writes
+// objects to the scratch repository.
+func (p *Plan) askAsOurs(ctx context.Context, env []string, stdin io.Reader, args ...string) (string, error) {
+	work, err := p.attributeTree(ctx)
 	if err != nil {
 		return "", err
 	}
 
-	own := []string{"GIT_NO_REPLACE_OBJECTS=1", "GIT_OBJECT_DIRECTORY=" + filepath.Join(p.git.dir, "objects")}
-	if len(p.git.ends) > 0 {
-		own = append(own, "GIT_SHALLOW_FILE="+filepath.Join(p.git.dir, "shallow"))
+	own := []string{"GIT_NO_REPLACE_OBJECTS=1", "GIT_OBJECT_DIRECTORY=" + filepath.Join(p.scratch.gitDir, "objects")}
+	if len(p.scratch.shallowEnds) > 0 {
+		own = append(own, "GIT_SHALLOW_FILE="+filepath.Join(p.scratch.gitDir, "shallow"))
 	}
-	return gitCaller{p.m.Git, p.m.Ours.Dir, work, own}.ask(ctx, env, stdin, args...)
+	return gitCaller{p.merge.Git, p.merge.Ours.Dir, work, own}.ask(ctx, env, stdin, args...)
 }
 
-// attributes returns a working tree from which git can read attributes: that of the receiving side or, if it is not
+// attributeTree returns a working tree from which git can read attributes: that of the receiving side or, if it is not
 // on this machine, a new directory with the .gitattributes files of the index.
-func (p *Plan) attributes(ctx context.Context) (string, error) {
-	if p.m.Ours.Work != "" {
-		return p.m.Ours.Work, nil
+func (p *Plan) attributeTree(ctx context.Context) (string, error) {
+	if p.merge.Ours.Worktree != "" {
+		return p.merge.Ours.Worktree, nil
 	}
-	work := filepath.Join(p.git.dir, "attributes")
+	work := filepath.Join(p.scratch.gitDir, "attributes")
 	if err := os.Mkdir(work, 0o700); errors.Is(err, fs.ErrExist) {
 		return work, nil
 	} else if err != nil {
@@ -208,14 +207,14 @@ func (p *Plan) attributes(ctx context.Context) (string, error) {
 		}
 	}
 
-	_, err := gitCaller{p.m.Git, p.m.Ours.Dir, work, nil}.ask(ctx, nil, strings.NewReader(names.String()), "checkout-index", "-z", "--stdin")
+	_, err := gitCaller{p.merge.Git, p.merge.Ours.Dir, work, nil}.ask(ctx, nil, strings.NewReader(names.String()), "checkout-index", "-z", "--stdin")
 	return work, err
 }
 
 // mergeTree merges the commits of both sides as git merge does, and sets tree and stages of m. In the tree, files in
 // conflict have markers.
 func (p *Plan) mergeTree(ctx context.Context, m *branchMerge) error {
-	out, err := p.asOurs(ctx, nil, nil, "merge-tree", "--write-tree", "--no-messages", "-z", m.of.ours, m.of.theirs)
+	out, err := p.askAsOurs(ctx, nil, nil, "merge-tree", "--write-tree", "--no-messages", "-z", m.branch.ourCommit, m.branch.theirCommit)
 	const inConflict = 1
 	if err != nil && ExitCode(err) != inConflict {
 		return err
@@ -244,18 +243,18 @@ func (m *branchMerge) conflicts() (out []string) {
 	return slices.Compact(out)
 }
 
-// resolve asks Resolve about each path in conflict, and puts the decisions into the tree of m.
-func (p *Plan) resolve(ctx context.Context, m *branchMerge) error {
+// resolveConflicts asks Merge.Resolve about each path in conflict, and puts the decisions into the tree of m.
+func (p *Plan) resolveConflicts(ctx context.Context, m *branchMerge) error {
 	var info strings.Builder
 	for _, at := range m.conflicts() {
 		stage := 2
 
-		switch p.m.Resolve(at) {
+		switch p.merge.Resolve(at) {
 		case Unresolved:
-			p.Unresolved = append(p.Unresolved, at)
+			p.UnresolvedPaths = append(p.UnresolvedPaths, at)
 			continue
 		case WithMarkers:
-			m.left = append(m.left, at)
+			m.marked = append(m.marked, at)
 			continue
 		case TakeTheirs:
 			stage = 3
@@ -273,61 +272,61 @@ func (p *Plan) resolve(ctx context.Context, m *branchMerge) error {
 		return nil
 	}
 
-	env := []string{"GIT_INDEX_FILE=" + filepath.Join(p.git.dir, "merge-index")}
-	_, err := p.git.ask(ctx, env, nil, "read-tree", m.tree)
+	env := []string{"GIT_INDEX_FILE=" + filepath.Join(p.scratch.gitDir, "merge-index")}
+	_, err := p.scratch.ask(ctx, env, nil, "read-tree", m.tree)
 	if err == nil {
-		_, err = p.git.ask(ctx, env, strings.NewReader(info.String()), "update-index", "-z", "--index-info")
+		_, err = p.scratch.ask(ctx, env, strings.NewReader(info.String()), "update-index", "-z", "--index-info")
 	}
 
 	if err == nil {
-		m.tree, err = p.git.ask(ctx, env, nil, "write-tree", "--missing-ok")
+		m.tree, err = p.scratch.ask(ctx, env, nil, "write-tree", "--missing-ok")
 		m.tree = strings.TrimSpace(m.tree)
 	}
 
 	return err
 }
 
-// inTheWay returns the reason why a branch cannot be merged, "" if it can be merged. As for git merge, no path may be
+// mergeObstacle returns the reason why a branch cannot be merged, "" if it can be merged. As for git merge, no path may be
 // staged, and no file that the merge changes may have uncommitted changes. This holds for both sides. Files that an
 // earlier, killed merge has written are no reason.
-func (p *Plan) inTheWay(ctx context.Context, m *branchMerge) (why string, err error) {
+func (p *Plan) mergeObstacle(ctx context.Context, m *branchMerge) (reason string, err error) {
 	if p.refs.head != "" {
 		return "another branch is checked out", nil
 	}
-	if p.ours.progress() != "" {
-		return p.ours.progress() + " is in progress", nil
+	if p.ours.operation() != "" {
+		return p.ours.operation() + " is in progress", nil
 	}
 
-	staged, err := p.index.staged(ctx, p.ours, m.of.ours)
+	staged, err := p.index.stagedEntries(ctx, p.ours, m.branch.ourCommit)
 	if err != nil {
 		return "", err
 	}
 
 	for _, at := range slices.Sorted(maps.Keys(staged)) {
-		if c, ok := m.changed[at]; !ok || !equalEntries(c[1], staged[at]) {
+		if c, ok := m.changes[at]; !ok || !equalEntries(c[1], staged[at]) {
 			return at + " is staged", nil
 		}
 	}
 
-	there, err := p.index.staged(ctx, p.theirs, p.index.heads.theirs)
+	theirStaged, err := p.index.stagedEntries(ctx, p.theirs, p.index.heads.theirs)
 	if err != nil {
 		return "", err
 	}
 
-	dirty, err := p.dirty(ctx, m)
+	blocked, err := p.filesInTheWay(ctx, m)
 	if err != nil {
 		return "", err
 	}
 
-	for _, at := range slices.Sorted(maps.Keys(m.changed)) {
-		e, f := p.theirs.entry(at), p.m.TheirFile(at)
-		_, isStaged := there[at]
-		switch to := m.changed[at][1]; {
-		case dirty[at]:
+	for _, at := range slices.Sorted(maps.Keys(m.changes)) {
+		e, f := p.theirs.entry(at), p.merge.TheirFile(at)
+		_, isStaged := theirStaged[at]
+		switch to := m.changes[at][1]; {
+		case blocked[at]:
 			return at + " has changes that are not committed", nil
 		case isStaged || !p.matches(e, f, p.ours.idLen) && !(f == nil && e.Skip):
 			return at + " has changes there that are not committed", nil
-		case m.both[at] && to.hasFile() && !to.isRegular():
+		case m.fromBoth[at] && to.hasFile() && !to.isRegular():
 			return at + " is a link", nil
 		}
 	}
@@ -335,75 +334,75 @@ func (p *Plan) inTheWay(ctx context.Context, m *branchMerge) (why string, err er
 	return "", nil
 }
 
-// dirty returns the files that a merge changes and that the receiving side has in a third version: neither the
+// filesInTheWay returns the files that a merge changes and that the receiving side has in a third version: neither the
 // committed nor the merged one.
-func (p *Plan) dirty(ctx context.Context, m *branchMerge) (map[string]bool, error) {
-	committed := make(paths)
-	for at, c := range m.changed {
+func (p *Plan) filesInTheWay(ctx context.Context, m *branchMerge) (map[string]bool, error) {
+	committed := make(entriesByPath)
+	for at, c := range m.changes {
 		committed[at] = c[0]
 	}
 
-	dirty, err := p.differing(ctx, committed)
-	maps.DeleteFunc(dirty, func(at string, differs bool) bool {
-		c, ok := m.changed[at]
+	inTheWay, err := p.dirtyPaths(ctx, committed)
+	maps.DeleteFunc(inTheWay, func(at string, differs bool) bool {
+		c, ok := m.changes[at]
 		isSubmodule := c[0] != nil && !c[0].hasObject() // as in git merge, a submodule may be at another commit
 		return !ok || !differs || isSubmodule || p.matches(c[1], p.ourFile(ctx, at), p.ours.idLen)
 	})
-	return dirty, err
+	return inTheWay, err
 }
 
 // ourFile returns the file that the receiving side has at a path, nil for none.
 func (p *Plan) ourFile(ctx context.Context, at string) *File {
-	if p.m.OurFile != nil {
-		return p.m.OurFile(at)
+	if p.merge.OurFile != nil {
+		return p.merge.OurFile(at)
 	}
-	info, err := os.Lstat(filepath.Join(p.m.Ours.Work, at))
+	info, err := os.Lstat(filepath.Join(p.merge.Ours.Worktree, at))
 	if err != nil {
 		return nil
 	}
 
-	return &File{Size: info.Size(), Mtime: info.ModTime().UnixNano(), Exec: info.Mode()&0o100 != 0, Blob: func(int) string {
+	return &File{Size: info.Size(), Mtime: info.ModTime().UnixNano(), Exec: info.Mode()&0o100 != 0, BlobID: func(int) string {
 		id, _ := p.receiver.ask(ctx, nil, nil, "hash-object", "--", at) // after an error the id is "", which equals no other id
 		return strings.TrimSpace(id)
 	}}
 }
 
-// A Text is a file that git merged from both sides.
-type Text struct {
+// A MergedFile is a file that git merged from both sides.
+type MergedFile struct {
 	Exec bool
 	Data []byte // nil: the merge removes the file
 }
 
-// Texts returns the files that git merged from both sides, by path, with the bytes that a checkout writes.
-func (p *Plan) Texts(ctx context.Context) (map[string]Text, error) {
-	out := make(map[string]Text)
-	if p.merge == nil {
+// MergedFiles returns the files that git merged from both sides, by path, with the bytes that a checkout writes.
+func (p *Plan) MergedFiles(ctx context.Context) (map[string]MergedFile, error) {
+	out := make(map[string]MergedFile)
+	if p.branchMerge == nil {
 		return nil, nil
 	}
 
-	for at, c := range p.merge.changed {
+	for at, c := range p.branchMerge.changes {
 		to := c[1]
-		if !p.merge.both[at] || to != nil && !to.hasFile() {
+		if !p.branchMerge.fromBoth[at] || to != nil && !to.hasFile() {
 			continue
 		}
 
 		if to == nil {
-			out[at] = Text{}
+			out[at] = MergedFile{}
 			continue
 		}
 
-		data, err := p.asOurs(ctx, nil, nil, "cat-file", "--filters", "--path="+at, to.ID)
+		data, err := p.askAsOurs(ctx, nil, nil, "cat-file", "--filters", "--path="+at, to.ID)
 		if err != nil {
 			return nil, err
 		}
 
 		text := []byte(data)
-		if slices.Contains(p.merge.left, at) {
-			text = bytes.ReplaceAll(text, []byte(">>>>>>> "+p.merge.of.theirs), []byte(">>>>>>> "+p.merge.of.Parked))
-			text = bytes.ReplaceAll(text, []byte("<<<<<<< "+p.merge.of.ours), []byte("<<<<<<< HEAD"))
+		if slices.Contains(p.branchMerge.marked, at) {
+			text = bytes.ReplaceAll(text, []byte(">>>>>>> "+p.branchMerge.branch.theirCommit), []byte(">>>>>>> "+p.branchMerge.branch.Parked))
+			text = bytes.ReplaceAll(text, []byte("<<<<<<< "+p.branchMerge.branch.ourCommit), []byte("<<<<<<< HEAD"))
 		}
 
-		out[at] = Text{to.Mode&0o111 != 0, text}
+		out[at] = MergedFile{to.Mode&0o111 != 0, text}
 	}
 
 	return out, nil

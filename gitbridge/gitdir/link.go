@@ -21,15 +21,15 @@ type Link struct {
 	Trusted bool
 }
 
-// Linked reports whether the working tree is a linked one, as git worktree add makes.
-func (l *Link) Linked() bool { return l.Dir != l.Common }
+// IsWorktree reports whether the working tree is a linked one, as git worktree add makes.
+func (l *Link) IsWorktree() bool { return l.Dir != l.Common }
 
 // LinkAt returns the link in the entry `.git` of the directory at. It returns nil if `.git` is a directory, or names
 // no git directory.
 func LinkAt(at string) *Link {
 	file := filepath.Join(at, ".git")
 	if target, err := os.Readlink(file); err == nil {
-		if l := linkTo(Resolved(at, target)); l != nil {
+		if l := linkTo(ResolvePath(at, target)); l != nil {
 			return l // not trusted: a git directory cannot name a `.git` that is a symbolic link
 		}
 		return nil
@@ -41,9 +41,9 @@ func LinkAt(at string) *Link {
 		return nil
 	}
 
-	l := linkTo(Resolved(at, strings.TrimRight(target, "\r\n")))
+	l := linkTo(ResolvePath(at, strings.TrimRight(target, "\r\n")))
 	if l != nil {
-		l.Trusted = l.pointsBack(Resolved("/", at))
+		l.Trusted = l.pointsBack(ResolvePath("/", at))
 	}
 
 	return l
@@ -56,7 +56,7 @@ func linkTo(dir string) *Link {
 	}
 	l := &Link{Dir: dir, Common: dir}
 	if text, err := readSmall(filepath.Join(dir, "commondir")); err == nil {
-		l.Common = Resolved(dir, strings.TrimRight(text, "\r\n"))
+		l.Common = ResolvePath(dir, strings.TrimRight(text, "\r\n"))
 	}
 
 	for _, must := range []string{filepath.Join(dir, "HEAD"), filepath.Join(l.Common, "objects"), filepath.Join(l.Common, "refs")} {
@@ -69,43 +69,43 @@ func linkTo(dir string) *Link {
 }
 
 // pointsBack reports whether a git directory names the working tree at a path as its own.
-func (l *Link) pointsBack(at string) bool {
-	if at == "" {
+func (l *Link) pointsBack(worktree string) bool {
+	if worktree == "" {
 		return false
 	}
 
-	if l.Linked() {
+	if l.IsWorktree() {
 		text, err := readSmall(filepath.Join(l.Dir, "gitdir"))
 		return err == nil && filepath.Dir(filepath.Dir(l.Dir)) == l.Common && filepath.Base(filepath.Dir(l.Dir)) == "worktrees" &&
-			Resolved(l.Dir, strings.TrimRight(text, "\r\n")) == filepath.Join(at, ".git")
+			ResolvePath(l.Dir, strings.TrimRight(text, "\r\n")) == filepath.Join(worktree, ".git")
 	}
 
 	config := configOf(l.Dir)
-	if tree := config.last("core.worktree"); tree != "" {
-		return Resolved(l.Dir, tree) == at
+	if tree := config.lastValue("core.worktree"); tree != "" {
+		return ResolvePath(l.Dir, tree) == worktree
 	}
 
-	return config.last("core.bare") != "true" && filepath.Base(l.Dir) != ".git" && l.hasSeen(at)
+	return config.lastValue("core.bare") != "true" && filepath.Base(l.Dir) != ".git" && l.indexMatches(worktree)
 }
 
-// hasSeen reports whether the index has an entry with the inode number and the times of a file of the working tree
-// at the path at. The index is needed because git init --separate-git-dir does not record the path of the working
-// tree. A program that can write files in a directory cannot choose their inode numbers and ctimes.
+// indexMatches reports whether the index has an entry with the inode number and the times of a file of a working tree.
+// The index is needed because git init --separate-git-dir does not record the path of the working tree. A program that
+// can write files in a directory cannot choose their inode numbers and ctimes.
 //
 // There is no other proof, so a git directory is untrusted while its index has no entries, or only entries of files
 // that changed. Equal refs, logs or files prove nothing: a program can copy those of any repository that it can read
 // or clone. To trust such a git directory, the user sets core.worktree.
-func (l *Link) hasSeen(at string) bool {
+func (l *Link) indexMatches(worktree string) bool {
 	names, err := os.ReadDir(l.Dir)
 	return err == nil && slices.ContainsFunc(names, func(e fs.DirEntry) bool {
 		isPart := strings.HasPrefix(e.Name(), "sharedindex.") // the shared part of a split index
-		return (isPart || e.Name() == "index") && l.hasEntry(filepath.Join(l.Dir, e.Name()), at)
+		return (isPart || e.Name() == "index") && l.entryMatches(filepath.Join(l.Dir, e.Name()), worktree)
 	})
 }
 
-// hasEntry reports whether the index file index has an entry with the inode number and the times of a file of the
-// working tree at the path at.
-func (l *Link) hasEntry(index, at string) bool {
+// entryMatches reports whether an index file has an entry with the inode number and the times of a file of a working
+// tree.
+func (l *Link) entryMatches(index, worktree string) bool {
 	b, err := readFile(index)
 	if err != nil {
 		return false
@@ -118,7 +118,7 @@ func (l *Link) hasEntry(index, at string) bool {
 
 	for _, e := range entries {
 		var st unix.Stat_t
-		if e.Ctime != 0 && unix.Lstat(filepath.Join(at, e.Path), &st) == nil && uint32(st.Ino) == e.Ino &&
+		if e.Ctime != 0 && unix.Lstat(filepath.Join(worktree, e.Path), &st) == nil && uint32(st.Ino) == e.Ino &&
 			st.Ctim.Nano() == e.Ctime && st.Mtim.Nano() == e.Mtime && uint32(st.Size) == e.Size {
 			return true
 		}
@@ -129,14 +129,14 @@ func (l *Link) hasEntry(index, at string) bool {
 
 // idLen returns the length of object ids in bytes, by the configuration of a repository.
 func idLen(c config) int {
-	if strings.EqualFold(c.last("extensions.objectformat"), "sha256") {
+	if strings.EqualFold(c.lastValue("extensions.objectformat"), "sha256") {
 		return 32
 	}
 	return 20
 }
 
-// Resolved returns the path to without symbolic links, "" if it does not exist. to is absolute, or relative to dir.
-func Resolved(dir, to string) string {
+// ResolvePath returns a path without symbolic links, "" if it does not exist. to is absolute, or relative to dir.
+func ResolvePath(dir, to string) string {
 	if !filepath.IsAbs(to) {
 		to = filepath.Join(dir, to)
 	}

@@ -20,20 +20,20 @@ type indexLock struct {
 
 const lockMark = "index.lock.amberfs"
 
-// lockIndex locks the index of a git directory. It returns ErrMeanwhile if another process has locked the index.
+// lockIndex locks the index of a git directory. It returns ErrBusy if another process has locked the index.
 func lockIndex(dir string) (*indexLock, error) {
 	mark, name := filepath.Join(dir, lockMark), filepath.Join(dir, "index.lock")
-	busy := fmt.Errorf("%w: %s exists", ErrMeanwhile, name)
+	errLocked := fmt.Errorf("%w: %s exists", ErrBusy, name)
 
-	if left, err := os.OpenFile(mark, os.O_RDWR|unix.O_NOFOLLOW, 0); err == nil {
-		defer left.Close()
+	if leftover, err := os.OpenFile(mark, os.O_RDWR|unix.O_NOFOLLOW, 0); err == nil {
+		defer leftover.Close()
 
-		if unix.Flock(int(left.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-			return nil, busy
+		if unix.Flock(int(leftover.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+			return nil, errLocked
 		}
 
-		is, err := left.Stat()
-		if lock, lerr := os.Lstat(name); err == nil && lerr == nil && os.SameFile(is, lock) {
+		info, err := leftover.Stat()
+		if lockInfo, lockErr := os.Lstat(name); err == nil && lockErr == nil && os.SameFile(info, lockInfo) {
 			err = os.Remove(name)
 		}
 		if err = errors.Join(err, os.Remove(mark)); err != nil {
@@ -58,7 +58,7 @@ func lockIndex(dir string) (*indexLock, error) {
 		l.File, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return nil, busy
+		return nil, errLocked
 	}
 
 	return l, err

@@ -16,9 +16,9 @@ type Merge struct {
 	Theirs Files
 	Ours   *Repo
 	Name   string // the name of their side, for the names of new branches
-	// Prefer reports whether a branch that both sides moved gets the value of theirs. Then the commits of ours get a
-	// new branch.
-	Prefer func(branch string) bool
+	// PreferTheirs reports whether a branch that both sides moved gets the value of theirs. Then the commits of ours get
+	// a new branch.
+	PreferTheirs func(branch string) bool
 	// If Resolve is set, the branch of HEAD is merged when both sides moved it. Resolve decides each path in
 	// conflict.
 	Resolve func(at string) Resolution
@@ -27,43 +27,44 @@ type Merge struct {
 	TheirFile, OurFile func(at string) *File
 	// Alternates are directories of this machine with objects that theirs uses. Git reads them there.
 	Alternates []string
-	// Borrowed are further git directories of their side whose objects theirs uses. Each key is a directory of this
-	// machine with objects: those need not be copied from the git directory.
-	Borrowed map[string]Files
+	// TheirAlternates are further git directories of their side whose objects theirs uses. Each key is a directory of
+	// this machine with objects: those need not be copied from the git directory.
+	TheirAlternates map[string]Files
 	// Undo means that theirs is older than the base. Refs of ours that moved after the base stay.
 	Undo bool
-	// Another means that theirs and the base are different repositories.
-	Another bool
+	// IsOtherRepo means that theirs and the base are different repositories.
+	IsOtherRepo bool
 
 	base, theirs *state // of Base and Theirs; see readSides
 }
 
 // A Plan is what a merge does to the receiving repository.
 type Plan struct {
-	// Lines describe the plan in git's words. Commits are the subjects of some new commits of each branch. Off are
-	// subjects of commits that no branch has afterwards.
-	Lines, Commits, Off []string
-	// Parted means that some changes of files belong to commits or to a sparse checkout that the receiving side does
-	// not get; see Committed.
-	Parted   bool
-	Diverged []*Diverged
-	// Stay are the ids of linked working trees that one side has removed, and that the other side keeps.
-	Stay []string
-	// Unlinked are the ids of linked working trees that git removed on their side. Their state is removed from the
-	// receiving side, too.
-	Unlinked []string
-	// Unresolved are the paths in conflict that Resolve did not decide. If there are any, the branch is not merged.
-	Unresolved []string
+	// Lines describe the plan in git's words. NewCommits are the subjects of some new commits of each branch.
+	// DroppedCommits are subjects of commits that no branch has afterwards.
+	Lines, NewCommits, DroppedCommits []string
+	// CheckoutDiffers means that the receiving side does not get the HEAD or the sparse checkout of theirs. Then the
+	// caller calls CommittedFilter.
+	CheckoutDiffers  bool
+	DivergedBranches []*DivergedBranch
+	// KeptWorktrees are the ids of linked working trees that one side has removed, and that the other side keeps.
+	KeptWorktrees []string
+	// RemovedWorktrees are the ids of linked working trees that git removed on their side. Their state is removed from
+	// the receiving side, too.
+	RemovedWorktrees []string
+	// UnresolvedPaths are the paths in conflict about which Merge.Resolve returned Unresolved. If there are any, the
+	// branch is not merged.
+	UnresolvedPaths []string
 
-	m *Merge
+	merge *Merge
 	sides
-	git      *scratchRepo
-	refs     *refPlan
-	work     workPlan
-	index    indexPlan
-	merge    *branchMerge // nil for none
-	receiver receiver
-	tips     []string // objects that the receiving side needs, with all objects that can be reached from them
+	scratch     *scratchRepo
+	refs        *refPlan
+	files       filePlan
+	index       indexPlan
+	branchMerge *branchMerge // nil for none
+	receiver    receiver
+	tips        []string // objects that the receiving side needs, with all objects that can be reached from them
 }
 
 // sides are the three states of a git directory.
@@ -71,7 +72,7 @@ type sides struct{ base, ours, theirs *state }
 
 // Empty reports whether the plan does not change the receiving repository.
 func (p *Plan) Empty() bool {
-	return p.refs == nil || len(p.refs.updates)+len(p.refs.symrefs)+len(p.work.files)+len(p.index.delta) == 0 && p.refs.head == ""
+	return p.refs == nil || len(p.refs.updates)+len(p.refs.symrefs)+len(p.files.contents)+len(p.index.newEntries) == 0 && p.refs.head == ""
 }
 
 const (
@@ -83,10 +84,10 @@ const (
 
 // Plan decides what the merge does. scratch is an empty directory for a scratch repository.
 func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
-	p := &Plan{m: m, receiver: receiver{gitCaller{m.Git, m.Ours.Dir, m.Ours.Work, literalPaths}, m.Ours}, work: workPlan{files: make(map[string][]byte)}}
+	p := &Plan{merge: m, receiver: receiver{gitCaller{m.Git, m.Ours.Dir, m.Ours.Worktree, literalPaths}, m.Ours}, files: filePlan{contents: make(map[string][]byte)}}
 	err := p.plan(ctx, scratch)
-	if p.git != nil && p.git.failed != nil {
-		err = p.git.failed // the plan may be wrong: a decision took the failed call for an answer of git
+	if p.scratch != nil && p.scratch.callErr != nil {
+		err = p.scratch.callErr // the plan may be wrong: a decision took the failed call for an answer of git
 	}
 
 	return p, err
@@ -111,35 +112,35 @@ func (m *Merge) readSides() (err error) {
 
 // plan sets the fields of p.
 func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
-	m := p.m
+	m := p.merge
 	if err := m.readSides(); err != nil {
 		return err
 	}
 
 	p.theirs = m.theirs
-	if p.base = (&state{idLen: p.theirs.idLen}); m.Base != nil && !m.Another {
+	if p.base = (&state{idLen: p.theirs.idLen}); m.Base != nil && !m.IsOtherRepo {
 		p.base = m.base
 	}
 	if p.ours, err = readState(m.Ours); err != nil {
 		return err
 	}
-	if err := errors.Join(p.base.checkStorage(), p.theirs.checkStorage(), p.ours.checkStorage(), m.Ours.isWhole()); err != nil {
+	if err := errors.Join(p.base.checkStorage(), p.theirs.checkStorage(), p.ours.checkStorage(), m.Ours.checkWhole()); err != nil {
 		return err
 	}
 	if p.ours.idLen != p.theirs.idLen {
-		return fmt.Errorf("%w: their object ids have another format", ErrKind)
+		return fmt.Errorf("%w: their object ids have another format", ErrUnsupported)
 	}
-	if !m.Another && p.ours.same(p.theirs) {
+	if !m.IsOtherRepo && p.ours.same(p.theirs) {
 		return nil
 	}
-	if p.git, err = m.newScratchRepo(ctx, filepath.Join(scratch, "git"), p.ours, p.theirs); err != nil {
+	if p.scratch, err = m.newScratchRepo(ctx, filepath.Join(scratch, "git"), p.ours, p.theirs); err != nil {
 		return err
 	}
 	if err := p.checkHeads(ctx); err != nil {
 		return err
 	}
-	if m.Base != nil && !m.Another && p.git.unrelated(ctx, p.theirs, p.base) && !m.leftBase(p.base) {
-		m.Another, p.base = true, &state{idLen: p.theirs.idLen}
+	if m.Base != nil && !m.IsOtherRepo && p.scratch.unrelated(ctx, p.theirs, p.base) && !m.hasLogOf(p.base) {
+		m.IsOtherRepo, p.base = true, &state{idLen: p.theirs.idLen}
 	}
 	if err := p.decide(ctx); err != nil {
 		return err
@@ -150,8 +151,8 @@ func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 	return nil
 }
 
-// checkHeads returns ErrKind if the commit of HEAD of the base or of theirs is missing: objects that theirs uses from
-// another repository may not exist on this machine.
+// checkHeads returns ErrUnsupported if the commit of HEAD of the base or of theirs is missing: objects that theirs uses
+// from another repository may not exist on this machine.
 func (p *Plan) checkHeads(ctx context.Context) error {
 	var heads []string
 	for _, s := range []*state{p.base, p.theirs} {
@@ -163,52 +164,52 @@ func (p *Plan) checkHeads(ctx context.Context) error {
 		return nil
 	}
 
-	missing, err := p.git.missing(ctx, heads)
+	missing, err := p.scratch.missingObjects(ctx, heads)
 	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("%w: commits that it needs are gone", ErrKind)
+		err = fmt.Errorf("%w: commits that it needs are gone", ErrUnsupported)
 	}
 
 	return err
 }
 
-// leftBase reports whether the log of HEAD of theirs has the commit of the base. Then theirs is the repository of the
+// hasLogOf reports whether the log of HEAD of theirs has the commit of the base. Then theirs is the repository of the
 // base, although the two have no commit in common: a user has amended the first commit.
-func (m *Merge) leftBase(base *state) bool {
+func (m *Merge) hasLogOf(base *state) bool {
 	head := base.resolve(base.head)
-	return head != "" && bytes.Contains(readAny(m.Theirs, "logs/HEAD"), []byte(head))
+	return head != "" && bytes.Contains(readOptional(m.Theirs, "logs/HEAD"), []byte(head))
 }
 
-// decide plans refs, HEAD, work in progress and the index.
+// decide plans refs, HEAD, operations in progress and the index.
 func (p *Plan) decide(ctx context.Context) error {
 	s := p.sides
-	p.refs = &refPlan{sides: s, m: p.m, git: p.git, symrefs: make(map[string]string)}
-	p.index = indexPlan{sides: s, m: p.m, git: p.git, heads: heads{was: s.ours.resolve(s.ours.head)}}
-	if p.m.Another {
-		p.refs.parkAll(ctx)
-		p.index.heads.to, p.tips = p.index.heads.was, p.refs.tips
+	p.refs = &refPlan{sides: s, merge: p.merge, scratch: p.scratch, symrefs: make(map[string]string)}
+	p.index = indexPlan{sides: s, merge: p.merge, scratch: p.scratch, heads: headCommits{oursBefore: s.ours.resolve(s.ours.head)}}
+	if p.merge.IsOtherRepo {
+		p.refs.parkBranches(ctx)
+		p.index.heads.oursAfter, p.tips = p.index.heads.oursBefore, p.refs.tips
 		return nil
 	}
 
-	p.refs.decide(ctx, &p.work)
+	p.refs.decide(ctx, &p.files)
 	h := &p.index.heads
-	h.base, h.theirs, h.to = s.base.resolve(s.base.head), s.theirs.resolve(s.theirs.head), p.refs.newHead()
-	if err := p.describe(ctx); err != nil {
+	h.base, h.theirs, h.oursAfter = s.base.resolve(s.base.head), s.theirs.resolve(s.theirs.head), p.refs.newHead()
+	if err := p.decideDiverged(ctx); err != nil {
 		return err
 	}
 
-	if p.work.decide(s, p.refs, h.to == h.theirs, p.index.takesSparse()); h.to == h.theirs {
-		p.work.takeLast(p.m)
+	if p.files.decideOperation(s, p.refs, h.oursAfter == h.theirs, p.index.takesSparse()); h.oursAfter == h.theirs {
+		p.files.takeLeftovers(p.merge)
 	}
 
-	p.takeTrees(ctx)
-	p.Parted = h.to != h.theirs || !p.index.takesSparse()
+	p.takeWorktrees(ctx)
+	p.CheckoutDiffers = h.oursAfter != h.theirs || !p.index.takesSparse()
 	if err := p.index.decide(ctx); err != nil {
 		return err
 	}
 
 	if left := p.Marked(); len(left) > 0 {
 		inConflict := func(e IndexEntry) bool { return slices.Contains(left, e.Path) }
-		p.index.delta = slices.Concat(slices.DeleteFunc(p.index.delta, inConflict), slices.DeleteFunc(p.merge.stages, func(e IndexEntry) bool { return !inConflict(e) }))
+		p.index.newEntries = slices.Concat(slices.DeleteFunc(p.index.newEntries, inConflict), slices.DeleteFunc(p.branchMerge.stages, func(e IndexEntry) bool { return !inConflict(e) }))
 	}
 
 	return p.collectTips(ctx)
@@ -216,7 +217,7 @@ func (p *Plan) decide(ctx context.Context) error {
 
 // collectTips sets tips. It leaves updates and entries of the index out of the plan if their objects are missing.
 func (p *Plan) collectTips(ctx context.Context) error {
-	p.tips = slices.Concat(p.refs.tips, p.work.tips)
+	p.tips = slices.Concat(p.refs.tips, p.files.tips)
 	for _, u := range p.refs.updates {
 		p.tips = append(p.tips, u.new)
 	}
@@ -225,7 +226,7 @@ func (p *Plan) collectTips(ctx context.Context) error {
 	}
 
 	p.tips = append(p.tips, p.refs.head)
-	for _, e := range p.index.delta {
+	for _, e := range p.index.newEntries {
 		if e.hasObject() {
 			p.tips = append(p.tips, e.ID)
 		}
@@ -237,17 +238,17 @@ func (p *Plan) collectTips(ctx context.Context) error {
 		return nil
 	}
 
-	missing, err := p.git.missing(ctx, p.tips)
+	missing, err := p.scratch.missingObjects(ctx, p.tips)
 	if err != nil {
 		return err
 	}
 
 	p.tips = slices.DeleteFunc(p.tips, func(id string) bool { return missing[id] })
-	was := p.refs.newHead()
-	p.refs.drop(missing)
-	p.index.delta = slices.DeleteFunc(p.index.delta, func(e IndexEntry) bool { return e.hasObject() && missing[e.ID] })
-	if to := p.refs.newHead(); missing[to] || to != was {
-		p.index.heads.to, p.index.delta, p.work.files = to, nil, map[string][]byte{}
+	plannedHead := p.refs.newHead()
+	p.refs.dropMissing(missing)
+	p.index.newEntries = slices.DeleteFunc(p.index.newEntries, func(e IndexEntry) bool { return e.hasObject() && missing[e.ID] })
+	if head := p.refs.newHead(); missing[head] || head != plannedHead {
+		p.index.heads.oursAfter, p.index.newEntries, p.files.contents = head, nil, map[string][]byte{}
 	}
 
 	return nil

@@ -7,26 +7,26 @@ import (
 	"strings"
 )
 
-// Moved describes in git's words how the refs, HEAD, the index and the work in progress of a git directory changed
-// from base to now. It reads no objects. It does not mention files that git rewrote with the same meaning.
-func Moved(base, now Files) ([]string, error) {
+// DescribeChanges describes in git's words how the refs, HEAD, the index and the operations in progress of a git
+// directory changed from base to now. It reads no objects. It does not mention files that git rewrote with the same meaning.
+func DescribeChanges(base, now Files) ([]string, error) {
 	m := &Merge{Base: base, Theirs: now}
 	if err := m.readSides(); err != nil {
 		return nil, err
 	}
 
 	b, n := m.base, m.theirs
-	said := n.movedRefs(b)
+	said := n.describeRefs(b)
 	if n.head != b.head {
 		said = append(said, "HEAD is at "+shortRef(n.head)+", was at "+shortRef(b.head))
 	}
-	if changed := len(slices.CompactFunc(differ(b.entries(), n.entries()), func(e, o IndexEntry) bool { return e.Path == o.Path })); changed > 0 {
+	if changed := len(slices.CompactFunc(indexDelta(b.entries(), n.entries()), func(e, o IndexEntry) bool { return e.Path == o.Path })); changed > 0 {
 		said = append(said, plural(changed, "path")+" staged, unstaged or committed")
 	}
 
-	for _, name := range unfinishedNames {
-		_, was := b.unfinished[name]
-		if _, is := n.unfinished[name]; is != was {
+	for _, name := range operationNames {
+		_, was := b.operationFiles[name]
+		if _, is := n.operationFiles[name]; is != was {
 			said = append(said, name+map[bool]string{true: " is new", false: " is gone"}[is])
 		}
 	}
@@ -34,8 +34,8 @@ func Moved(base, now Files) ([]string, error) {
 	return said, nil
 }
 
-// movedRefs describes the refs whose values in s and b differ.
-func (s *state) movedRefs(b *state) (said []string) {
+// describeRefs describes the refs whose values differ from those in the state b.
+func (s *state) describeRefs(b *state) (said []string) {
 	names := maps.Clone(s.refs)
 	maps.Copy(names, b.refs)
 

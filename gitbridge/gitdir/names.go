@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// shared are the entries of a git directory that all working trees of a repository share. ownParts are exceptions:
+// sharedNames are the entries of a git directory that all working trees of a repository share. ownNames are exceptions:
 // paths below shared entries of which each working tree has its own version. Git has these lists, see
 // gitrepository-layout(5).
 var (
-	shared = []string{"branches", "common", "config", "gc.pid", "hooks", "info", "logs", "lost-found", "modules", "objects",
+	sharedNames = []string{"branches", "common", "config", "gc.pid", "hooks", "info", "logs", "lost-found", "modules", "objects",
 		"packed-refs", "refs", "reftable", "remotes", "rr-cache", "shallow", "svn", "worktrees"}
-	ownParts = []string{"info/sparse-checkout", "logs/HEAD", "logs/refs/bisect", "logs/refs/rewritten", "logs/refs/worktree",
+	ownNames = []string{"info/sparse-checkout", "logs/HEAD", "logs/refs/bisect", "logs/refs/rewritten", "logs/refs/worktree",
 		"refs/bisect", "refs/rewritten", "refs/worktree"}
 )
 
-// Private reports whether each working tree has its own version of a path below a git directory.
-func Private(name string) bool {
-	if below(name, ownParts...) {
+// IsPrivate reports whether each working tree has its own version of a path below a git directory.
+func IsPrivate(name string) bool {
+	if below(name, ownNames...) {
 		return true
 	}
 	first, _, _ := strings.Cut(name, "/")
-	return !slices.Contains(shared, first)
+	return !slices.Contains(sharedNames, first)
 }
 
 // below reports whether a path is one of the paths in of, or lies below one.
@@ -29,42 +29,42 @@ func below(name string, of ...string) bool {
 	return slices.ContainsFunc(of, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") })
 }
 
-// unfinishedNames are the files and directories of work in progress: a merge, a rebase, a cherry-pick, a bisect.
-var unfinishedNames = []string{"MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR", "MERGE_AUTOSTASH", "SQUASH_MSG", "CHERRY_PICK_HEAD", "REVERT_HEAD",
+// operationNames are the files and directories of operations in progress: a merge, a rebase, a cherry-pick, a bisect.
+var operationNames = []string{"MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR", "MERGE_AUTOSTASH", "SQUASH_MSG", "CHERRY_PICK_HEAD", "REVERT_HEAD",
 	"REBASE_HEAD", "AUTO_MERGE", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS", "BISECT_EXPECTED_REV", "BISECT_ANCESTORS_OK", "BISECT_FIRST_PARENT",
 	"BISECT_HEAD", "BISECT_RUN", "rebase-merge", "rebase-apply", "sequencer"}
 
-// wholeNames are directories that a merge takes as a whole or not at all: the records of rerere, and refs in a
+// wholeDirs are directories that a merge takes as a whole or not at all: the records of rerere, and refs in a
 // reftable, which this package cannot read.
-var wholeNames = []string{"rr-cache", "reftable"}
+var wholeDirs = []string{"rr-cache", "reftable"}
 
-// lastNames are files that git commands leave behind. Each is from the last command that writes such a file.
-var lastNames = []string{"ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG"}
+// leftoverNames are files that git commands leave behind. Each is from the last command that writes such a file.
+var leftoverNames = []string{"ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG"}
 
-// copiedShared and copiedOwn are the paths that an import copies from a git directory that lies outside of the
+// copiedSharedNames and copiedOwn are the paths that an import copies from a git directory that lies outside of the
 // imported directory: from its shared part, and from the part of the working tree. Configuration, hooks and rules are
 // not copied: they could contain secrets or name programs. Objects are not copied: the copy has the original's
 // objects as alternates.
-var copiedShared, copiedOwn = []string{"refs", "packed-refs", "logs", "shallow"},
-	slices.Concat([]string{"HEAD", "index", "ORIG_HEAD", "COMMIT_EDITMSG"}, unfinishedNames, ownParts)
+var copiedSharedNames, copiedOwnNames = []string{"refs", "packed-refs", "logs", "shallow"},
+	slices.Concat([]string{"HEAD", "index", "ORIG_HEAD", "COMMIT_EDITMSG"}, operationNames, ownNames)
 
-// Copied reports whether an import copies a path from a git directory that lies outside of the imported directory.
+// IsCopied reports whether an import copies a path from a git directory that lies outside of the imported directory.
 // own means that the path is in the part of the working tree, not in the shared part.
-func Copied(name string, own bool) bool {
+func IsCopied(name string, own bool) bool {
 	if own {
-		return below(name, copiedOwn...) || strings.HasPrefix(name, "sharedindex.")
+		return below(name, copiedOwnNames...) || strings.HasPrefix(name, "sharedindex.")
 	}
-	return below(name, copiedShared...) && !Private(name)
+	return below(name, copiedSharedNames...) && !IsPrivate(name)
 }
 
-// generated are the files and directories of a git directory that only git writes.
-var generated = slices.Concat([]string{"HEAD", "index", lockMark, "packed-refs", "refs", "reftable", "logs", "objects", "shallow", "info/sparse-checkout",
-	"info/refs", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "gc.log", "gc.pid", "rr-cache", "commondir", "gitdir", "worktrees"}, unfinishedNames)
+// generatedNames are the files and directories of a git directory that only git writes.
+var generatedNames = slices.Concat([]string{"HEAD", "index", lockMark, "packed-refs", "refs", "reftable", "logs", "objects", "shallow", "info/sparse-checkout",
+	"info/refs", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "gc.log", "gc.pid", "rr-cache", "commondir", "gitdir", "worktrees"}, operationNames)
 
 // IsFile reports whether a path below a git directory is merged as an ordinary file, such as the configuration and
 // hooks. Only git writes the other paths.
 func IsFile(name string) bool {
-	return !below(name, generated...) && !strings.HasPrefix(name, "sharedindex.") && !strings.HasSuffix(name, ".lock")
+	return !below(name, generatedNames...) && !strings.HasPrefix(name, "sharedindex.") && !strings.HasSuffix(name, ".lock")
 }
 
 // IsLFS reports whether a path below a git directory belongs to Git LFS. The names of LFS objects are their hashes.

@@ -22,19 +22,19 @@ type receiver struct {
 // literalPaths is an environment in which git takes paths literally, not as patterns.
 var literalPaths = []string{"GIT_LITERAL_PATHSPECS=1"}
 
-// writeAll writes files of the receiving repository, in the order of their names. It removes files whose data is nil.
-func (r receiver) writeAll(files map[string][]byte) error {
+// writeFiles writes files of the receiving repository, in the order of their names. It removes files whose data is nil.
+func (r receiver) writeFiles(files map[string][]byte) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := r.write(name, files[name]); err != nil {
+		if err := r.writeFile(name, files[name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// write writes a file of the receiving repository, or removes it if data is nil.
-func (r receiver) write(name string, data []byte) error {
-	at := r.repo.place(name)
+// writeFile writes a file of the receiving repository, or removes it if data is nil.
+func (r receiver) writeFile(name string, data []byte) error {
+	at := r.repo.pathOf(name)
 
 	if data == nil {
 		err := os.Remove(at)
@@ -58,20 +58,20 @@ func (r receiver) write(name string, data []byte) error {
 // moveRefs moves the refs, if they still have their old values, and HEAD. The branch that HEAD leaves moves after
 // HEAD, so that after a kill HEAD is at its old or its new commit.
 func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
-	message := "amberfs: from " + refName(p.m.Name)
-	left := strings.TrimPrefix(p.ours.head, "ref: ")
+	message := "amberfs: from " + refComponent(p.merge.Name)
+	leftBranch := strings.TrimPrefix(p.ours.head, "ref: ")
 	steps := make([]string, 3) // deletions come first: a new branch x/y needs the name of a deleted branch x for a directory
 
 	for _, u := range p.updates {
 		zero := strings.Repeat("0", 2*p.ours.idLen)
 		switch {
 		case u.name == stash && u.new != "":
-			if err := r.write(stash, []byte(u.new+"\n")); err != nil {
+			if err := r.writeFile(stash, []byte(u.new+"\n")); err != nil {
 				return err
 			}
 		case u.new == "":
 			steps[0] += fmt.Sprintf("delete %s %s\n", u.name, u.old)
-		case u.name == left && p.head != "":
+		case u.name == leftBranch && p.head != "":
 			steps[2] += fmt.Sprintf("update %s %s %s\n", u.name, u.new, cmp.Or(u.old, zero))
 		default:
 			steps[1] += fmt.Sprintf("update %s %s %s\n", u.name, u.new, cmp.Or(u.old, zero))
@@ -143,7 +143,7 @@ func replaceFile(at string, data []byte) error {
 
 func refError(err error) error {
 	if strings.Contains(err.Error(), "cannot lock ref") || strings.Contains(err.Error(), "but expected") {
-		return fmt.Errorf("%w: %w", ErrMeanwhile, err)
+		return fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	return err
 }

@@ -16,45 +16,45 @@ import (
 // A refPlan is the plan for the refs and for HEAD.
 type refPlan struct {
 	sides
-	m         *Merge
-	git       *scratchRepo
-	updates   []update
-	symrefs   map[string]string // new targets of symbolic refs, by name
-	head      string            // the new value of HEAD, "" if HEAD stays
-	preferred bool              // the branch of HEAD gets the value of theirs, although both sides moved it
-	diverged  []*Diverged
-	tips      []string // needed objects, in addition to the values of updates
-	notes     []string // sentences about refs that stay as they are
+	merge         *Merge
+	scratch       *scratchRepo
+	updates       []refUpdate
+	symrefs       map[string]string // new targets of symbolic refs, by name
+	head          string            // the new value of HEAD, "" if HEAD stays
+	prefersTheirs bool              // the branch of HEAD gets the value of theirs, although both sides moved it
+	diverged      []*DivergedBranch
+	tips          []string // ids of objects that the receiving side needs, in addition to the values of updates
+	notes         []string // sentences about refs that stay as they are
 }
 
-// An update moves a ref. old and new are "" for none.
-type update struct{ name, old, new string }
+// A refUpdate moves a ref from the object old to the object new: "" for none, in a new or a removed ref.
+type refUpdate struct{ name, old, new string }
 
 // decide plans the updates of all refs, and of HEAD.
-func (p *refPlan) decide(ctx context.Context, work *workPlan) {
+func (p *refPlan) decide(ctx context.Context, files *filePlan) {
 	all := maps.Clone(p.theirs.refs)
 	maps.Copy(all, p.base.refs)
 
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if !Private(name) && name != stash {
+		if !IsPrivate(name) && name != stash {
 			p.decideRef(ctx, name)
 		}
 	}
 
-	p.decideStash(ctx, work)
+	p.decideStash(ctx, files)
 	p.decideHead(ctx)
-	p.keepHead(ctx)
+	p.limitHead(ctx)
 }
 
-// drop removes the updates whose objects are missing.
-func (p *refPlan) drop(missing map[string]bool) {
+// dropMissing removes the updates whose objects are missing.
+func (p *refPlan) dropMissing(missing map[string]bool) {
 	for _, u := range p.updates {
 		if missing[u.new] {
-			p.say("%s is left out: its objects are missing", u.name)
+			p.note("%s is left out: its objects are missing", u.name)
 		}
 	}
 
-	p.updates = slices.DeleteFunc(p.updates, func(u update) bool { return missing[u.new] })
+	p.updates = slices.DeleteFunc(p.updates, func(u refUpdate) bool { return missing[u.new] })
 	if missing[p.head] {
 		p.head = ""
 	}
@@ -72,66 +72,66 @@ func (p *refPlan) decideRef(ctx context.Context, name string) {
 		}
 	case t == "" && o == b:
 		if p.checkedOutElsewhere(name) {
-			p.say("%s stays: another working tree has it checked out", short)
+			p.note("%s stays: another working tree has it checked out", short)
 			return
 		}
-		p.update(name, o, "")
+		p.setRef(name, o, "")
 
 	case t == "":
-		p.say("%s stays: it moved since", strings.TrimPrefix(name, "refs/"))
-	case p.m.Undo && o == b && !(isBranch && p.checkedOutElsewhere(name)):
-		p.update(name, o, t)
-	case p.m.Undo:
-		p.say("%s stays: it moved since", strings.TrimPrefix(name, "refs/"))
+		p.note("%s stays: it moved since", strings.TrimPrefix(name, "refs/"))
+	case p.merge.Undo && o == b && !(isBranch && p.checkedOutElsewhere(name)):
+		p.setRef(name, o, t)
+	case p.merge.Undo:
+		p.note("%s stays: it moved since", strings.TrimPrefix(name, "refs/"))
 	case strings.HasPrefix(name, tags) && o+b != "":
-		p.say("the tag %s stays as it is here", strings.TrimPrefix(name, tags))
+		p.note("the tag %s stays as it is here", strings.TrimPrefix(name, tags))
 	case isBranch && p.checkedOutElsewhere(name):
-		if !p.git.contains(ctx, cmp.Or(o, t), t) || o == "" {
+		if !p.scratch.contains(ctx, cmp.Or(o, t), t) || o == "" {
 			p.park(ctx, short, t)
-			p.say("another working tree has %s checked out", short)
+			p.note("another working tree has %s checked out", short)
 		}
 
-	case o == b && (!isBranch || b == "" || p.git.contains(ctx, t, b) || p.movedAway(name, b)):
-		p.update(name, o, t)
-	case o != "" && p.git.contains(ctx, o, t):
-	case o != "" && p.git.contains(ctx, t, o) && (p.ours.head != "ref: "+name || b == "" || p.git.contains(ctx, o, b)):
-		p.update(name, o, t)
-	case isBranch && o != "" && p.m.Prefer(short):
-		p.say("%s moved on both sides: it is theirs, and %s has what it was", short, p.park(ctx, short, o))
-		p.update(name, o, t)
-		p.preferred = p.preferred || p.ours.head == "ref: "+name
+	case o == b && (!isBranch || b == "" || p.scratch.contains(ctx, t, b) || p.movedAwayFrom(name, b)):
+		p.setRef(name, o, t)
+	case o != "" && p.scratch.contains(ctx, o, t):
+	case o != "" && p.scratch.contains(ctx, t, o) && (p.ours.head != "ref: "+name || b == "" || p.scratch.contains(ctx, o, b)):
+		p.setRef(name, o, t)
+	case isBranch && o != "" && p.merge.PreferTheirs(short):
+		p.note("%s moved on both sides: it is theirs, and %s has what it was", short, p.park(ctx, short, o))
+		p.setRef(name, o, t)
+		p.prefersTheirs = p.prefersTheirs || p.ours.head == "ref: "+name
 	case isBranch:
-		at := p.park(ctx, short, t)
+		parkedAt := p.park(ctx, short, t)
 		if o == "" {
-			p.say("%s is gone here: %s has the commits", short, at)
+			p.note("%s is gone here: %s has the commits", short, parkedAt)
 			return
 		}
-		p.diverged = append(p.diverged, &Diverged{Diverged: threeway.Diverged{Branch: short, Parked: at}, ours: o, theirs: t})
+		p.diverged = append(p.diverged, &DivergedBranch{Diverged: threeway.Diverged{Branch: short, Parked: parkedAt}, ourCommit: o, theirCommit: t})
 
 	case strings.HasPrefix(name, remotes):
 	default: // notes, and refs of other programs
-		p.say("%s moved on both sides: it stays, and %s is the other one", name, p.parkRef(ctx, name, t))
+		p.note("%s moved on both sides: it stays, and %s is the other one", name, p.parkRef(ctx, name, t))
 	}
 }
 
-// parkRef makes a new ref for the value that theirs has of a ref. The ref is not a branch. parkRef returns the name
-// of the new ref.
+// parkRef makes a new ref for the value that a ref has in theirs. The ref is not a branch. parkRef returns the name of
+// the new ref.
 func (p *refPlan) parkRef(ctx context.Context, ref, value string) string {
 	kind, rest, _ := strings.Cut(strings.TrimPrefix(ref, "refs/"), "/")
-	first := "refs/" + kind + "/amberfs/" + refName(p.m.Name) + "/" + rest
+	first := "refs/" + kind + "/amberfs/" + refComponent(p.merge.Name) + "/" + rest
 	return p.putAtFreeName(ctx, first, value)
 }
 
-// movedAway reports whether their side moved a branch away from a commit, for example by a reset or a rebase. If not,
-// the branch never had the commit on their side.
-func (p *refPlan) movedAway(name, from string) bool {
-	return bytes.Contains(readAny(p.m.Theirs, "logs/"+name), []byte(from)) && !p.keptBeside(from)
+// movedAwayFrom reports whether their side moved a branch away from a commit, for example by a reset or a rebase. If
+// not, the branch never had the commit on their side.
+func (p *refPlan) movedAwayFrom(name, from string) bool {
+	return bytes.Contains(readOptional(p.merge.Theirs, "logs/"+name), []byte(from)) && !p.isParked(from)
 }
 
-// keptBeside reports whether an earlier merge on their side has parked a commit, see park.
-func (p *refPlan) keptBeside(id string) bool {
+// isParked reports whether theirs has a branch that an earlier merge has made for a commit, see park.
+func (p *refPlan) isParked(id string) bool {
 	for name, value := range p.theirs.refs {
-		if value == id && strings.HasPrefix(name, parked) {
+		if value == id && strings.HasPrefix(name, parkedPrefix) {
 			return true
 		}
 	}
@@ -141,77 +141,81 @@ func (p *refPlan) keptBeside(id string) bool {
 // checkedOutElsewhere reports whether another working tree of the receiving side has a branch checked out. It ignores
 // a working tree whose state is replaced by that of theirs.
 func (p *refPlan) checkedOutElsewhere(name string) bool {
-	linked := p.m.Ours.Dir != p.m.Ours.Common
+	linked := p.merge.Ours.Dir != p.merge.Ours.Common
 	for id, tree := range p.ours.worktrees {
-		if tree.head == "ref: "+name && (linked && id != filepath.Base(p.m.Ours.Dir) || !linked && !p.takesTree(id)) {
+		if tree.head == "ref: "+name && (linked && id != filepath.Base(p.merge.Ours.Dir) || !linked && !p.takesWorktree(id)) {
 			return true
 		}
 	}
-	if !linked || p.m.Ours.setting("core.bare") == "true" {
+	if !linked || p.merge.Ours.setting("core.bare") == "true" {
 		return false
 	}
 
-	text, err := readSmall(filepath.Join(p.m.Ours.Common, "HEAD"))
+	text, err := readSmall(filepath.Join(p.merge.Ours.Common, "HEAD"))
 	return err == nil && strings.TrimSpace(text) == "ref: "+name
 }
 
-func (p *refPlan) say(format string, args ...any) {
+// note adds a sentence to notes.
+func (p *refPlan) note(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-func (p *refPlan) update(name, old, to string) {
+// setRef plans the update of a ref from the object old to the object to.
+func (p *refPlan) setRef(name, old, to string) {
 	if i := p.indexOf(name); i >= 0 {
 		p.updates[i].new = to // git takes one update of each ref
 		return
 	}
-	p.updates = append(p.updates, update{name, old, to})
+	p.updates = append(p.updates, refUpdate{name, old, to})
 }
 
 // indexOf returns the index of the update of a ref, -1 for none.
 func (p *refPlan) indexOf(name string) int {
-	return slices.IndexFunc(p.updates, func(u update) bool { return u.name == name })
+	return slices.IndexFunc(p.updates, func(u refUpdate) bool { return u.name == name })
 }
 
-// value returns the value of a ref after the updates.
-func (p *refPlan) value(name string) string {
+// newValue returns the value of a ref after the updates.
+func (p *refPlan) newValue(name string) string {
 	if i := p.indexOf(name); i >= 0 {
 		return p.updates[i].new
 	}
 	return p.ours.refs[name]
 }
 
-const parked = branches + "amberfs/"
+// parkedPrefix is the beginning of the names of branches that park makes.
+const parkedPrefix = branches + "amberfs/"
 
-// park makes a new branch for a commit that branch does not get, and returns its name without refs/heads. The name is
-// amberfs/NAME/BRANCH, where NAME is Merge.Name; with dashes if a branch amberfs or amberfs/NAME is in the way.
+// park makes a new branch for a commit that another branch does not get. It returns the name of the new branch without
+// refs/heads: amberfs/NAME/BRANCH, where NAME is Merge.Name and BRANCH is the other branch. If there is a branch
+// amberfs or amberfs/NAME, the name has dashes instead of slashes.
 func (p *refPlan) park(ctx context.Context, branch, commit string) string {
-	first := parked + refName(p.m.Name) + "/" + branch
-	if p.value(branches+"amberfs") != "" || p.value(parked+refName(p.m.Name)) != "" {
-		first = branches + "amberfs-" + refName(p.m.Name) + "-" + strings.ReplaceAll(branch, "/", "-")
+	first := parkedPrefix + refComponent(p.merge.Name) + "/" + branch
+	if p.newValue(branches+"amberfs") != "" || p.newValue(parkedPrefix+refComponent(p.merge.Name)) != "" {
+		first = branches + "amberfs-" + refComponent(p.merge.Name) + "-" + strings.ReplaceAll(branch, "/", "-")
 	}
 	return strings.TrimPrefix(p.putAtFreeName(ctx, first, commit), branches)
 }
 
-// putAtFreeName sets a ref to a value, and returns the name of the ref: first, or, if the ref first has commits that
-// the value does not contain, first with a number.
-func (p *refPlan) putAtFreeName(ctx context.Context, first, value string) string {
-	name := first
+// putAtFreeName sets a ref to a commit, and returns the name of the ref: the wanted name or, if a ref of that name has
+// commits that are not in the history of the commit, the wanted name with a number.
+func (p *refPlan) putAtFreeName(ctx context.Context, wanted, value string) string {
+	name := wanted
 
 	for n := 2; ; n++ {
-		has := p.value(name)
-		if has == "" || p.git.contains(ctx, value, has) {
-			if has != value {
-				p.update(name, has, value)
+		old := p.newValue(name)
+		if old == "" || p.scratch.contains(ctx, value, old) {
+			if old != value {
+				p.setRef(name, old, value)
 			}
 			return name
 		}
 
-		name = fmt.Sprintf("%s-%d", first, n)
+		name = fmt.Sprintf("%s-%d", wanted, n)
 	}
 }
 
-// refName turns any name into a valid component of the name of a ref.
-func refName(name string) string {
+// refComponent turns any name into a valid component of the name of a ref.
+func refComponent(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f || strings.ContainsRune(`~^:?*[\/@{`, r) {
 			return '-'
@@ -228,9 +232,9 @@ func refName(name string) string {
 	return name
 }
 
-// parkAll parks the branches of theirs, which is another repository than ours.
-func (p *refPlan) parkAll(ctx context.Context) {
-	p.say("the git directory is another one there: this one stays as it is")
+// parkBranches parks the branches of theirs, which is another repository than ours.
+func (p *refPlan) parkBranches(ctx context.Context) {
+	p.note("the git directory is another one there: this one stays as it is")
 	known := make(map[string]bool)
 	for _, id := range p.ours.refs {
 		known[id] = true
@@ -239,7 +243,7 @@ func (p *refPlan) parkAll(ctx context.Context) {
 	for _, name := range slices.Sorted(maps.Keys(p.theirs.refs)) {
 		id := p.theirs.refs[name]
 		if short, ok := strings.CutPrefix(name, branches); ok && p.theirs.isID(id) && !known[id] {
-			p.say("%s has the commits of its %s", p.park(ctx, short, id), short)
+			p.note("%s has the commits of its %s", p.park(ctx, short, id), short)
 			p.tips = append(p.tips, id)
 		}
 	}
@@ -247,37 +251,43 @@ func (p *refPlan) parkAll(ctx context.Context) {
 
 // decideStash takes the stash of theirs, with its log, if the receiving side still has the stash of the base.
 // Otherwise it parks each new stash of theirs.
-func (p *refPlan) decideStash(ctx context.Context, work *workPlan) {
+func (p *refPlan) decideStash(ctx context.Context, files *filePlan) {
 	b, o, t := p.base.refs[stash], p.ours.refs[stash], p.theirs.refs[stash]
-	base, ours, theirs := readAny(p.m.Base, "logs/"+stash), readAny(p.m.Ours, "logs/"+stash), readAny(p.m.Theirs, "logs/"+stash)
+	base, ours, theirs := readOptional(p.merge.Base, "logs/"+stash), readOptional(p.merge.Ours, "logs/"+stash), readOptional(p.merge.Theirs, "logs/"+stash)
 	if b == t && bytes.Equal(base, theirs) || o == t {
 		return
 	}
 
-	var ids []string
-	for l := range strings.Lines(string(theirs)) {
-		if _, rest, ok := strings.Cut(l, " "); ok && len(rest) > 2*p.theirs.idLen {
-			ids = append(ids, rest[:2*p.theirs.idLen])
-		}
-	}
-
+	ids := p.loggedIDs(theirs)
 	if !slices.Contains(ids, t) {
 		ids = append(ids, t)
 	}
 	p.tips = append(p.tips, ids...)
 
-	if o == b {
-		p.update(stash, o, t)
-		work.files["logs/"+stash] = theirs
+	inBase := func(id string) bool { return id == b || bytes.Contains(base, []byte(id)) }
+	isOurs := func(id string) bool { return !inBase(id) && !slices.Contains(ids, id) } // a killed merge may have written the log of theirs
+	if o == b && !slices.ContainsFunc(p.loggedIDs(ours), isOurs) {
+		p.setRef(stash, o, t)
+		files.contents["logs/"+stash] = theirs
 		return
 	}
 
-	p.say("the stash stays as it is: both sides have changed it")
+	p.note("the stash stays as it is: both sides have changed it")
 	for _, id := range slices.Backward(ids) {
-		if id != "" && id != b && !bytes.Contains(base, []byte(id)) && !bytes.Contains(ours, []byte(id)) {
-			p.say("%s has one of theirs", p.park(ctx, "stash", id))
+		if id != "" && !inBase(id) && !bytes.Contains(ours, []byte(id)) {
+			p.note("%s has one of theirs", p.park(ctx, "stash", id))
 		}
 	}
+}
+
+// loggedIDs returns the new values of a ref in the lines of its log.
+func (p *refPlan) loggedIDs(log []byte) (ids []string) {
+	for l := range strings.Lines(string(log)) {
+		if _, rest, ok := strings.Cut(l, " "); ok && len(rest) > 2*p.theirs.idLen {
+			ids = append(ids, rest[:2*p.theirs.idLen])
+		}
+	}
+	return ids
 }
 
 // decideHead decides the new value of HEAD.
@@ -286,71 +296,71 @@ func (p *refPlan) decideHead(ctx context.Context) {
 	name, isRef := strings.CutPrefix(t, "ref: ")
 	switch {
 	case t == b || t == o:
-	case o != b && !isRef && p.ours.isID(o) && p.git.contains(ctx, t, o) && (!p.base.isID(b) || p.git.contains(ctx, o, b)):
+	case o != b && !isRef && p.ours.isID(o) && p.scratch.contains(ctx, t, o) && (!p.base.isID(b) || p.scratch.contains(ctx, o, b)):
 		p.head = t
-	case o != b && !isRef && !p.git.contains(ctx, p.ours.resolve(o), t):
-		p.say("HEAD moved on both sides: %s has the other commits", p.park(ctx, "HEAD", t))
+	case o != b && !isRef && !p.scratch.contains(ctx, p.ours.resolve(o), t):
+		p.note("HEAD moved on both sides: %s has the other commits", p.park(ctx, "HEAD", t))
 	case o != b:
 	case p.headMoved(ctx, p.theirs.resolve(t)):
-		p.say("HEAD stays: both sides have moved it")
+		p.note("HEAD stays: both sides have moved it")
 		if !isRef {
 			p.park(ctx, "HEAD", t)
 		}
 
-	case isRef && p.value(name) == "" && p.theirs.refs[name] != "":
-		p.say("HEAD stays: %s is gone here", strings.TrimPrefix(name, branches))
+	case isRef && p.newValue(name) == "" && p.theirs.refs[name] != "":
+		p.note("HEAD stays: %s is gone here", strings.TrimPrefix(name, branches))
 	case isRef && p.checkedOutElsewhere(name):
 		short := strings.TrimPrefix(name, branches)
-		p.head = "ref: " + branches + p.park(ctx, short, cmp.Or(p.theirs.refs[name], p.value(name)))
+		p.head = "ref: " + branches + p.park(ctx, short, cmp.Or(p.theirs.refs[name], p.newValue(name)))
 	case !isRef || strings.HasPrefix(name, "refs/"):
 		p.head = t
 	}
 }
 
-// headMoved reports whether the receiving side moved HEAD to a commit that is not between the base and the commit to.
-// Then it has made commits of its own, or removed some.
+// headMoved reports whether the receiving side moved HEAD to a commit that is not between the HEAD of the base and the
+// commit to. Then it has made commits of its own, or removed some.
 func (p *refPlan) headMoved(ctx context.Context, to string) bool {
-	was, is := p.base.resolve(p.base.head), p.ours.resolve(p.ours.head)
-	return is != was && is != "" && !(to != "" && p.git.contains(ctx, to, is) && (was == "" || p.git.contains(ctx, is, was)))
+	baseHead, ourHead := p.base.resolve(p.base.head), p.ours.resolve(p.ours.head)
+	return ourHead != baseHead && ourHead != "" && !(to != "" && p.scratch.contains(ctx, to, ourHead) && (baseHead == "" || p.scratch.contains(ctx, ourHead, baseHead)))
 }
 
-// keepHead drops the updates that would move HEAD to another commit than the HEAD of theirs, because the files of
-// theirs belong to that HEAD. As in git, HEAD does not move while work is in progress, unless the receiving side
-// takes that work from theirs.
-func (p *refPlan) keepHead(ctx context.Context) {
-	busy := p.ours.progress() != "" && !p.ours.sameWork(p.theirs) && !p.takesWork()
+// limitHead drops the updates that would move HEAD to another commit than the HEAD of theirs, because the files of
+// theirs belong to that HEAD. As in git, HEAD does not move during an operation such as a merge, unless the receiving
+// side takes that operation from theirs.
+func (p *refPlan) limitHead(ctx context.Context) {
+	inOperation := p.ours.operation() != "" && !p.ours.sameOperation(p.theirs) && !p.takesOperation()
 	fits := func() bool {
-		is, to, there := p.ours.resolve(p.ours.head), p.newHead(), p.theirs.resolve(p.theirs.head)
-		return to == is && p.head == "" || to == there && (to == is || to != "") && !busy
+		before, after, there := p.ours.resolve(p.ours.head), p.newHead(), p.theirs.resolve(p.theirs.head)
+		return after == before && p.head == "" || after == there && (after == before || after != "") && !inOperation
 	}
 	if fits() {
 		return
 	}
 
-	p.preferred = false
-	if busy && p.head != "" {
+	p.prefersTheirs = false
+	if inOperation && p.head != "" {
 		p.head = ""
-		p.say("HEAD stays: %s is in progress", p.ours.progress())
+		p.note("HEAD stays: %s is in progress", p.ours.operation())
 		if p.theirs.isID(p.theirs.head) {
 			p.park(ctx, "HEAD", p.theirs.head)
 		}
 	}
 
 	name := strings.TrimPrefix(cmp.Or(p.head, p.ours.head), "ref: ")
-	p.keepBranch(ctx, name, busy)
+	p.dropBranchUpdate(ctx, name, inOperation)
 
 	if p.head != "" && p.newHead() != "" && name != p.head {
 		p.head = "" // the branch has other files than theirs
-		p.say("HEAD stays: %s is at another commit here", strings.TrimPrefix(name, branches))
+		p.note("HEAD stays: %s is at another commit here", strings.TrimPrefix(name, branches))
 		if !fits() {
-			p.keepBranch(ctx, strings.TrimPrefix(p.ours.head, "ref: "), busy)
+			p.dropBranchUpdate(ctx, strings.TrimPrefix(p.ours.head, "ref: "), inOperation)
 		}
 	}
 }
 
-// keepBranch drops the update of a branch that is checked out, and parks the commits of the update. busy means that
-// the reason is work in progress.
-func (p *refPlan) keepBranch(ctx context.Context, name string, busy bool) {
+// dropBranchUpdate drops the update of a branch that is checked out, and parks the commits of the update. inOperation
+// means that the reason is an operation in progress.
+func (p *refPlan) dropBranchUpdate(ctx context.Context, name string, inOperation bool) {
 	i := p.indexOf(name)
 	if i < 0 || p.updates[i].old == "" {
 		return
@@ -358,19 +368,19 @@ func (p *refPlan) keepBranch(ctx context.Context, name string, busy bool) {
 	u := p.updates[i]
 	p.updates = slices.Delete(p.updates, i, i+1)
 
-	short, why := strings.TrimPrefix(name, branches), "it is checked out"
-	if busy {
-		why = p.ours.progress() + " is in progress"
+	short, reason := strings.TrimPrefix(name, branches), "it is checked out"
+	if inOperation {
+		reason = p.ours.operation() + " is in progress"
 	}
-	p.say("%s stays: %s", short, why)
+	p.note("%s stays: %s", short, reason)
 
-	if u.new != "" && !p.git.contains(ctx, u.old, u.new) {
+	if u.new != "" && !p.scratch.contains(ctx, u.old, u.new) {
 		p.park(ctx, short, u.new)
 	}
 }
 
 // newHead returns the commit of HEAD after the updates.
-func (p *refPlan) newHead() string { return p.valueOf(cmp.Or(p.head, p.ours.head)) }
+func (p *refPlan) newHead() string { return p.resolveNew(cmp.Or(p.head, p.ours.head)) }
 
-// valueOf follows a value of HEAD or of a ref to the id of an object, after the updates, "" for none.
-func (p *refPlan) valueOf(value string) string { return resolve(value, p.value) }
+// resolveNew follows a value of HEAD or of a ref to the id of an object, after the updates, "" for none.
+func (p *refPlan) resolveNew(value string) string { return resolve(value, p.newValue) }

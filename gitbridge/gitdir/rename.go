@@ -15,14 +15,14 @@ import (
 
 // MergeFiles has git merge three sets of files, and follow renames. sides are the base, ours and theirs, by path.
 // merged are the files of the result that differ from both sides; nil means that there are conflicts. taken are the
-// paths at which ours becomes as theirs. dir is the directory of a scratch repository.
-func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*File) (merged map[string]Text, taken []string, err error) {
+// paths at which the result has the file of theirs, or no file. dir is the directory of a scratch repository.
+func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*File) (merged map[string]MergedFile, taken []string, err error) {
 	s := &scratchRepo{gitCaller: gitCaller{git, dir, "", []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null/none"}}}
 	if err := makeRepo(dir, map[string]string{"HEAD": "ref: " + branches + "none\n", "config": "[core]\n\tbare = true\n"}); err != nil {
 		return nil, nil, err
 	}
 
-	ours, theirs, tree := fileSets[1], fileSets[2], ""
+	ours, theirs, tree := sideBranches[1], sideBranches[2], ""
 	if err = s.importFiles(ctx, sides); err == nil && s.pairRenamed(ctx, sides) {
 		err = s.importFiles(ctx, sides)
 	}
@@ -30,7 +30,7 @@ func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*F
 		tree, err = s.ask(ctx, nil, nil, "-c", "merge.directoryRenames=false", "merge-tree", "--write-tree", "--no-messages", ours, theirs)
 	}
 	if err != nil {
-		return nil, nil, s.failed // if s.failed is nil, files are in conflict, or git refuses the name of a file
+		return nil, nil, s.callErr // if s.failed is nil, files are in conflict, or git refuses the name of a file
 	}
 
 	tree = strings.TrimSpace(tree)
@@ -38,14 +38,14 @@ func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*F
 	if err != nil {
 		return nil, nil, err
 	}
-	apart, err := s.diffTree(ctx, theirs, tree)
+	fromTheirs, err := s.diffTree(ctx, theirs, tree)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	merged = make(map[string]Text)
+	merged = make(map[string]MergedFile)
 	for at, c := range changed {
-		if _, differs := apart[at]; !differs || c[1] == nil {
+		if _, differs := fromTheirs[at]; !differs || c[1] == nil {
 			taken = append(taken, at)
 			continue
 		}
@@ -53,22 +53,22 @@ func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*F
 		if err != nil || strings.Contains(data, "< "+ours) { // conflict markers: git may leave some without an error
 			return nil, nil, err
 		}
-		merged[at] = Text{c[1].Mode&0o111 != 0, []byte(data)}
+		merged[at] = MergedFile{c[1].Mode&0o111 != 0, []byte(data)}
 	}
 
 	return merged, taken, nil
 }
 
-// fileSets are the branches of MergeFiles.
-var fileSets = [3]string{branches + "base", branches + "ours", branches + "theirs"}
+// sideBranches are the branches of MergeFiles.
+var sideBranches = [3]string{branches + "base", branches + "ours", branches + "theirs"}
 
-// importFiles makes the branches of fileSets from the files of sides.
+// importFiles makes the branches of sideBranches from the files of sides.
 func (s *scratchRepo) importFiles(ctx context.Context, sides [3]map[string]*File) error {
 	var in []io.Reader
-	for i, name := range fileSets {
+	for i, name := range sideBranches {
 		head := "commit " + name + "\ncommitter a <a> 0 +0000\ndata 0\n"
 		if i > 0 {
-			head += "from " + fileSets[0] + "\n"
+			head += "from " + sideBranches[0] + "\n"
 		}
 		in = append(in, strings.NewReader(head+"deleteall\n"))
 		for _, at := range slices.Sorted(maps.Keys(sides[i])) {
@@ -83,16 +83,16 @@ func (s *scratchRepo) importFiles(ctx context.Context, sides [3]map[string]*File
 }
 
 // pairRenamed finds the files that one side renamed, and that the other side has only at the new path, for example
-// after an earlier merge. In the set of the other side, it moves such a file to the old path: git itself sees that
+// after an earlier merge. In the files of the other side, it moves such a file to the old path: git itself sees that
 // rename only if the contents are similar. changed means that it moved files.
 func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File) (changed bool) {
 	for i, side := range sides[1:] {
-		out, _ := s.ask(ctx, nil, nil, "diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status", fileSets[0], fileSets[1+i])
+		out, _ := s.ask(ctx, nil, nil, "diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status", sideBranches[0], sideBranches[1+i])
 		other, f := sides[2-i], strings.Split(out, "\x00")
 		for ; len(f) > 2; f = f[3:] {
 			from, to := f[1], f[2]
-			blocked := func(at string) bool { return below(at, from) || below(from, at) }
-			if side[to] != nil && other[to] != nil && !slices.ContainsFunc(slices.Collect(maps.Keys(other)), blocked) {
+			inTheWay := func(at string) bool { return below(at, from) || below(from, at) }
+			if side[to] != nil && other[to] != nil && !slices.ContainsFunc(slices.Collect(maps.Keys(other)), inTheWay) {
 				other[from], changed = other[to], true
 				delete(other, to)
 			}
@@ -101,16 +101,16 @@ func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File
 	return changed
 }
 
-// Changed returns the paths of the files of the working tree that differ from the commit of HEAD of the base. Ignored
-// files are left out.
-func (r *Repo) Changed(ctx context.Context, git Git, base Files) ([]string, error) {
+// ChangedFiles returns the paths of the files of the working tree that differ from the commit of HEAD of the base.
+// Ignored files are left out.
+func (r *Repo) ChangedFiles(ctx context.Context, git Git, base Files) ([]string, error) {
 	s, err := readState(base)
 	if err != nil {
 		return nil, err
 	}
 
-	c := gitCaller{git, r.Dir, r.Work, literalPaths}
-	known, err := c.ask(ctx, nil, nil, "diff-index", "--name-only", "-z", "--no-renames", cmp.Or(s.resolve(s.head), s.emptyTree()), "--")
+	c := gitCaller{git, r.Dir, r.Worktree, literalPaths}
+	known, err := c.ask(ctx, nil, nil, "diff-index", "--name-only", "-z", "--no-renames", cmp.Or(s.resolve(s.head), s.emptyTreeID()), "--")
 	untracked, uerr := c.ask(ctx, nil, nil, "ls-files", "-z", "--others", "--exclude-standard")
 
 	return strings.Split(strings.TrimSuffix(known+untracked, "\x00"), "\x00"), errors.Join(err, uerr)

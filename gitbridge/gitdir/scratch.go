@@ -17,21 +17,22 @@ import (
 // git in it.
 type scratchRepo struct {
 	gitCaller
-	none string // the id of the tree without entries
-	// ends are the commits at which theirs is shallow and whose parents neither side has.
-	ends []string
-	// failed is the error of a git call that ended without an exit status, for example by a kill.
-	failed error
+	emptyTree string // the id of the tree without entries
+	// shallowEnds are the commits at which the history of theirs is cut off (shallow) and whose parents neither side
+	// has.
+	shallowEnds []string
+	// callErr is the error of a git call that ended without an exit status, for example by a kill.
+	callErr error
 }
 
 // newScratchRepo makes the repository for a merge.
 func (m *Merge) newScratchRepo(ctx context.Context, dir string, ours, theirs *state) (*scratchRepo, error) {
 	env := append([]string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null/none", "GIT_NO_REPLACE_OBJECTS=1"}, literalPaths...)
-	s := &scratchRepo{gitCaller: gitCaller{m.Git, dir, "", env}, none: ours.emptyTree()}
+	s := &scratchRepo{gitCaller: gitCaller{m.Git, dir, "", env}, emptyTree: ours.emptyTreeID()}
 	objects := filepath.Join(dir, "objects")
 	if err := makeRepo(dir, map[string]string{
-		"HEAD": "ref: refs/heads/none\n", "config": formatConfig(ours.idLen) + "[core]\n\tbare = true\n[gc]\n\tauto = 0\n", "shallow": string(ours.shallow),
-		alternatesFile: alternatesTo(append([]string{filepath.Join(m.Ours.Common, "objects")}, m.Alternates...)),
+		"HEAD": "ref: refs/heads/none\n", "config": formatConfig(ours.idLen) + "[core]\n\tbare = true\n[gc]\n\tauto = 0\n", "shallow": string(ours.shallowFile),
+		alternatesFile: alternatesText(append([]string{filepath.Join(m.Ours.Common, "objects")}, m.Alternates...)),
 	}); err != nil {
 		return nil, err
 	}
@@ -40,19 +41,19 @@ func (m *Merge) newScratchRepo(ctx context.Context, dir string, ours, theirs *st
 		return nil, err
 	}
 
-	for here, f := range m.Borrowed {
-		if err := copyObjects(f, objects, here); err != nil {
+	for knownDir, f := range m.TheirAlternates {
+		if err := copyObjects(f, objects, knownDir); err != nil {
 			return nil, err
 		}
 	}
 
-	return s, s.shorten(ctx, ours, theirs)
+	return s, s.makeShallow(ctx, ours, theirs)
 }
 
 const alternatesFile = "objects/info/alternates"
 
-// alternatesTo returns the text of alternatesFile that names directories with objects.
-func alternatesTo(dirs []string) string { return strings.Join(append(dirs, ""), "\n") }
+// alternatesText returns the text of alternatesFile that names directories with objects.
+func alternatesText(dirs []string) string { return strings.Join(append(dirs, ""), "\n") }
 
 // makeRepo makes a git directory with the given files. It skips files whose text is empty.
 func makeRepo(dir string, files map[string]string) error {
@@ -73,31 +74,31 @@ func makeRepo(dir string, files map[string]string) error {
 	return nil
 }
 
-// shorten sets ends, and makes the repository shallow there: git does not search for parents that theirs does not
-// have.
-func (s *scratchRepo) shorten(ctx context.Context, ours, theirs *state) error {
-	for _, id := range strings.Fields(string(theirs.shallow)) {
-		if !theirs.isID(id) || bytes.Contains(ours.shallow, []byte(id)) {
+// makeShallow sets shallowEnds, and makes the repository shallow there: git does not search for parents that theirs
+// does not have.
+func (s *scratchRepo) makeShallow(ctx context.Context, ours, theirs *state) error {
+	for _, id := range strings.Fields(string(theirs.shallowFile)) {
+		if !theirs.isID(id) || bytes.Contains(ours.shallowFile, []byte(id)) {
 			continue
 		}
 		if _, err := s.ask(ctx, nil, nil, "rev-list", "--quiet", "--max-count=2", id); err != nil {
-			s.ends = append(s.ends, id)
+			s.shallowEnds = append(s.shallowEnds, id)
 		}
 	}
-	if len(s.ends) == 0 {
+	if len(s.shallowEnds) == 0 {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(s.dir, "shallow"), []byte(string(ours.shallow)+strings.Join(s.ends, "\n")+"\n"), 0o600)
+	return os.WriteFile(filepath.Join(s.gitDir, "shallow"), []byte(string(ours.shallowFile)+strings.Join(s.shallowEnds, "\n")+"\n"), 0o600)
 }
 
-// tree returns commit, or the id of the empty tree if commit is "".
-func (s *scratchRepo) tree(commit string) string { return cmp.Or(commit, s.none) }
+// treeOf returns a commit, or the id of the empty tree if the commit is "".
+func (s *scratchRepo) treeOf(commit string) string { return cmp.Or(commit, s.emptyTree) }
 
-// ask calls git. It sets failed if git ends without an exit status.
+// ask calls git. It sets callErr if git ends without an exit status.
 func (s *scratchRepo) ask(ctx context.Context, env []string, stdin io.Reader, args ...string) (string, error) {
 	out, err := s.gitCaller.ask(ctx, env, stdin, args...)
 	if err != nil && ExitCode(err) < 0 {
-		s.failed = err
+		s.callErr = err
 	}
 	return out, err
 }
@@ -111,7 +112,7 @@ func (s *scratchRepo) contains(ctx context.Context, commit, other string) bool {
 	return err == nil
 }
 
-// unrelated reports whether two states have commits, but none in common.
+// unrelated reports whether both states have commits, but none in common.
 func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 	tips := func(s *state) (out []string) {
 		for name, id := range s.refs {
@@ -148,21 +149,21 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 	return true
 }
 
-// between returns the number of commits in the history of commit that are not in the histories of without, and the
-// subjects of at most mostSubjects of them, the newest last.
-func (s *scratchRepo) between(ctx context.Context, commit string, without ...string) (n int, subjects []string) {
+// commitsBetween returns the number of commits in the history of commit that are not in the histories of excluded, and
+// the subjects of at most maxSubjects of them, the newest last.
+func (s *scratchRepo) commitsBetween(ctx context.Context, commit string, excluded ...string) (n int, subjects []string) {
 	revs := commit + "\n"
-	for _, id := range without {
+	for _, id := range excluded {
 		revs += "^" + id + "\n"
 	}
 
-	out, err := s.ask(ctx, nil, strings.NewReader(revs), "log", "--format=%s", "--ignore-missing", "-"+strconv.Itoa(mostSubjects), "--stdin")
+	out, err := s.ask(ctx, nil, strings.NewReader(revs), "log", "--format=%s", "--ignore-missing", "-"+strconv.Itoa(maxSubjects), "--stdin")
 	if err != nil || out == "" {
 		return 0, nil
 	}
 
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
-	if n = len(lines); n == mostSubjects {
+	if n = len(lines); n == maxSubjects {
 		out, err = s.ask(ctx, nil, strings.NewReader(revs), "rev-list", "--count", "--ignore-missing", "--stdin")
 		if n, _ = strconv.Atoi(strings.TrimSpace(out)); err != nil || n == 0 {
 			return 0, nil
@@ -184,8 +185,8 @@ func (s *scratchRepo) diffTree(ctx context.Context, from, to string, paths ...st
 		return nil, nil
 	}
 	out, err := s.ask(ctx, nil, nil, append([]string{"diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64",
-		s.tree(from), s.tree(to), "--"}, paths...)...)
-	return parseRaw(out), err
+		s.treeOf(from), s.treeOf(to), "--"}, paths...)...)
+	return parseRawDiff(out), err
 }
 
 // entryOf returns the entry that a commit has at a path, nil for none.

@@ -14,19 +14,18 @@ import (
 // An indexPlan is the plan for the index of the receiving side.
 type indexPlan struct {
 	sides
-	m     *Merge
-	git   *scratchRepo
-	heads heads
-	delta []IndexEntry // the entries to set; Mode 0 removes a path
-	stale []string     // paths for which the new index has no times and sizes of files
+	merge      *Merge
+	scratch    *scratchRepo
+	heads      headCommits
+	newEntries []IndexEntry // the entries in which the new index differs; an entry with Mode 0 removes its path
+	staleFiles []string     // paths for which the new index has no times and sizes of files
 }
 
-// heads are the commits of HEAD: of the base, of theirs, and of the receiving side before (was) and after the merge
-// (to).
-type heads struct{ base, theirs, was, to string }
+// headCommits are the commits of HEAD: of the base, of theirs, and of the receiving side before and after the merge.
+type headCommits struct{ base, theirs, oursBefore, oursAfter string }
 
-// paths are entries of an index or of a tree by their paths; nil means that the path does not exist.
-type paths map[string]*IndexEntry
+// entriesByPath are entries of an index or of a tree by their paths; nil means that the path does not exist.
+type entriesByPath map[string]*IndexEntry
 
 // decide sets the new index of the receiving side:
 //
@@ -37,24 +36,24 @@ type paths map[string]*IndexEntry
 //     entry, or gets the entry of theirs if only theirs has changed the entry.
 func (p *indexPlan) decide(ctx context.Context) error {
 	o, t, b := p.ours, p.theirs, p.base
-	if p.heads.was == p.heads.to && b.sameIndex(t) && p.heads.base == p.heads.theirs || len(o.index) == 0 && len(t.index) == 0 || p.m.Ours.bare() {
+	if p.heads.oursBefore == p.heads.oursAfter && b.sameIndex(t) && p.heads.base == p.heads.theirs || len(o.index) == 0 && len(t.index) == 0 || p.merge.Ours.isBare() {
 		return nil
 	}
-	if err := p.readSplit(ctx); err != nil {
+	if err := p.convertIndexes(ctx); err != nil {
 		return err
 	}
 
-	if o.sameIndex(b) && p.heads.was == p.heads.base && p.heads.to == p.heads.theirs && p.hasNoOther() {
-		p.delta = differ(o.entries(), t.entries())
+	if o.sameIndex(b) && p.heads.oursBefore == p.heads.base && p.heads.oursAfter == p.heads.theirs && p.hasNoOwnOperation() {
+		p.newEntries = indexDelta(o.entries(), t.entries())
 		return nil
 	}
 
-	moved, err := p.git.diffTree(ctx, p.heads.was, p.heads.to)
+	moved, err := p.scratch.diffTree(ctx, p.heads.oursBefore, p.heads.oursAfter)
 	if err != nil {
 		return err
 	}
 
-	wanted := make(paths)
+	wanted := make(entriesByPath)
 	for at, change := range moved {
 		wanted[at] = change[1]
 		if e := o.entry(at); e != nil && change[1] != nil && e.same(*change[1]) {
@@ -62,7 +61,7 @@ func (p *indexPlan) decide(ctx context.Context) error {
 		}
 	}
 
-	if err := p.stagedBy(ctx, wanted); err != nil {
+	if err := p.addStaged(ctx, wanted); err != nil {
 		return err
 	}
 
@@ -89,44 +88,44 @@ func (p *indexPlan) decide(ctx context.Context) error {
 			}
 		}
 
-		p.delta = append(p.delta, n)
+		p.newEntries = append(p.newEntries, n)
 	}
 
-	slices.SortFunc(p.delta, func(a, b IndexEntry) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(p.newEntries, func(a, b IndexEntry) int { return strings.Compare(a.Path, b.Path) })
 
 	return nil
 }
 
 // takesSparse reports whether the receiving side gets the sparse checkout of theirs.
 func (p *indexPlan) takesSparse() bool {
-	return p.base.sameSparse(p.ours) && (p.heads.to == p.heads.theirs || p.heads.theirs == p.heads.base)
+	return p.base.sameSparse(p.ours) && (p.heads.oursAfter == p.heads.theirs || p.heads.theirs == p.heads.base)
 }
 
-// stagedBy adds to wanted the entries that theirs has staged or unstaged since the base.
-func (p *indexPlan) stagedBy(ctx context.Context, wanted paths) error {
-	theirs, err := p.staged(ctx, p.theirs, p.heads.theirs)
+// addStaged adds to wanted the entries that theirs has staged or unstaged since the base.
+func (p *indexPlan) addStaged(ctx context.Context, wanted entriesByPath) error {
+	theirs, err := p.stagedEntries(ctx, p.theirs, p.heads.theirs)
 	if err != nil {
 		return err
 	}
 
-	base, err := p.staged(ctx, p.base, p.heads.base)
+	base, err := p.stagedEntries(ctx, p.base, p.heads.base)
 	if err != nil {
 		return err
 	}
 
-	ours, err := p.staged(ctx, p.ours, p.heads.was)
+	ours, err := p.stagedEntries(ctx, p.ours, p.heads.oursBefore)
 	if err != nil {
 		return err
 	}
 
-	apart, err := p.git.diffTree(ctx, p.heads.theirs, p.heads.to)
+	notTheirs, err := p.scratch.diffTree(ctx, p.heads.theirs, p.heads.oursAfter)
 	if err != nil {
 		return err
 	}
 
 	fits := func(at string) bool { // at a path, the new HEAD equals the HEAD of theirs, and no other file is in the way
-		_, differs := apart[at]
-		return !differs && !p.ours.blocked(at, wanted)
+		_, differs := notTheirs[at]
+		return !differs && !p.ours.isBlocked(at, wanted)
 	}
 
 	for at, t := range theirs {
@@ -134,33 +133,33 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted paths) error {
 		o, ourStaged := ours[at]
 		switch {
 		case wasStaged && equalEntries(b, t): // theirs has staged nothing since the base
-		case ourStaged && !(wasStaged && equalEntries(o, b)) || unmerged(t):
+		case ourStaged && !(wasStaged && equalEntries(o, b)) || isUnmerged(t):
 		case fits(at):
 			wanted[at] = t
 		}
 	}
 
-	if p.ours.progress() != "" { // an operation in progress, such as a rebase, needs its staged paths
+	if p.ours.operation() != "" { // an operation in progress, such as a rebase, needs its staged paths
 		return nil
 	}
 	for at, b := range base { // look for paths that theirs has unstaged
 		_, still := theirs[at]
 		o, ourStaged := ours[at]
-		if still || !ourStaged || !equalEntries(o, b) || unmerged(o) {
+		if still || !ourStaged || !equalEntries(o, b) || isUnmerged(o) {
 			continue
 		}
 		if _, decided := wanted[at]; decided {
 			continue
 		}
 
-		committed, err := p.git.entryOf(ctx, p.heads.theirs, at)
+		committed, err := p.scratch.entryOf(ctx, p.heads.theirs, at)
 		if err != nil {
 			return err
 		}
 		if equalEntries(committed, b) { // theirs has committed the entry, and HEAD may not get the commit
 			continue
 		}
-		if wanted[at], err = p.git.entryOf(ctx, p.heads.to, at); err != nil {
+		if wanted[at], err = p.scratch.entryOf(ctx, p.heads.oursAfter, at); err != nil {
 			return err
 		}
 	}
@@ -168,14 +167,14 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted paths) error {
 	return nil
 }
 
-func unmerged(e *IndexEntry) bool { return e != nil && e.Stage > 0 }
+func isUnmerged(e *IndexEntry) bool { return e != nil && e.Stage > 0 }
 
 func equalEntries(a, b *IndexEntry) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.same(*b)
 }
 
-// blocked reports whether the index, changed by wanted, has a file above a path, or the index has entries below it.
-func (s *state) blocked(at string, wanted paths) bool {
+// isBlocked reports whether the index, changed by wanted, has a file above a path, or the index has entries below it.
+func (s *state) isBlocked(at string, wanted entriesByPath) bool {
 	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
 		if e, ok := wanted[dir]; ok && e != nil || !ok && s.entry(dir) != nil {
 			return true
@@ -195,36 +194,36 @@ func (s *state) entry(at string) *IndexEntry {
 	if !ok {
 		return nil
 	}
-	return &s.list[i]
+	return &s.parsedEntries[i]
 }
 
-// differ returns the entries that turn the index from into the index to. For each path that differs, these are all
+// indexDelta returns the entries that turn the index from into the index to. For each path that differs, these are all
 // entries of to, or an entry with Mode 0 if to does not have the path.
-func differ(from, to []IndexEntry) (out []IndexEntry) {
+func indexDelta(from, to []IndexEntry) (out []IndexEntry) {
 	for len(from)+len(to) > 0 {
-		at := ""
+		path := ""
 		if len(to) == 0 || len(from) > 0 && from[0].Path < to[0].Path {
-			at = from[0].Path
+			path = from[0].Path
 		} else {
-			at = to[0].Path
+			path = to[0].Path
 		}
 
-		was, is := stages(&from, at), stages(&to, at)
+		oldEntries, newEntries := popStages(&from, path), popStages(&to, path)
 		switch {
-		case slices.EqualFunc(was, is, IndexEntry.same):
-		case len(is) == 0:
-			out = append(out, IndexEntry{Path: at})
+		case slices.EqualFunc(oldEntries, newEntries, IndexEntry.same):
+		case len(newEntries) == 0:
+			out = append(out, IndexEntry{Path: path})
 		default:
-			out = append(out, is...)
+			out = append(out, newEntries...)
 		}
 	}
 
 	return out
 }
 
-// stages removes the entries of a path from the beginning of entries, and returns them. A path in conflict has up to
+// popStages removes the entries of a path from the beginning of entries, and returns them. A path in conflict has up to
 // three entries.
-func stages(entries *[]IndexEntry, at string) []IndexEntry {
+func popStages(entries *[]IndexEntry, at string) []IndexEntry {
 	n := 0
 	for n < len(*entries) && (*entries)[n].Path == at {
 		n++
@@ -234,22 +233,22 @@ func stages(entries *[]IndexEntry, at string) []IndexEntry {
 	return all
 }
 
-// readSplit has git convert the indexes that this package cannot read. Errors: ErrKind.
-func (p *indexPlan) readSplit(ctx context.Context) error {
+// convertIndexes has git convert the indexes that this package cannot read. Errors: ErrUnsupported.
+func (p *indexPlan) convertIndexes(ctx context.Context) error {
 	for _, s := range []*state{p.ours, p.theirs, p.base} {
-		if s.parse() == nil {
+		if s.parseEntries() == nil {
 			continue
 		}
-		if err := p.unsplit(ctx, s); err != nil {
-			return fmt.Errorf("%w: %w", ErrKind, err)
+		if err := p.joinSplit(ctx, s); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnsupported, err)
 		}
 	}
 	return nil
 }
 
-// unsplit has git join a split index with its shared part, and reads the result.
-func (p *indexPlan) unsplit(ctx context.Context, s *state) error {
-	files := map[*state]Files{p.ours: p.m.Ours, p.theirs: p.m.Theirs, p.base: p.m.Base}[s]
+// joinSplit has git join a split index with its shared part, and reads the result.
+func (p *indexPlan) joinSplit(ctx context.Context, s *state) error {
+	files := map[*state]Files{p.ours: p.merge.Ours, p.theirs: p.merge.Theirs, p.base: p.merge.Base}[s]
 	names, err := files.List(".")
 	if err != nil {
 		return err
@@ -257,52 +256,52 @@ func (p *indexPlan) unsplit(ctx context.Context, s *state) error {
 
 	for _, n := range names {
 		if strings.HasPrefix(n.Name, "sharedindex.") {
-			if err := saveTo(files, n.Name, filepath.Join(p.git.dir, n.Name), &limitedWriter{rest: largeFile}); err != nil && !os.IsExist(err) {
+			if err := saveTo(files, n.Name, filepath.Join(p.scratch.gitDir, n.Name), &limitedWriter{limit: largeFile}); err != nil && !os.IsExist(err) {
 				return err
 			}
 		}
 	}
 
-	at, err := p.indexFile(s)
+	at, err := p.writeIndexFile(s)
 	if err == nil {
-		_, err = p.git.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, nil, "update-index", "--no-split-index")
+		_, err = p.scratch.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, nil, "update-index", "--no-split-index")
 	}
 	if err != nil {
 		return err
 	}
 
 	s.index, err = os.ReadFile(at)
-	if s.parsed = false; err != nil {
+	if s.entriesParsed = false; err != nil {
 		return err
 	}
 
-	return s.parse()
+	return s.parseEntries()
 }
 
-// indexFile writes an index to a file of the scratch repository, and returns the path of the file.
-func (p *indexPlan) indexFile(s *state) (string, error) {
+// writeIndexFile writes an index to a file of the scratch repository, and returns the path of the file.
+func (p *indexPlan) writeIndexFile(s *state) (string, error) {
 	name := map[*state]string{p.ours: "ours", p.theirs: "theirs", p.base: "base"}[s]
-	at := filepath.Join(p.git.dir, name+"-index")
+	at := filepath.Join(p.scratch.gitDir, name+"-index")
 	if len(s.index) == 0 {
 		return at, nil // git takes a missing index for an empty one
 	}
 	return at, os.WriteFile(at, s.index, 0o600)
 }
 
-// staged returns the entries of an index that differ from a commit. An entry of a path in conflict has a stage.
-func (p *indexPlan) staged(ctx context.Context, s *state, commit string) (paths, error) {
-	at, err := p.indexFile(s)
+// stagedEntries returns the entries of an index that differ from a commit. An entry of a path in conflict has a stage.
+func (p *indexPlan) stagedEntries(ctx context.Context, s *state, commit string) (entriesByPath, error) {
+	at, err := p.writeIndexFile(s)
 	if err != nil {
 		return nil, err
 	}
 
-	out, err := p.git.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, nil, "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", p.git.tree(commit))
+	out, err := p.scratch.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, nil, "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", p.scratch.treeOf(commit))
 	if err != nil {
 		return nil, err
 	}
 
-	all := make(paths)
-	for at, change := range parseRaw(out) {
+	all := make(entriesByPath)
+	for at, change := range parseRawDiff(out) {
 		if change[1] == nil || s.entry(at) != nil { // otherwise git add -N made the entry
 			all[at] = change[1]
 		}
@@ -317,9 +316,9 @@ func (p *indexPlan) staged(ctx context.Context, s *state, commit string) (paths,
 	return all, nil
 }
 
-// parseRaw parses the output of git diff --raw -z. It returns for each path the entries before and after, nil for
+// parseRawDiff parses the output of git diff --raw -z. It returns for each path the entries before and after, nil for
 // none.
-func parseRaw(out string) map[string][2]*IndexEntry {
+func parseRawDiff(out string) map[string][2]*IndexEntry {
 	all := make(map[string][2]*IndexEntry)
 	parts := strings.Split(out, "\x00")
 	for i := 0; i+1 < len(parts); i += 2 {
@@ -342,19 +341,19 @@ func parseRaw(out string) map[string][2]*IndexEntry {
 	return all
 }
 
-// bare reports whether a repository has no working tree.
-func (r *Repo) bare() bool {
+// isBare reports whether a repository has no working tree.
+func (r *Repo) isBare() bool {
 	return r.Dir == r.Common && r.setting("core.bare") == "true"
 }
 
-// newIndex returns the new index of the receiving side, which is the present one changed by delta. It sets stale.
+// newIndex returns the new index of the receiving side: the present one, changed by newEntries. It sets staleFiles.
 func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
-	at := filepath.Join(p.git.dir, "new-index")
+	at := filepath.Join(p.scratch.gitDir, "new-index")
 	_ = os.Remove(at) // an earlier call may have left the file
 
 	if len(p.ours.index) > 0 {
 		var index []byte
-		index, p.stale = smudged(p.ours.index, p.ours.idLen, p.ours.indexMtime)
+		index, p.staleFiles = smudgedCopy(p.ours.index, p.ours.idLen, p.ours.indexMtime)
 		if err := os.WriteFile(at, index, 0o600); err != nil {
 			return nil, err
 		}
@@ -364,15 +363,15 @@ func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
 	var info, skip strings.Builder
 	zero := strings.Repeat("0", 2*p.ours.idLen)
 	done := make(map[string]bool)
-	for _, e := range p.delta {
+	for _, e := range p.newEntries {
 		if !done[e.Path] {
 			done[e.Path] = true
 			fmt.Fprintf(&info, "0 %s\t%s\x00", zero, e.Path)
 		}
 	}
 
-	p.stale = slices.DeleteFunc(p.stale, func(at string) bool { return done[at] })
-	for _, e := range p.delta {
+	p.staleFiles = slices.DeleteFunc(p.staleFiles, func(at string) bool { return done[at] })
+	for _, e := range p.newEntries {
 		if e.Mode == 0 {
 			continue
 		}
@@ -380,16 +379,16 @@ func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
 		if e.Skip {
 			fmt.Fprintf(&skip, "%s\x00", e.Path)
 		} else {
-			p.stale = append(p.stale, e.Path)
+			p.staleFiles = append(p.staleFiles, e.Path)
 		}
 	}
 
-	if _, err := p.git.ask(ctx, env, strings.NewReader(info.String()), "update-index", "-z", "--index-info"); err != nil {
+	if _, err := p.scratch.ask(ctx, env, strings.NewReader(info.String()), "update-index", "-z", "--index-info"); err != nil {
 		return nil, err
 	}
 
 	if skip.Len() > 0 {
-		if _, err := p.git.ask(ctx, append(env, "GIT_WORK_TREE="+p.git.dir), strings.NewReader(skip.String()), "update-index", "-z", "--skip-worktree", "--stdin"); err != nil {
+		if _, err := p.scratch.ask(ctx, append(env, "GIT_WORK_TREE="+p.scratch.gitDir), strings.NewReader(skip.String()), "update-index", "-z", "--skip-worktree", "--stdin"); err != nil {
 			return nil, err
 		}
 	}

@@ -25,7 +25,7 @@ type Files interface {
 	// Read returns a file, or an fs.ErrNotExist if there is no regular file.
 	Read(name string) ([]byte, error)
 	// List returns the entries of a directory, none if the path is not a directory.
-	List(name string) ([]Name, error)
+	List(name string) ([]DirEntry, error)
 	// Save writes the contents of a file of any size to the writer to.
 	Save(name string, to io.Writer) error
 	// Stat returns the type of an entry, such as unix.S_IFREG, and the time of its last change in nanoseconds. If
@@ -33,14 +33,14 @@ type Files interface {
 	Stat(name string) (kind uint32, mtime int64, err error)
 }
 
-// A Name is an entry of a directory.
-type Name struct {
-	Name string
-	Dir  bool
+// A DirEntry is an entry of a directory.
+type DirEntry struct {
+	Name  string
+	IsDir bool
 }
 
-// Is reports whether a directory is a git directory.
-func Is(f Files) (bool, error) {
+// IsGitDir reports whether a directory is a git directory.
+func IsGitDir(f Files) (bool, error) {
 	for name, want := range map[string]uint32{"HEAD": unix.S_IFREG, "objects": unix.S_IFDIR, "refs": unix.S_IFDIR} {
 		if kind, _, err := f.Stat(name); err != nil || kind != want {
 			return false, err
@@ -51,32 +51,32 @@ func Is(f Files) (bool, error) {
 
 // A Repo is a git directory on this machine.
 type Repo struct {
-	Dir    string // the git directory of this working tree
-	Common string // the git directory that all working trees share; often Dir
-	Work   string // the working tree; "" if the repository has none on this machine
+	Dir      string // the git directory of this working tree
+	Common   string // the git directory that all working trees share; often Dir
+	Worktree string // the working tree; "" if the repository has none on this machine
 }
 
-func (r *Repo) place(name string) string {
-	if Private(name) {
+func (r *Repo) pathOf(name string) string {
+	if IsPrivate(name) {
 		return filepath.Join(r.Dir, name)
 	}
 	return filepath.Join(r.Common, name)
 }
 
 // setting returns the value of a setting that all working trees share, "" if it is not set.
-func (r *Repo) setting(name string) string { return configOf(r.Common).last(name) }
+func (r *Repo) setting(name string) string { return configOf(r.Common).lastValue(name) }
 
 func (r *Repo) Read(name string) ([]byte, error) {
-	b, err := readFile(r.place(name))
+	b, err := readFile(r.pathOf(name))
 	if errors.Is(err, plainfile.ErrUnfit) {
 		err = fs.ErrNotExist
 	}
 	return b, err
 }
 
-func (r *Repo) List(name string) (out []Name, err error) {
-	dirs := []string{r.place(name)}
-	if r.Dir != r.Common && (name == "." || slices.ContainsFunc(ownParts, func(p string) bool { return below(p, name) })) {
+func (r *Repo) List(name string) (out []DirEntry, err error) {
+	dirs := []string{r.pathOf(name)}
+	if r.Dir != r.Common && (name == "." || slices.ContainsFunc(ownNames, func(p string) bool { return below(p, name) })) {
 		dirs = []string{filepath.Join(r.Dir, name), filepath.Join(r.Common, name)}
 	}
 
@@ -87,9 +87,9 @@ func (r *Repo) List(name string) (out []Name, err error) {
 		}
 
 		for _, e := range entries {
-			n := Name{e.Name(), e.IsDir()}
-			if r.place(path.Join(name, n.Name)) == filepath.Join(dir, n.Name) && !slices.Contains(out, n) ||
-				n.Dir && !slices.Contains(out, n) {
+			n := DirEntry{e.Name(), e.IsDir()}
+			if r.pathOf(path.Join(name, n.Name)) == filepath.Join(dir, n.Name) && !slices.Contains(out, n) ||
+				n.IsDir && !slices.Contains(out, n) {
 				out = append(out, n)
 			}
 		}
@@ -99,7 +99,7 @@ func (r *Repo) List(name string) (out []Name, err error) {
 }
 
 func (r *Repo) Save(name string, to io.Writer) error {
-	f, err := os.Open(r.place(name))
+	f, err := os.Open(r.pathOf(name))
 	if err != nil {
 		return err
 	}
@@ -111,43 +111,43 @@ func (r *Repo) Save(name string, to io.Writer) error {
 
 func (r *Repo) Stat(name string) (kind uint32, mtime int64, err error) {
 	var st unix.Stat_t
-	err = unix.Lstat(r.place(name), &st) // in case of an error, st is zero
+	err = unix.Lstat(r.pathOf(name), &st) // in case of an error, st is zero
 	return st.Mode & unix.S_IFMT, st.Mtim.Nano(), errs.Ignore(err, fs.ErrNotExist)
 }
 
 // A state is the state of a git directory without its objects. Values of refs are object ids, or "ref: NAME".
 type state struct {
-	idLen      int               // in bytes
-	storage    string            // extensions.refStorage, "" for files
-	whole      map[string][]byte // the files of wholeNames
-	head       string
-	refs       map[string]string
-	index      []byte
-	wasIndex   []byte            // the bytes of the index file; index differs if it was a split index, see unsplit
-	indexMtime int64             // time of the index file, in nanoseconds
-	parsed     bool              // list and badIndex are set from index
-	list       []IndexEntry      // the entries of index, see parse
-	badIndex   error             // the reason why the entries cannot be read
-	unfinished map[string][]byte // git's own files of work in progress, see unfinishedNames, by path
-	sparse     []byte
-	shallow    []byte
-	worktrees  map[string]*linkedTree // by id
+	idLen          int               // in bytes
+	storage        string            // extensions.refStorage, "" for files
+	wholeFiles     map[string][]byte // the files of wholeDirs
+	head           string
+	refs           map[string]string
+	index          []byte
+	indexFile      []byte                     // the bytes of the index file; index differs if it was a split index, see joinSplit
+	indexMtime     int64                      // time of the index file, in nanoseconds
+	entriesParsed  bool                       // parsedEntries and indexErr are set from index
+	parsedEntries  []IndexEntry               // the entries of index, see parseEntries
+	indexErr       error                      // the reason why the entries cannot be read
+	operationFiles map[string][]byte          // git's own files of operations in progress, see operationNames, by path
+	sparseFile     []byte                     // info/sparse-checkout: the patterns of a sparse checkout
+	shallowFile    []byte                     // shallow: the commits at which the history is cut off
+	worktrees      map[string]*linkedWorktree // by id
 }
 
-// ErrKind means that amberfs cannot merge a git directory of this kind.
-var ErrKind = errors.New("a git directory of a kind that amberfs does not bring together")
+// ErrUnsupported means that amberfs cannot merge a git directory of this kind.
+var ErrUnsupported = errors.New("a git directory of a kind that amberfs does not bring together")
 
 // readState reads the state of a git directory.
 func readState(f Files) (*state, error) {
-	s := &state{refs: make(map[string]string), unfinished: make(map[string][]byte), whole: make(map[string][]byte), worktrees: make(map[string]*linkedTree)}
+	s := &state{refs: make(map[string]string), operationFiles: make(map[string][]byte), wholeFiles: make(map[string][]byte), worktrees: make(map[string]*linkedWorktree)}
 	text, err := f.Read("config")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 
 	c := parseConfig(string(text))
-	s.idLen, s.storage = idLen(c), c.last("extensions.refstorage")
-	if s.head, err = readLine(f, "HEAD"); err != nil {
+	s.idLen, s.storage = idLen(c), c.lastValue("extensions.refstorage")
+	if s.head, err = readValue(f, "HEAD"); err != nil {
 		return nil, err
 	}
 
@@ -159,35 +159,35 @@ func readState(f Files) (*state, error) {
 		}
 	}
 
-	if err := s.loose(f); err != nil {
+	if err := s.readLooseRefs(f); err != nil {
 		return nil, err
 	}
 	if _, s.indexMtime, err = f.Stat("index"); err != nil { // read before the index, so that the time is not newer than the index
 		return nil, err
 	}
 
-	for name, to := range map[string]*[]byte{"index": &s.index, "info/sparse-checkout": &s.sparse, "shallow": &s.shallow} {
+	for name, to := range map[string]*[]byte{"index": &s.index, "info/sparse-checkout": &s.sparseFile, "shallow": &s.shallowFile} {
 		if *to, err = f.Read(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
 
-	s.wasIndex = s.index
-	for _, name := range unfinishedNames {
-		if err := collect(f, name, s.unfinished); err != nil {
+	s.indexFile = s.index
+	for _, name := range operationNames {
+		if err := readInto(f, name, s.operationFiles); err != nil {
 			return nil, err
 		}
 	}
 
-	for _, name := range wholeNames {
-		if err := collect(f, name, s.whole); err != nil {
+	for _, name := range wholeDirs {
+		if err := readInto(f, name, s.wholeFiles); err != nil {
 			return nil, err
 		}
 	}
 
 	trees, err := f.List("worktrees")
 	for _, n := range trees {
-		if tree, err := s.linkedTree(f, path.Join("worktrees", n.Name)); err != nil {
+		if tree, err := s.readWorktree(f, path.Join("worktrees", n.Name)); err != nil {
 			return nil, err
 		} else if tree != nil {
 			s.worktrees[n.Name] = tree
@@ -201,13 +201,13 @@ func (s *state) isID(text string) bool {
 	return len(text) == 2*s.idLen && strings.Trim(text, "0123456789abcdefABCDEF") == ""
 }
 
-// maxDepth limits the depth of the directories of refs and of work in progress.
+// maxDepth limits the depth of the directories of refs and of operations in progress.
 const maxDepth = 40
 
-// loose reads the loose refs, which are files.
-func (s *state) loose(f Files) error {
+// readLooseRefs reads the loose refs, which are files.
+func (s *state) readLooseRefs(f Files) error {
 	return eachFile(f, "refs", 0, func(name string) error {
-		value, err := readLine(f, name)
+		value, err := readValue(f, name)
 		if err == nil && !strings.HasSuffix(name, ".lock") && (s.isID(value) || strings.HasPrefix(value, "ref: ")) {
 			s.refs[name] = value
 		}
@@ -215,8 +215,8 @@ func (s *state) loose(f Files) error {
 	})
 }
 
-// collect reads the files at or below a path into the map into.
-func collect(f Files, name string, into map[string][]byte) error {
+// readInto reads the files at or below a path into the map into.
+func readInto(f Files, name string, into map[string][]byte) error {
 	return eachFile(f, name, 0, func(name string) error {
 		b, err := f.Read(name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -241,7 +241,7 @@ func eachFile(f Files, name string, depth int, fn func(name string) error) error
 
 	for _, n := range names {
 		at := path.Join(name, n.Name)
-		if n.Dir {
+		if n.IsDir {
 			err = eachFile(f, at, depth+1, fn)
 		} else {
 			err = fn(at)
@@ -254,8 +254,8 @@ func eachFile(f Files, name string, depth int, fn func(name string) error) error
 	return nil
 }
 
-// readAny reads a file, nil if there is none.
-func readAny(f Files, name string) []byte {
+// readOptional reads a file, nil if there is none.
+func readOptional(f Files, name string) []byte {
 	if f == nil {
 		return nil
 	}
@@ -266,8 +266,8 @@ func readAny(f Files, name string) []byte {
 	return b
 }
 
-// readLine reads a file with one value: HEAD, or a ref.
-func readLine(f Files, name string) (string, error) {
+// readValue reads a file with one value: HEAD, or a ref.
+func readValue(f Files, name string) (string, error) {
 	b, err := f.Read(name)
 	return refValue(b), err
 }
@@ -297,15 +297,15 @@ func resolve(value string, ref func(name string) string) string {
 	return ""
 }
 
-// sameWork reports whether two states have the same work in progress.
-func (s *state) sameWork(o *state) bool {
-	if !maps.EqualFunc(s.unfinished, o.unfinished, bytes.Equal) {
+// sameOperation reports whether two states have the same operations in progress, with equal files.
+func (s *state) sameOperation(o *state) bool {
+	if !maps.EqualFunc(s.operationFiles, o.operationFiles, bytes.Equal) {
 		return false
 	}
 
 	for _, refs := range []map[string]string{s.refs, o.refs} {
 		for name := range refs {
-			if Private(name) && s.refs[name] != o.refs[name] {
+			if IsPrivate(name) && s.refs[name] != o.refs[name] {
 				return false
 			}
 		}
@@ -319,11 +319,11 @@ func (s *state) sameIndex(o *state) bool {
 	if bytes.Equal(s.index, o.index) {
 		return true
 	}
-	return s.parse() == nil && o.parse() == nil && slices.EqualFunc(s.list, o.list, IndexEntry.same)
+	return s.parseEntries() == nil && o.parseEntries() == nil && slices.EqualFunc(s.parsedEntries, o.parsedEntries, IndexEntry.same)
 }
 
-// unmerged reports whether an index has a conflict.
-func (s *state) unmerged() bool {
+// hasConflicts reports whether an index has a conflict.
+func (s *state) hasConflicts() bool {
 	return slices.ContainsFunc(s.entries(), func(e IndexEntry) bool { return e.Stage > 0 })
 }
 
@@ -339,7 +339,7 @@ func (s *state) sameSparse(o *state) bool {
 
 		return out
 	}
-	return bytes.Equal(s.sparse, o.sparse) && maps.Equal(skipped(s), skipped(o))
+	return bytes.Equal(s.sparseFile, o.sparseFile) && maps.Equal(skipped(s), skipped(o))
 }
 
 // same reports whether two entries are equal, apart from the times and sizes of files.
@@ -349,32 +349,33 @@ func (e IndexEntry) same(o IndexEntry) bool {
 
 // same reports whether two states are equal, apart from logs.
 func (s *state) same(o *state) bool {
-	if s.head != o.head || !maps.Equal(s.refs, o.refs) || !maps.EqualFunc(s.whole, o.whole, bytes.Equal) || !s.sameIndex(o) || !s.sameWork(o) || !bytes.Equal(s.sparse, o.sparse) || !bytes.Equal(s.shallow, o.shallow) {
+	if s.head != o.head || !maps.Equal(s.refs, o.refs) || !maps.EqualFunc(s.wholeFiles, o.wholeFiles, bytes.Equal) || !s.sameIndex(o) || !s.sameOperation(o) || !bytes.Equal(s.sparseFile, o.sparseFile) || !bytes.Equal(s.shallowFile, o.shallowFile) {
 		return false
 	}
-	return maps.EqualFunc(s.worktrees, o.worktrees, (*linkedTree).same)
+	return maps.EqualFunc(s.worktrees, o.worktrees, (*linkedWorktree).same)
 }
 
-// checkStorage returns ErrKind if the refs are not stored in files.
+// checkStorage returns ErrUnsupported if the refs are not stored in files.
 func (s *state) checkStorage() error {
 	if s.storage == "" || s.storage == "files" {
 		return nil
 	}
-	return fmt.Errorf("%w: its refs are in a %s", ErrKind, s.storage)
+	return fmt.Errorf("%w: its refs are in a %s", ErrUnsupported, s.storage)
 }
 
-// elsewhereRemedy is the advice for a user who has linked two repositories by hand, as git-new-workdir does.
-const elsewhereRemedy = "; `git worktree add` or a clone in its place works, and so does `git push` in the workspace"
+// linkedRemedy is the advice for a user who has linked two repositories by hand, as git-new-workdir does.
+const linkedRemedy = "; `git worktree add` or a clone in its place works, and so does `git push` in the workspace"
 
-// isWhole returns ErrKind if git would write parts of the repository to another place, such as another repository.
+// checkWhole returns ErrUnsupported if git would write parts of the repository to another place, such as another
+// repository.
 // The author of a git directory chooses the targets of its commondir and its symbolic links.
-func (r *Repo) isWhole() error {
+func (r *Repo) checkWhole() error {
 	if _, err := os.Lstat(filepath.Join(r.Common, "commondir")); err == nil {
-		return fmt.Errorf("%w: its commondir names another one"+elsewhereRemedy, ErrKind)
+		return fmt.Errorf("%w: its commondir names another one"+linkedRemedy, ErrUnsupported)
 	}
 
 	for _, name := range []string{"objects", "refs", "logs", "info", "index", "packed-refs", "shallow"} {
-		root := r.place(name)
+		root := r.pathOf(name)
 		err := filepath.WalkDir(root, func(at string, e fs.DirEntry, err error) error {
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
@@ -382,7 +383,7 @@ func (r *Repo) isWhole() error {
 			case err != nil:
 				return err
 			case e.Type()&fs.ModeSymlink != 0:
-				return fmt.Errorf("%w: its %s is a link"+elsewhereRemedy, ErrKind, name+strings.TrimPrefix(at, root))
+				return fmt.Errorf("%w: its %s is a link"+linkedRemedy, ErrUnsupported, name+strings.TrimPrefix(at, root))
 			case name == "objects" && e.IsDir() && filepath.Dir(at) == root:
 				return fs.SkipDir
 			}
@@ -396,11 +397,11 @@ func (r *Repo) isWhole() error {
 	return nil
 }
 
-// Same reports whether two states of a git directory are equal, except for objects and logs. It returns false if one
+// SameState reports whether two states of a git directory are equal, except for objects and logs. It returns false if one
 // of them is not a git directory.
-func Same(base, now Files) (bool, error) {
+func SameState(base, now Files) (bool, error) {
 	for _, f := range []Files{base, now} {
-		if is, err := Is(f); err != nil || !is {
+		if is, err := IsGitDir(f); err != nil || !is {
 			return false, err
 		}
 	}
@@ -412,12 +413,12 @@ func SameLog(base, now Files) bool { return bytes.Equal(lastLine(base), lastLine
 
 // lastLine returns the last line of the log of HEAD. A gc removes lines from the beginning of the log.
 func lastLine(f Files) []byte {
-	log := bytes.TrimSuffix(readAny(f, "logs/HEAD"), []byte("\n"))
+	log := bytes.TrimSuffix(readOptional(f, "logs/HEAD"), []byte("\n"))
 	return log[bytes.LastIndexByte(log, '\n')+1:]
 }
 
-// emptyTree returns the id of the tree without entries.
-func (s *state) emptyTree() string {
+// emptyTreeID returns the id of the tree without entries.
+func (s *state) emptyTreeID() string {
 	if s.idLen == sha1.Size {
 		return "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 	}

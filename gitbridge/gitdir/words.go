@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// mostSubjects limits the subjects that are listed for a branch.
-const mostSubjects = 5
+// maxSubjects limits the subjects that are listed for a branch.
+const maxSubjects = 5
 
 // A summary describes a plan in git's words.
 type summary struct {
-	said []string
-	on   []branchCommits // new commits
-	off  []string        // subjects of commits that no branch has afterwards
+	lines      []string
+	newCommits []branchCommits
+	dropped    []string // subjects of commits that no branch has afterwards
 }
 
 // branchCommits are the subjects of new commits of a branch.
@@ -25,16 +25,16 @@ type branchCommits struct {
 	subjects []string
 }
 
-func (s *summary) say(format string, args ...any) {
-	s.said = append(s.said, fmt.Sprintf(format, args...))
+func (s *summary) addLine(format string, args ...any) {
+	s.lines = append(s.lines, fmt.Sprintf(format, args...))
 }
 
 // commits returns the subjects of new commits. If several branches have new commits, each subject follows the name of
 // its branch.
 func (s *summary) commits() (out []string) {
-	for _, b := range s.on {
+	for _, b := range s.newCommits {
 		for _, subject := range b.subjects {
-			if len(s.on) > 1 {
+			if len(s.newCommits) > 1 {
 				subject = b.branch + ": " + subject
 			}
 			out = append(out, "  "+subject)
@@ -43,100 +43,100 @@ func (s *summary) commits() (out []string) {
 	return out
 }
 
-// summarize sets Lines, Commits and Off.
+// summarize sets Lines, NewCommits and DroppedCommits.
 func (p *Plan) summarize(ctx context.Context) {
 	s := p.refs.summary(ctx)
-	if len(s.said)+len(p.refs.notes) == 0 && len(p.index.delta) > 0 {
-		s.say("%s staged or unstaged", plural(len(p.index.delta), "path"))
+	if len(s.lines)+len(p.refs.notes) == 0 && len(p.index.newEntries) > 0 {
+		s.addLine("%s staged or unstaged", plural(len(p.index.newEntries), "path"))
 	}
-	if len(s.said)+len(p.refs.notes) == 0 {
-		s.said = p.work.said
+	if len(s.lines)+len(p.refs.notes) == 0 {
+		s.lines = p.files.lines
 	}
 
-	p.Lines, p.Commits, p.Off = append(s.said, p.refs.notes...), s.commits(), s.off
+	p.Lines, p.NewCommits, p.DroppedCommits = append(s.lines, p.refs.notes...), s.commits(), s.dropped
 }
 
 // summary describes the updates.
 func (p *refPlan) summary(ctx context.Context) *summary {
-	s, known := &summary{}, p.values(false)
+	s, known := &summary{}, p.refValues(false)
 	// New refs come last.
-	for _, u := range slices.SortedStableFunc(slices.Values(p.updates), func(a, b update) int { return cmp.Compare(min(len(b.old), 1), min(len(a.old), 1)) }) {
+	for _, u := range slices.SortedStableFunc(slices.Values(p.updates), func(a, b refUpdate) int { return cmp.Compare(min(len(b.old), 1), min(len(a.old), 1)) }) {
 		short, isBranch := strings.CutPrefix(u.name, branches)
 		tag, isTag := strings.CutPrefix(u.name, tags)
 		switch {
 		case isTag && u.new == "":
-			s.say("the tag %s is gone (was %s)", tag, shortRef(u.old))
+			s.addLine("the tag %s is gone (was %s)", tag, shortRef(u.old))
 		case isTag:
-			s.say("new tag %s", tag)
+			s.addLine("new tag %s", tag)
 		case u.name == stash && u.old != "":
-			s.say("the stash changed (was %s)", shortRef(u.old))
+			s.addLine("the stash changed (was %s)", shortRef(u.old))
 		case u.name == stash:
-			s.say("the stash changed")
+			s.addLine("the stash changed")
 		case strings.HasPrefix(u.name, remotes):
-			s.say("%s moved", strings.TrimPrefix(u.name, remotes))
+			s.addLine("%s moved", strings.TrimPrefix(u.name, remotes))
 		case isBranch:
-			p.branchWords(ctx, s, short, u, known)
+			p.describeBranch(ctx, s, short, u, known)
 			known = append(known, u.new)
 		default:
-			s.say("%s moved", u.name)
+			s.addLine("%s moved", u.name)
 		}
 	}
 
 	if name, ok := strings.CutPrefix(p.head, "ref: "); ok {
-		s.say("HEAD is at %s", strings.TrimPrefix(name, branches))
+		s.addLine("HEAD is at %s", strings.TrimPrefix(name, branches))
 	} else if p.head != "" {
-		s.say("HEAD is at %s", p.head[:min(7, len(p.head))])
+		s.addLine("HEAD is at %s", p.head[:min(7, len(p.head))])
 	}
 
 	if p.head != "" && p.ours.isID(p.ours.head) {
-		p.offWords(ctx, s, "HEAD", p.ours.head, append(p.values(true), p.newHead())...)
+		p.describeDropped(ctx, s, "HEAD", p.ours.head, append(p.refValues(true), p.newHead())...)
 	}
 
 	return s
 }
 
-// offWords describes the commits that the history of old has and that the histories of stays do not have.
-func (p *refPlan) offWords(ctx context.Context, s *summary, short, old string, stays ...string) {
-	if n, subjects := p.git.between(ctx, old, stays...); n > 0 {
-		s.say("takes %s off %s: %s (it was %s)", plural(n, "commit"), short, strings.Join(subjects, ", "), shortRef(old))
-		s.off = append(s.off, subjects...)
+// describeDropped describes the commits that the history of old has and that the histories of stays do not have.
+func (p *refPlan) describeDropped(ctx context.Context, s *summary, short, old string, remaining ...string) {
+	if n, subjects := p.scratch.commitsBetween(ctx, old, remaining...); n > 0 {
+		s.addLine("takes %s off %s: %s (it was %s)", plural(n, "commit"), short, strings.Join(subjects, ", "), shortRef(old))
+		s.dropped = append(s.dropped, subjects...)
 	}
 }
 
-// branchWords describes the update of a branch. The commits of a new branch are those that the histories of known do
+// describeBranch describes the update of a branch. The commits of a new branch are those that the histories of known do
 // not have.
-func (p *refPlan) branchWords(ctx context.Context, s *summary, short string, u update, known []string) {
-	before, words := len(s.said), "on"
+func (p *refPlan) describeBranch(ctx context.Context, s *summary, short string, u refUpdate, known []string) {
+	lineCount, phrase := len(s.lines), "on"
 	if u.old != "" {
 		known = []string{u.old}
-	} else if !strings.HasPrefix(u.name, parked) {
-		words = "on the new branch"
+	} else if !strings.HasPrefix(u.name, parkedPrefix) {
+		phrase = "on the new branch"
 	}
 
 	if u.new == "" {
-		s.say("the branch %s is gone (was %s)", short, shortRef(u.old))
-	} else if n, subjects := p.git.between(ctx, u.new, known...); n > 0 {
-		s.say("%s %s %s", plural(n, "commit"), words, short)
-		s.on = append(s.on, branchCommits{short, subjects})
+		s.addLine("the branch %s is gone (was %s)", short, shortRef(u.old))
+	} else if n, subjects := p.scratch.commitsBetween(ctx, u.new, known...); n > 0 {
+		s.addLine("%s %s %s", plural(n, "commit"), phrase, short)
+		s.newCommits = append(s.newCommits, branchCommits{short, subjects})
 	} else if u.old == "" {
-		s.say("new branch %s", short)
+		s.addLine("new branch %s", short)
 	}
 
-	stays := []string{u.new}
+	remaining := []string{u.new}
 	if u.new == "" {
-		stays = p.values(true)
+		remaining = p.refValues(true)
 	}
 	if u.old != "" {
-		p.offWords(ctx, s, short, u.old, stays...)
+		p.describeDropped(ctx, s, short, u.old, remaining...)
 	}
-	if len(s.said) == before {
-		s.say("%s moved", short)
+	if len(s.lines) == lineCount {
+		s.addLine("%s moved", short)
 	}
 }
 
-// values returns the ids of the objects of the refs of the receiving side, before or after the updates. It leaves out
-// the private refs of work in progress, because git deletes these at the end of the work.
-func (p *refPlan) values(after bool) (out []string) {
+// refValues returns the ids of the objects of the refs of the receiving side, before or after the updates. It leaves out
+// the private refs of operations in progress, because git deletes these at the end of the operation.
+func (p *refPlan) refValues(after bool) (out []string) {
 	all := maps.Clone(p.ours.refs)
 	if after {
 		for _, u := range p.updates {
@@ -145,7 +145,7 @@ func (p *refPlan) values(after bool) (out []string) {
 	}
 
 	for name, id := range all {
-		if p.ours.isID(id) && !Private(name) {
+		if p.ours.isID(id) && !IsPrivate(name) {
 			out = append(out, id)
 		}
 	}
@@ -154,9 +154,9 @@ func (p *refPlan) values(after bool) (out []string) {
 	return slices.Compact(out)
 }
 
-func plural(n int, what string) string {
+func plural(n int, noun string) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %ss", n, noun)
 }

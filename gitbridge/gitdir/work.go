@@ -7,73 +7,75 @@ import (
 	"strings"
 )
 
-// A workPlan is the plan for git's own files of work in progress, such as a merge or a rebase (see unfinishedNames),
-// and for the log of the stash.
-type workPlan struct {
-	files map[string][]byte // files to write; nil removes the file
-	last  map[string][]byte // files to write after the index
-	tips  []string          // ids of objects that the files name
-	said  []string          // lines for Plan.Lines
+// A filePlan is the plan for git's own files: of an operation in progress, such as a merge or a rebase (see
+// operationNames), of linked working trees, of the stash, and of rerere.
+type filePlan struct {
+	contents   map[string][]byte // the bytes of files to write, by path; nil removes the file
+	afterIndex map[string][]byte // the bytes of files to write after the index, by path
+	tips       []string          // ids of objects that the files name
+	lines      []string          // lines for Plan.Lines
 }
 
-// decide takes the work in progress of theirs as a whole or not at all. fits means that the receiving side gets the
-// HEAD of theirs, and sparse that it gets the sparse checkout of theirs.
-func (p *workPlan) decide(s sides, refs *refPlan, fits, sparse bool) {
-	if sparse && !bytes.Equal(s.base.sparse, s.theirs.sparse) {
-		p.files["info/sparse-checkout"] = s.theirs.sparse
+// decideOperation takes the operation in progress of theirs as a whole or not at all. getsHead means that the receiving
+// side gets the HEAD of theirs, and getsSparse that it gets the sparse checkout of theirs.
+func (p *filePlan) decideOperation(s sides, refs *refPlan, getsHead, getsSparse bool) {
+	if getsSparse && !bytes.Equal(s.base.sparseFile, s.theirs.sparseFile) {
+		p.contents["info/sparse-checkout"] = s.theirs.sparseFile
 	}
 
 	p.takeRerere(s, refs)
-	if s.base.sameWork(s.theirs) || s.ours.sameWork(s.theirs) {
+	if s.base.sameOperation(s.theirs) || s.ours.sameOperation(s.theirs) {
 		return
 	}
 
-	if !s.takesWork() || !fits {
-		if there := s.theirs.progress(); there != "" {
-			refs.say("work in progress (%s) is left there", there)
-		} else if here := s.ours.progress(); here != "" {
-			refs.say("work in progress (%s) stays here", here)
+	if !s.takesOperation() || !getsHead {
+		if theirOperation := s.theirs.operation(); theirOperation != "" {
+			refs.note("work in progress (%s) is left there", theirOperation)
+		} else if ourOperation := s.ours.operation(); ourOperation != "" {
+			refs.note("work in progress (%s) stays here", ourOperation)
 		}
 		return
 	}
 
-	p.said = append(p.said, "work in progress")
-	for name := range s.ours.unfinished {
-		if _, ok := s.theirs.unfinished[name]; !ok {
-			p.files[name] = nil
+	p.lines = append(p.lines, "work in progress")
+	for name := range s.ours.operationFiles {
+		if _, ok := s.theirs.operationFiles[name]; !ok {
+			p.contents[name] = nil
 		}
 	}
 
-	for name, b := range s.theirs.unfinished {
-		p.files[name] = b
+	for name, b := range s.theirs.operationFiles {
+		p.contents[name] = b
 		p.tips = append(p.tips, wordsOf(b)...)
 	}
 
 	for _, has := range []map[string]string{s.ours.refs, s.theirs.refs} {
 		for name := range has {
-			if Private(name) && refs.value(name) != s.theirs.refs[name] {
-				refs.update(name, s.ours.refs[name], s.theirs.refs[name])
+			if IsPrivate(name) && refs.newValue(name) != s.theirs.refs[name] {
+				refs.setRef(name, s.ours.refs[name], s.theirs.refs[name])
 			}
 		}
 	}
 }
 
-// takesWork reports whether the receiving side can take the work in progress of theirs together with their HEAD.
-func (s sides) takesWork() bool {
-	return s.hasNoOther() && !s.base.sameWork(s.theirs) && (s.ours.sameIndex(s.base) || s.ours.sameIndex(s.theirs) || !s.theirs.unmerged())
+// takesOperation reports whether the receiving side can take the operation in progress of theirs together with their
+// HEAD.
+func (s sides) takesOperation() bool {
+	return s.hasNoOwnOperation() && !s.base.sameOperation(s.theirs) && (s.ours.sameIndex(s.base) || s.ours.sameIndex(s.theirs) || !s.theirs.hasConflicts())
 }
 
-// hasNoOther reports whether the receiving side has no work in progress of its own: each file and each private ref is
-// as in the base or as in theirs. After a killed merge, some can be as in the base and others as in theirs.
-func (s sides) hasNoOther() bool {
+// hasNoOwnOperation reports whether the receiving side has no operation in progress of its own: each file of an
+// operation and each private ref is as in the base or as in theirs. After a killed merge, some can be as in the base and
+// others as in theirs.
+func (s sides) hasNoOwnOperation() bool {
 	for _, of := range []*state{s.base, s.ours, s.theirs} {
-		for name := range of.unfinished {
-			if is := s.ours.unfinished[name]; !bytes.Equal(is, s.base.unfinished[name]) && !bytes.Equal(is, s.theirs.unfinished[name]) {
+		for name := range of.operationFiles {
+			if is := s.ours.operationFiles[name]; !bytes.Equal(is, s.base.operationFiles[name]) && !bytes.Equal(is, s.theirs.operationFiles[name]) {
 				return false
 			}
 		}
 		for name := range of.refs {
-			if is := s.ours.refs[name]; Private(name) && is != s.base.refs[name] && is != s.theirs.refs[name] {
+			if is := s.ours.refs[name]; IsPrivate(name) && is != s.base.refs[name] && is != s.theirs.refs[name] {
 				return false
 			}
 		}
@@ -82,42 +84,42 @@ func (s sides) hasNoOther() bool {
 }
 
 // takeRerere takes the records of git rerere from theirs, unless ours has changed its records.
-func (p *workPlan) takeRerere(s sides, refs *refPlan) {
+func (p *filePlan) takeRerere(s sides, refs *refPlan) {
 	switch same := bytes.Equal; {
-	case maps.EqualFunc(s.base.whole, s.theirs.whole, same), maps.EqualFunc(s.ours.whole, s.theirs.whole, same):
-	case len(s.ours.whole) > 0 && !maps.EqualFunc(s.base.whole, s.ours.whole, same):
-		refs.say("what rerere has recorded is left there")
+	case maps.EqualFunc(s.base.wholeFiles, s.theirs.wholeFiles, same), maps.EqualFunc(s.ours.wholeFiles, s.theirs.wholeFiles, same):
+	case len(s.ours.wholeFiles) > 0 && !maps.EqualFunc(s.base.wholeFiles, s.ours.wholeFiles, same):
+		refs.note("what rerere has recorded is left there")
 	default:
-		p.said = append(p.said, "what rerere has recorded")
-		for name := range s.ours.whole {
-			p.files[name] = nil
+		p.lines = append(p.lines, "what rerere has recorded")
+		for name := range s.ours.wholeFiles {
+			p.contents[name] = nil
 		}
-		maps.Copy(p.files, s.theirs.whole)
+		maps.Copy(p.contents, s.theirs.wholeFiles)
 	}
 }
 
-// takeLast takes each file of lastNames that theirs has changed and ours has not.
-func (p *workPlan) takeLast(m *Merge) {
-	for _, name := range lastNames {
-		base, ours, theirs := readAny(m.Base, name), readAny(m.Ours, name), readAny(m.Theirs, name)
+// takeLeftovers takes each file of leftoverNames that theirs has changed and ours has not.
+func (p *filePlan) takeLeftovers(m *Merge) {
+	for _, name := range leftoverNames {
+		base, ours, theirs := readOptional(m.Base, name), readOptional(m.Ours, name), readOptional(m.Theirs, name)
 		if theirs != nil && !bytes.Equal(base, theirs) && bytes.Equal(base, ours) {
-			p.files[name] = theirs
+			p.contents[name] = theirs
 			p.tips = append(p.tips, wordsOf(theirs)...)
 		}
 	}
 }
 
-// workNames are the kinds of work in progress as users know them, by the first element of the paths of their files.
-var workNames = map[string]string{"MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert", "BISECT_LOG": "a bisect",
+// operationKinds are the operations as users know them, by the first element of the paths of their files.
+var operationKinds = map[string]string{"MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert", "BISECT_LOG": "a bisect",
 	"rebase-merge": "a rebase", "rebase-apply": "a rebase"}
 
-// progress names the work in progress, "" for none. Files of unfinishedNames that are not in workNames may be left by
-// commands that have ended.
-func (s *state) progress() string {
+// operation names the operation in progress, "" for none. Files of operationNames that are not in operationKinds may be
+// left by commands that have ended.
+func (s *state) operation() string {
 	var out []string
-	for name := range s.unfinished {
+	for name := range s.operationFiles {
 		first, _, _ := strings.Cut(name, "/")
-		if what := workNames[first]; what != "" {
+		if what := operationKinds[first]; what != "" {
 			out = append(out, what)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // An applyGit is the plan of an apply for the git directories in a directory of the host.
 type applyGit struct {
 	gitMerge
-	in    hostdir.RepositorySides
+	sides hostdir.RepositorySides
 	out   hostdir.Repositories
 	repos []*repoMerge
 }
@@ -26,65 +26,65 @@ type applyGit struct {
 // Plan implements hostdir.Git. It separates the changes in git directories from the changes of files, and plans the
 // merges of the git directories with package gitdir.
 func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.Repositories, error) {
-	r := &applyGit{in: in, gitMerge: gitMerge{
-		ctx: ctx, git: g.git, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Now, name: cmp.Or(in.Name, "workspace"), side: "the workspace", byInode: true, rule: in.Rule,
+	r := &applyGit{sides: in, gitMerge: gitMerge{
+		ctx: ctx, git: g.git, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Now, theirName: cmp.Or(in.Name, "workspace"), theirPhrase: "the workspace", comparesInodes: true, rule: in.Rule,
 		answers: mergeAnswers{
-			merges: func(at string) bool { return in.Merge || in.ChoiceOf(at).Merge },
-			leaves: func(at string) bool { return in.ChoiceOf(at).Leave || in.Hidden.Paths.Hides(at, false) },
+			mergesBranches: func(at string) bool { return in.Merge || in.ChoiceOf(at).Merge },
+			keepsPath:      func(at string) bool { return in.ChoiceOf(at).Leave || in.Hidden.Paths.Hides(at, false) },
 		},
 	}}
 	if r.git == nil {
-		r.git = run
+		r.git = runGit
 	}
 
-	r.answers.resolve, r.here, r.receive, r.movedHere, r.finish = r.resolution, r.ourEntry, r.receiverAt, r.movedIn, r.takeFiles
+	r.answers.resolveConflict, r.entryAt, r.findReceiver, r.addedOrRemoved, r.carryOut = r.resolution, r.ourEntry, r.receiverAt, r.addedOrRemovedIn, r.addPlan
 	r.out.Merged = make(map[string]hostdir.MergedFile)
 	r.out.AddObjects, r.out.Commit, r.out.Close = r.addObjects, r.commit, r.close
 
 	var err error
-	if r.out.Changes, err = r.run(in.Changes); err != nil {
+	if r.out.Changes, err = r.planAll(in.Changes); err != nil {
 		r.close()
 		return hostdir.Repositories{}, err
 	}
 
-	r.out.Said, r.out.Conflicts = r.said, r.conflicts
+	r.out.Said, r.out.Conflicts = r.reports, r.conflicts
 	return r.out, nil
 }
 
 // ourEntry returns the entry that the directory has at a path, nil for none. It records an error in r.err.
 func (r *applyGit) ourEntry(at string) *tree.Inode {
-	n, err := r.in.Dir.At(at)
+	n, err := r.sides.Dir.At(at)
 	r.err = errors.Join(r.err, err)
 	return n
 }
 
 // resolution returns the user's decision about a path that git's merge leaves in conflict.
 func (r *applyGit) resolution(name string) gitdir.Resolution {
-	switch c := r.in.ChoiceOf(name); {
+	switch c := r.sides.ChoiceOf(name); {
 	case c.Markers:
 		return gitdir.WithMarkers
 	case c.Leave:
 		return gitdir.TakeOurs
 	}
-	return resolutions[r.in.Rule(name)]
+	return resolutions[r.sides.Rule(name)]
 }
 
-// takeFiles adds the plan of a repository to r. The directory then takes the files follow from the workspace, because
-// its HEAD moves, and the files texts, which git merged.
-func (r *applyGit) takeFiles(g *repoMerge, follow []string, texts map[string]gitdir.MergedFile) error {
+// addPlan adds the plan of a repository to r. The directory then takes from the workspace the files at the paths in
+// follow, because its HEAD moves. It also takes the files in merged, which git has merged.
+func (r *applyGit) addPlan(g *repoMerge, follow []string, merged map[string]gitdir.MergedFile) error {
 	if !g.plan.Empty() {
 		r.repos = append(r.repos, g)
 	}
 	r.out.Take = append(r.out.Take, follow...)
-	for at, text := range texts {
-		r.out.Merged[at] = hostdir.MergedFile(text)
+	for at, file := range merged {
+		r.out.Merged[at] = hostdir.MergedFile(file)
 	}
 	return nil
 }
 
 // receiverAt finds the repository that the directory has at a path, or that a `.git` file there names.
 func (r *applyGit) receiverAt(at string, base treeFiles) (*receiver, error) {
-	to := &receiver{leave: r.in.ChoiceOf(at).Leave}
+	to := &receiver{isKept: r.sides.ChoiceOf(at).Leave}
 	p, err := tree.ParsePath(at)
 	if err != nil {
 		return nil, err
@@ -92,26 +92,25 @@ func (r *applyGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 
 	repo, link := r.repoAt(p, base)
 	if repo == nil {
-		to.absent, to.inLink, to.untrusted = true, r.inLink(p), link
+		to.absent, to.isInLink, to.untrusted = true, r.isInLink(p), link
 		return to, nil
 	}
 	if link != nil {
-		to.dir = repo.Dir
+		to.outsideDir = repo.Dir
 	}
 
 	to.open = func(m *gitdir.Merge, work, _ string) error {
-		m.Ours, m.TheirAlternates, m.Undo = repo, r.borrowed(m.Theirs, at), r.in.Undo
+		m.Ours, m.TheirAlternates, m.Undo = repo, r.theirAlternates(m.Theirs, at), r.sides.Undo
 		if work != "" {
-			repo.Worktree = filepath.Join(r.in.Dir.Path(), work)
+			repo.Worktree = filepath.Join(r.sides.Dir.Path(), work)
 		}
 		return nil
 	}
 	return to, nil
 }
 
-// movedIn returns the paths of the files that the directory added or removed in a working tree, see
-// gitdir.Repo.NewOrGone.
-func (r *applyGit) movedIn(work string) (names []string) {
+// addedOrRemovedIn returns the paths of the files that the directory added or removed in a working tree.
+func (r *applyGit) addedOrRemovedIn(work string) (names []string) {
 	at := path.Join(work, ".git")
 	base := treeFiles{r.src, r.base, at, nil}
 	p, err := tree.ParsePath(at)
@@ -120,13 +119,13 @@ func (r *applyGit) movedIn(work string) (names []string) {
 	}
 
 	if repo, _ := r.repoAt(p, base); repo != nil {
-		repo.Worktree = filepath.Join(r.in.Dir.Path(), work)
+		repo.Worktree = filepath.Join(r.sides.Dir.Path(), work)
 		changed, err := repo.ChangedFiles(r.ctx, r.git, base)
 		if err != nil {
 			return nil // without these paths, a renamed file that the workspace changed is in conflict
 		}
 		for _, name := range changed {
-			if at := path.Join(work, name); (r.inodeAt(r.base, at) == nil) != (r.here(at) == nil) {
+			if at := path.Join(work, name); (r.inodeAt(r.base, at) == nil) != (r.entryAt(at) == nil) {
 				names = append(names, at)
 			}
 		}
@@ -135,15 +134,15 @@ func (r *applyGit) movedIn(work string) (names []string) {
 	return names
 }
 
-// borrowed returns the git directories of the workspace whose objects the git directory at reads by alternates. The
-// keys are the paths of the same object directories in the directory of the host.
-func (r *applyGit) borrowed(theirs gitdir.Files, at string) map[string]gitdir.Files {
+// theirAlternates returns the git directories of the workspace that the git directory at the path at has as alternates.
+// The keys are the paths of their object directories in the directory of the host.
+func (r *applyGit) theirAlternates(theirs gitdir.Files, at string) map[string]gitdir.Files {
 	text, err := theirs.Read(alternatesPath)
 	if err != nil {
 		return nil
 	}
 
-	out, here := make(map[string]gitdir.Files), r.in.Dir.Path()
+	out, here := make(map[string]gitdir.Files), r.sides.Dir.Path()
 	for line := range strings.Lines(string(text)) {
 		dir := strings.TrimSpace(line)
 		if filepath.IsAbs(dir) {
@@ -160,13 +159,13 @@ func (r *applyGit) borrowed(theirs gitdir.Files, at string) map[string]gitdir.Fi
 	return out
 }
 
-// inLink reports whether a `.git` above a path is a file or a symbolic link in the directory.
-func (r *applyGit) inLink(p *tree.Path) bool {
+// isInLink reports whether a `.git` above a path is a file or a symbolic link in the directory.
+func (r *applyGit) isInLink(p *tree.Path) bool {
 	for p = p.Dir; p != nil; p = p.Dir {
 		if p.Name != ".git" {
 			continue
 		}
-		if n := r.here(p.String()); n != nil && !n.IsDir() {
+		if n := r.entryAt(p.String()); n != nil && !n.IsDir() {
 			return true
 		}
 	}
@@ -178,7 +177,7 @@ func (r *applyGit) inLink(p *tree.Path) bool {
 // repository is not returned, although the base has a copy: the author of the files that were imported may have
 // written the copy, with the refs and the alternates of a repository of the user.
 func (r *applyGit) repoAt(p *tree.Path, base treeFiles) (repo *gitdir.Repo, link *gitdir.Link) {
-	if name, err := r.in.Dir.Resolved(p); err == nil {
+	if name, err := r.sides.Dir.Resolved(p); err == nil {
 		repo = &gitdir.Repo{Dir: name, Common: name}
 		if is, err := gitdir.IsGitDir(repo); err != nil || !is {
 			return nil, nil
@@ -186,12 +185,12 @@ func (r *applyGit) repoAt(p *tree.Path, base treeFiles) (repo *gitdir.Repo, link
 		return repo, nil
 	}
 
-	above, err := r.in.Dir.Resolved(p.Dir)
+	above, err := r.sides.Dir.Resolved(p.Dir)
 	if err != nil || p.Name != ".git" {
 		return nil, nil
 	}
 
-	l := linkOutside(above, r.in.Dir.Path())
+	l := linkOutside(above, r.sides.Dir.Path())
 	text, err := base.Read(alternatesPath)
 	if l == nil || err != nil || string(text) != alternatesOf(l) {
 		return nil, nil

@@ -127,7 +127,7 @@ func TestApplyGitCalls(t *testing.T) {
 	var calls []string
 	_, err := r.apply(hostdir.ApplyOptions{Git: HostGit{func(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
 		calls = append(calls, strings.Join(args, " "))
-		return run(ctx, dir, env, stdin, args...)
+		return runGit(ctx, dir, env, stdin, args...)
 	}}})
 	must.OK(t, err)
 

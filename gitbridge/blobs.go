@@ -31,33 +31,33 @@ const (
 	largestConverted = 16 << 20
 )
 
-// files puts regular files and symbolic links of one directory into the commit.
-func (x *exporter) files(items []item) error {
-	convs, err := x.conversions(items)
+// exportFiles puts regular files and symbolic links of one directory into the commit.
+func (x *exporter) exportFiles(items []item) error {
+	conversions, err := x.conversions(items)
 	if err != nil {
 		return err
 	}
 
-	ahead := 0
+	fetched := 0
 
 	for i, it := range items {
 		if err := x.ctx.Err(); err != nil {
 			return err
 		}
 
-		if i == ahead {
-			if ahead, err = stream.Prefetch(x.o.Prefetch, x.o.Source, i, len(items), func(i int) *tree.Inode { return items[i].node }); err != nil {
+		if i == fetched {
+			if fetched, err = stream.Prefetch(x.options.Prefetch, x.options.Source, i, len(items), func(i int) *tree.Inode { return items[i].node }); err != nil {
 				return err
 			}
 		}
 
-		x.res.Files++
+		x.result.Files++
 		x.noteLosses(it)
-		if err := x.file(it, convs[i]); err != nil {
+		if err := x.exportFile(it, conversions[i]); err != nil {
 			return err
 		}
-		if x.o.Progress != nil && x.res.Files%256 == 0 {
-			x.o.Progress(stream.Progress{Files: int64(x.res.Files), Bytes: x.w.bytes})
+		if x.options.Progress != nil && x.result.Files%256 == 0 {
+			x.options.Progress(stream.Progress{Files: int64(x.result.Files), Bytes: x.writer.bytes})
 		}
 	}
 
@@ -66,7 +66,7 @@ func (x *exporter) files(items []item) error {
 
 // conversions returns the conversion of each file that its attributes ask for.
 func (x *exporter) conversions(items []item) ([]conversion, error) {
-	convs := make([]conversion, len(items))
+	conversions := make([]conversion, len(items))
 	paths := make([]string, len(items))
 	for i, it := range items {
 		paths[i] = it.path
@@ -76,43 +76,43 @@ func (x *exporter) conversions(items []item) ([]conversion, error) {
 	err := x.attrs.ask(paths, 3*len(values), func(i, field int, text string) {
 		if field%3 == 2 { // the value, after the path and the name of the attribute
 			values[field/3] = text
-			convs[i] = conversionOf(values, x.set.autoCRLF)
+			conversions[i] = conversionOf(values, x.settings.autoCRLF)
 		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("asking git for attributes: %w", err)
 	}
 
-	return convs, nil
+	return conversions, nil
 }
 
-// file puts one file into the commit. If the attributes ask for a conversion, it leaves the file to
+// exportFile puts one file into the commit. If the attributes ask for a conversion, it leaves the file to
 // filter: a large file always, a small file only if the conversion would change its bytes.
-func (x *exporter) file(it item, conv conversion) error {
+func (x *exporter) exportFile(it item, conv conversion) error {
 	if it.node.IsSymlink() {
 		return x.send(it, modeSymlink, strings.NewReader(it.node.Target), int64(len(it.node.Target)))
 	}
 	mode, size := uint32(modeFile), it.node.Content.Size()
-	if it.node.Mode&0o100 != 0 && !x.set.noExec {
+	if it.node.Mode&0o100 != 0 && !x.settings.noExec {
 		mode = modeExec
 	}
 
 	if size > largestFile {
-		x.res.Files--
-		x.w.remove(it.path)
+		x.result.Files--
+		x.writer.remove(it.path)
 		x.leaveOut(it.path, fmt.Sprintf("git has no holes: it would store all %d bytes", size))
 		return nil
 	}
 
-	if x.o.Create && conv != unconverted && size > largestConverted {
-		x.res.Reduced = append(x.res.Reduced, stream.Omission{Path: it.path, Reason: fmt.Sprintf("stored without conversion, as it has more than %d MiB", largestConverted>>20)})
+	if x.options.Create && conv != unconverted && size > largestConverted {
+		x.result.Reduced = append(x.result.Reduced, stream.Omission{Path: it.path, Reason: fmt.Sprintf("stored without conversion, as it has more than %d MiB", largestConverted>>20)})
 		conv = unconverted
 	}
 	if conv == converted || size > smallFile && conv == lineEnds {
 		return x.filter(it, mode)
 	}
 
-	content := it.node.Content.Reader(x.o.Source.Files)
+	content := it.node.Content.Reader(x.options.Source.Files)
 	if size > smallFile {
 		return x.send(it, mode, content, size)
 	}
@@ -129,17 +129,17 @@ func (x *exporter) file(it item, conv conversion) error {
 }
 
 func (x *exporter) send(it item, mode uint32, r io.Reader, size int64) error {
-	mark, err := x.w.blob(r, size)
+	mark, err := x.writer.blob(r, size)
 	if err != nil {
 		return fmt.Errorf("sending %q to git: %w", it.path, err)
 	}
-	x.w.set(mode, mark, it.path)
+	x.writer.addEntry(mode, mark, it.path)
 	return nil
 }
 
 // filter writes a file to the worktree, and adds it to filtered, the files that git converts at the end (convert).
 func (x *exporter) filter(it item, mode uint32) error {
-	if err := x.worktree.write(it.path, it.node.Content.Reader(x.o.Source.Files)); err != nil {
+	if err := x.worktree.write(it.path, it.node.Content.Reader(x.options.Source.Files)); err != nil {
 		return err
 	}
 	x.filtered = append(x.filtered, filteredFile{it.path, mode})
@@ -159,10 +159,10 @@ func (x *exporter) convert() error {
 		return fmt.Errorf("converting files as .gitattributes defines: %w", err)
 	}
 	for i, f := range x.filtered {
-		x.w.set(f.mode, ids[i], f.path)
+		x.writer.addEntry(f.mode, ids[i], f.path)
 	}
 
-	x.w.written += len(ids)
+	x.writer.blobs += len(ids)
 
 	return nil
 }
@@ -175,7 +175,7 @@ func (x *exporter) hashFiles(files []filteredFile, options ...string) ([]string,
 		names.WriteByte('\n')
 	}
 
-	out, err := run(x.ctx, x.worktree.workTree(), slices.Concat(x.w.env, x.worktree.env, userLocale()), strings.NewReader(names.String()),
+	out, err := runGit(x.ctx, x.worktree.workTree(), slices.Concat(x.writer.env, x.worktree.env, userLocale()), strings.NewReader(names.String()),
 		slices.Concat(x.worktree.config, []string{"hash-object", "-w", "--stdin-paths"}, options)...)
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (x *exporter) convertEach() ([]string, error) {
 	for i, f := range x.filtered {
 		id, err := x.hashFiles([]filteredFile{f})
 		if err != nil && gitdir.ExitCode(err) > 0 && x.ctx.Err() == nil {
-			x.res.Reduced = append(x.res.Reduced, stream.Omission{Path: f.path, Reason: "stored without conversion: " + err.Error()})
+			x.result.Reduced = append(x.result.Reduced, stream.Omission{Path: f.path, Reason: "stored without conversion: " + err.Error()})
 			id, err = x.hashFiles([]filteredFile{f}, "--no-filters")
 		}
 		if err != nil {
@@ -229,7 +229,7 @@ func (x *exporter) noteLosses(it item) {
 		missing = append(missing, "attribute "+x.Name)
 	}
 	if len(missing) > 0 {
-		x.res.Reduced = append(x.res.Reduced, stream.Omission{Path: it.path, Reason: strings.Join(missing, ", ")})
+		x.result.Reduced = append(x.result.Reduced, stream.Omission{Path: it.path, Reason: strings.Join(missing, ", ")})
 	}
 }
 

@@ -10,13 +10,13 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// An update lists the paths that must be compared again after an earlier export.
-type update struct {
+// A changeSet lists the paths that must be compared again after an earlier export.
+type changeSet struct {
 	paths map[string]bool // changed paths, nested repositories, and their parent directories
 	links map[string]bool // nested repositories of the earlier export
 }
 
-func (u *update) add(p string) {
+func (u *changeSet) add(p string) {
 	for ; !u.paths[p]; p = parentOf(p) {
 		u.paths[p] = true
 	}
@@ -25,17 +25,17 @@ func (u *update) add(p string) {
 // errFull means that a change affects unchanged paths too, so that all paths must be compared.
 var errFull = errors.New("not incremental")
 
-// changes returns the paths that differ from the base, and removes deleted paths from the commit. If
+// changedPaths returns the paths that differ from the base, and removes deleted paths from the commit. If
 // all paths must be compared, it returns nil and removes no path.
-func (x *exporter) changes() (*update, error) {
-	u := &update{map[string]bool{"": true}, make(map[string]bool)}
+func (x *exporter) changedPaths() (*changeSet, error) {
+	u := &changeSet{map[string]bool{"": true}, make(map[string]bool)}
 	var old []string // changed paths of files of the base
-	err := tree.Diff(x.ctx, x.o.Source, x.before, x.o.State, tree.DiffOptions{}, func(c tree.Change) error {
+	err := tree.Diff(x.ctx, x.options.Source, x.baseState, x.options.State, tree.DiffOptions{}, func(c tree.Change) error {
 		p := c.Path.String()
 		if strings.HasPrefix(p+"/", ".git/") {
 			return nil
 		}
-		if name := path.Base(p); name == ".gitattributes" || name == ".gitignore" && x.o.Gitignore {
+		if name := path.Base(p); name == ".gitattributes" || name == ".gitignore" && x.options.Gitignore {
 			return errFull
 		}
 		if c.Before != nil && !c.Before.IsDir() {
@@ -66,18 +66,18 @@ func (x *exporter) changes() (*update, error) {
 	}
 
 	for _, p := range append(old, links...) {
-		x.w.remove(p)
+		x.writer.remove(p)
 	}
 
 	return u, nil
 }
 
-// unseen returns the reports of the earlier export about paths that were not compared again.
-func (x *exporter) unseen(all []stream.Omission) (kept []stream.Omission) {
+// notCompared returns the reports of the earlier export about paths that were not compared again.
+func (x *exporter) notCompared(all []stream.Omission) (kept []stream.Omission) {
 	for _, l := range all {
-		seen := x.update.paths[l.Path]
+		seen := x.changeSet.paths[l.Path]
 		for dir := parentOf(l.Path); dir != "" && !seen; dir = parentOf(dir) {
-			seen = x.links[dir] || x.update.links[dir]
+			seen = x.links[dir] || x.changeSet.links[dir]
 		}
 		if !seen {
 			kept = append(kept, l)
@@ -88,7 +88,7 @@ func (x *exporter) unseen(all []stream.Omission) (kept []stream.Omission) {
 
 // countFiles returns the number of files in a tree that was made from the tree of the base.
 func (x *exporter) countFiles(tree string) (int, error) {
-	out, err := x.repo.git(x.ctx, x.w.env, "diff-tree", "-r", "--no-renames", "--diff-filter=AD", "--name-status", x.base.Tree, tree)
+	out, err := x.repo.git(x.ctx, x.writer.env, "diff-tree", "-r", "--no-renames", "--diff-filter=AD", "--name-status", x.base.Tree, tree)
 	if err != nil {
 		return 0, fmt.Errorf("counting the files of the commit: %w", err)
 	}

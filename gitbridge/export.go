@@ -61,8 +61,8 @@ type ExportOptions struct {
 	// Admit, if set, is called before bytes are written, and may refuse them. A negative number
 	// gives bytes back. After a successful export, the sum of the calls is the size of the new
 	// objects.
-	Admit func(bytes int64) error
-	Most  int64 // limit of the bytes of contents that the export reads; 0: no limit
+	Admit    func(bytes int64) error
+	MaxBytes int64 // limit of the bytes of contents that the export reads; 0: no limit
 	// Prefetch, if set, is called with the objects that the export reads from Source next. It may
 	// keep them in memory until then.
 	Prefetch func([]cas.Hash) error
@@ -126,8 +126,8 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	}
 
 	x := &exporter{
-		ctx: ctx, o: o, repo: repo, set: set, records: records{o.CacheDir},
-		nested: nestedReader{o.Source, o.State}, links: make(map[string]bool), res: Result{Skipped: []stream.Omission{}, Reduced: []stream.Omission{}},
+		ctx: ctx, options: o, repo: repo, settings: set, records: records{o.CacheDir},
+		nested: nestedReader{o.Source, o.State}, links: make(map[string]bool), result: Result{Skipped: []stream.Omission{}, Reduced: []stream.Omission{}},
 	}
 	if err := x.lookUpCommits(); err != nil {
 		return nil, err
@@ -157,20 +157,20 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 
 // exporter is one export.
 type exporter struct {
-	ctx     context.Context
-	o       ExportOptions
-	repo    *repository
-	set     *settings
-	records records
+	ctx      context.Context
+	options  ExportOptions
+	repo     *repository
+	settings *settings
+	records  records
 
-	parent string        // commit, "" for none
-	base   *exportRecord // the earlier export that this one starts from, or nil
-	before *tree.State   // the tree of base
-	update *update       // the paths to compare; nil: all paths
+	parent    string        // commit, "" for none
+	base      *exportRecord // the earlier export that this one starts from, or nil
+	baseState *tree.State   // the tree of base
+	changeSet *changeSet    // the paths to compare; nil: all paths
 
-	w        *writer
+	writer   *writer
 	nested   nestedReader
-	res      Result
+	result   Result
 	links    map[string]bool // paths of nested repositories
 	filtered []filteredFile  // files that git has to convert
 
@@ -193,10 +193,10 @@ func (x *exporter) close() {
 // repository.
 func (x *exporter) lookUpCommits() error {
 	var ask []string
-	if !x.o.NoParent {
-		ask = append(ask, x.o.Info.Parents...)
+	if !x.options.NoParent {
+		ask = append(ask, x.options.Info.Parents...)
 	}
-	for _, b := range x.o.Bases {
+	for _, b := range x.options.Bases {
 		ask = append(ask, b.Commit)
 	}
 
@@ -205,7 +205,7 @@ func (x *exporter) lookUpCommits() error {
 		return nil
 	}
 
-	out, err := x.repo.ask(x.ctx, nil, strings.NewReader(strings.Join(ask, "\n")+"\n"), "cat-file", "--batch-check")
+	out, err := x.repo.gitWithInput(x.ctx, nil, strings.NewReader(strings.Join(ask, "\n")+"\n"), "cat-file", "--batch-check")
 	if err != nil {
 		return fmt.Errorf("looking for the commits before: %w", err)
 	}
@@ -217,18 +217,18 @@ func (x *exporter) lookUpCommits() error {
 		}
 	}
 
-	if i := slices.IndexFunc(x.o.Info.Parents, func(id string) bool { return has[id] }); i >= 0 && !x.o.NoParent {
-		x.parent = x.o.Info.Parents[i]
+	if i := slices.IndexFunc(x.options.Info.Parents, func(id string) bool { return has[id] }); i >= 0 && !x.options.NoParent {
+		x.parent = x.options.Info.Parents[i]
 	}
 
-	fingerprint := x.repo.fingerprint(x.set, x.o.Gitignore)
+	fingerprint := x.repo.fingerprint(x.settings, x.options.Gitignore)
 
-	for _, b := range x.o.Bases {
+	for _, b := range x.options.Bases {
 		e, ok := x.records.load(b.Commit)
 		if !ok || !has[b.Commit] || e.Fingerprint != fingerprint {
 			continue
 		}
-		if x.before, err = b.State(); err != nil {
+		if x.baseState, err = b.State(); err != nil {
 			return fmt.Errorf("reading an earlier snapshot: %w", err)
 		}
 
@@ -252,10 +252,10 @@ func (x *exporter) export() (res *Result, err error) {
 	}
 	defer q.remove()
 
-	m := &meter{admit: x.o.Admit, most: x.o.Most, look: func() (int64, error) { _, n, err := q.written(); return n, err }}
+	m := &meter{admit: x.options.Admit, maxSent: x.options.MaxBytes, measure: func() (int64, error) { _, n, err := q.written(); return n, err }}
 	defer func() {
 		if err != nil {
-			_ = m.settle(0) // Admit does not refuse a negative number
+			_ = m.correct(0) // Admit does not refuse a negative number
 		}
 	}()
 
@@ -265,8 +265,8 @@ func (x *exporter) export() (res *Result, err error) {
 	}
 	defer w.close()
 
-	x.w = w
-	if x.worktree, err = newAttrWorktree(x.ctx, x.repo, x.set, m); err != nil {
+	x.writer = w
+	if x.worktree, err = newAttrWorktree(x.ctx, x.repo, x.settings, m); err != nil {
 		return nil, err
 	}
 	defer x.close()
@@ -278,33 +278,33 @@ func (x *exporter) export() (res *Result, err error) {
 		return nil, noSpace(err)
 	}
 
-	return &x.res, nil
+	return &x.result, nil
 }
 
 // write sends the snapshot, or its differences from the base, to git and makes the commit.
 func (x *exporter) write() (err error) {
-	if x.o.Gitignore {
-		if x.ignorer, err = x.worktree.start(x.ctx, ignorer...); err != nil {
+	if x.options.Gitignore {
+		if x.ignorer, err = x.worktree.startGit(x.ctx, ignoreArgs...); err != nil {
 			return err
 		}
 	}
-	if x.attrs, err = x.worktree.start(x.ctx, attributes...); err != nil {
+	if x.attrs, err = x.worktree.startGit(x.ctx, attributeArgs...); err != nil {
 		return err
 	}
 
-	res := &x.res
+	res := &x.result
 	if x.base != nil {
-		if x.update, err = x.changes(); err != nil {
+		if x.changeSet, err = x.changedPaths(); err != nil {
 			return err
 		}
-		res.Incremental = x.update != nil
+		res.Incremental = x.changeSet != nil
 	}
 
-	root, err := x.o.State.Resolve(x.o.Source, "")
+	root, err := x.options.State.Resolve(x.options.Source, "")
 	if err != nil {
 		return fmt.Errorf("reading the snapshot: %w", err)
 	}
-	if err := x.dir("", root); err != nil {
+	if err := x.exportDir("", root); err != nil {
 		return err
 	}
 	if err := x.convert(); err != nil {
@@ -312,8 +312,8 @@ func (x *exporter) write() (err error) {
 	}
 
 	if res.Incremental {
-		res.Skipped = append(res.Skipped, x.unseen(x.base.Skipped)...)
-		res.Reduced = append(res.Reduced, x.unseen(x.base.Reduced)...)
+		res.Skipped = append(res.Skipped, x.notCompared(x.base.Skipped)...)
+		res.Reduced = append(res.Reduced, x.notCompared(x.base.Reduced)...)
 	}
 
 	byPath := func(a, b stream.Omission) int { return strings.Compare(a.Path, b.Path) }
@@ -321,18 +321,18 @@ func (x *exporter) write() (err error) {
 	slices.SortStableFunc(res.Reduced, byPath)
 	res.Parent = x.parent
 
-	c := commit{author: x.set.author, committer: x.set.committer, time: x.o.Info.Time, message: x.message(), parent: x.parent}
-	if by := x.o.Info.Authors; len(by) == 1 {
+	c := commit{author: x.settings.author, committer: x.settings.committer, time: x.options.Info.Time, message: x.message(), parent: x.parent}
+	if by := x.options.Info.Authors; len(by) == 1 {
 		c.author = identityOf(by[0])
 	}
 	if res.Incremental {
 		c.tree = x.base.Tree
 	}
-	if res.Commit, res.Tree, err = x.w.commit(c); err != nil {
+	if res.Commit, res.Tree, err = x.writer.commit(c); err != nil {
 		return err
 	}
 
-	res.Written = x.w.written
+	res.Written = x.writer.blobs
 	if res.Incremental {
 		if res.Files, err = x.countFiles(res.Tree); err != nil {
 			return err
@@ -341,7 +341,7 @@ func (x *exporter) write() (err error) {
 
 	// Without the record the next export is only slower, so its error is ignored.
 	_ = x.records.save(res.Commit, exportRecord{
-		x.repo.fingerprint(x.set, x.o.Gitignore), res.Tree, res.Files, slices.Collect(maps.Keys(x.links)), res.Skipped, res.Reduced})
+		x.repo.fingerprint(x.settings, x.options.Gitignore), res.Tree, res.Files, slices.Collect(maps.Keys(x.links)), res.Skipped, res.Reduced})
 
 	return nil
 }
@@ -351,8 +351,8 @@ func identityOf(actor string) string { return fmt.Sprintf("%s <%s@localhost>", a
 
 // message returns the message of the commit: the snapshot's message, then the trailers.
 func (x *exporter) message() string {
-	info := x.o.Info
-	text := strings.TrimSpace(strings.ReplaceAll(cmp.Or(x.o.Message, info.Message), "\x00", ""))
+	info := x.options.Info
+	text := strings.TrimSpace(strings.ReplaceAll(cmp.Or(x.options.Message, info.Message), "\x00", ""))
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\nSnapshot: %s\n", cmp.Or(text, "Snapshot "+info.Name), info.Name)
 	if info.ID != "" {
@@ -360,10 +360,10 @@ func (x *exporter) message() string {
 	}
 
 	fmt.Fprintf(&b, "Snapshot-Time: %s\n", info.Time.UTC().Format(time.RFC3339Nano))
-	if n := len(x.res.Skipped); n > 0 {
+	if n := len(x.result.Skipped); n > 0 {
 		fmt.Fprintf(&b, "Snapshot-Skipped: %d\n", n)
 	}
-	if n := len(x.res.Reduced); n > 0 {
+	if n := len(x.result.Reduced); n > 0 {
 		fmt.Fprintf(&b, "Snapshot-Reduced: %d\n", n)
 	}
 

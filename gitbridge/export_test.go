@@ -172,7 +172,7 @@ func TestRefusedNamesAreGits(t *testing.T) {
 				mode = "120000"
 			}
 			want := false
-			if _, err := run(context.Background(), repo, []string{"GIT_INDEX_FILE=" + filepath.Join(repo, "i")}, nil,
+			if _, err := runGit(context.Background(), repo, []string{"GIT_INDEX_FILE=" + filepath.Join(repo, "i")}, nil,
 				"update-index", "--add", "--cacheinfo", mode+","+blob+",d/"+name); err != nil {
 				want = true
 			}

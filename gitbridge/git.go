@@ -77,9 +77,9 @@ var fixedSettings = []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmon
 	"-c", "core.looseCompression=1", "-c", "pack.compression=-1",
 	"-c", "core.safecrlf=false", "-c", "safe.bareRepository=all", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.objectNameWarning=false"}
 
-// command prepares a git call in dir. When ctx ends, git receives SIGTERM, so that it can remove its
+// gitCommand prepares a git call in dir. When ctx ends, git receives SIGTERM, so that it can remove its
 // temporary files.
-func command(ctx context.Context, dir string, env []string, args ...string) *exec.Cmd {
+func gitCommand(ctx context.Context, dir string, env []string, args ...string) *exec.Cmd {
 	all := append([]string(nil), fixedSettings...)
 	if dir != "" {
 		// With -C, git itself changes to dir. With Cmd.Dir, the child would change to dir before exec.
@@ -97,10 +97,10 @@ func command(ctx context.Context, dir string, env []string, args ...string) *exe
 	return cmd
 }
 
-// run runs git in dir and returns the output of git, also after an error. Errors: a *GitError if git
+// runGit runs git in dir and returns the output of git, also after an error. Errors: a *GitError if git
 // failed.
-func run(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
-	cmd := command(ctx, dir, env, args...)
+func runGit(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
+	cmd := gitCommand(ctx, dir, env, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
 	if err := cmd.Run(); err != nil {
@@ -118,13 +118,13 @@ func Git(ctx context.Context, dir string, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := run(ctx, dir, nil, nil, append(filters, args...)...)
+	out, err := runGit(ctx, dir, nil, nil, append(filters, args...)...)
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
 // withoutFilters returns the options of git that turn all configured filters off.
 func withoutFilters(ctx context.Context, dir string) (options []string, err error) {
-	out, err := run(ctx, dir, nil, nil, "config", "--name-only", "-z", "--get-regexp", `^filter\.`)
+	out, err := runGit(ctx, dir, nil, nil, "config", "--name-only", "-z", "--get-regexp", `^filter\.`)
 	if err != nil && gitdir.ExitCode(err) != 1 { // 1: there are no filters
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func gitError(ctx context.Context, args []string, stderr string, err error) erro
 	if errors.Is(err, exec.ErrNotFound) {
 		return errors.New("git is not installed: install it, or put it on the PATH")
 	}
-	return &GitError{Command: strings.Join(subcommand(args), " "), Stderr: complaint(stderr), Err: err}
+	return &GitError{Command: strings.Join(subcommand(args), " "), Stderr: errorText(stderr), Err: err}
 }
 
 // subcommand drops the options that stand before the name of the git command.
@@ -166,8 +166,8 @@ func subcommand(args []string) []string {
 	return args
 }
 
-// complaint returns the error output of git on one line, without prefixes, warnings and hints.
-func complaint(stderr string) string {
+// errorText returns the error output of git on one line, without prefixes, warnings and hints.
+func errorText(stderr string) string {
 	var lines []string
 	for _, l := range strings.Split(stderr, "\n") {
 		l = strings.TrimSpace(l)
@@ -194,8 +194,8 @@ type process struct {
 	errs bytes.Buffer
 }
 
-func start(ctx context.Context, dir string, env []string, args ...string) (p *process, err error) {
-	p = &process{ctx: ctx, cmd: command(ctx, dir, env, args...), args: args}
+func startGit(ctx context.Context, dir string, env []string, args ...string) (p *process, err error) {
+	p = &process{ctx: ctx, cmd: gitCommand(ctx, dir, env, args...), args: args}
 	p.cmd.Stderr = &p.errs
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Cancel = p.terminate

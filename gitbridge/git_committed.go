@@ -16,34 +16,34 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// withoutCommitted removes from changes some changes in the working tree work: of the files that
-// gitdir.Plan.Committed reports, and of the new or removed directories in which only such files changed.
+// withoutCommitted removes from changes some changes in the working tree at the path work: of the files that
+// gitdir.Plan.CommittedFilter finds, and of the new or removed directories in which only such files changed.
 func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, work string, changes []tree.Change) ([]tree.Change, error) {
 	committed, err := p.CommittedFilter(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	left := make(map[string]bool)                                 // paths of files whose changes are removed
-	holds, leaves := make(map[string]bool), make(map[string]bool) // directories above files whose changes stay, and above files in left
+	removed := make(map[string]bool)                                        // paths of files whose changes are removed from changes
+	aboveKept, aboveRemoved := make(map[string]bool), make(map[string]bool) // directories above files whose changes are kept, and above files in removed
 	for _, c := range changes {
 		if isDirChange(c) {
 			continue
 		}
-		above := holds
-		if at, ok := below(c.Path.String(), work); ok && committed(at, fileOf(src, c.After)) {
-			left[c.Path.String()], above = true, leaves
+		dirs := aboveKept
+		if at, ok := pathBelow(c.Path.String(), work); ok && committed(at, fileOf(src, c.After)) {
+			removed[c.Path.String()], dirs = true, aboveRemoved
 		}
 		for dir := c.Path.Dir; dir != nil; dir = dir.Dir {
-			above[dir.String()] = true
+			dirs[dir.String()] = true
 		}
 	}
 
 	return slices.DeleteFunc(changes, func(c tree.Change) bool {
 		at := c.Path.String()
-		_, ok := below(at, work)
-		isEmpty := isDirChange(c) && (c.Before == nil || c.After == nil) && leaves[at] && !holds[at]
-		return left[at] || ok && isEmpty
+		_, ok := pathBelow(at, work)
+		isEmpty := isDirChange(c) && (c.Before == nil || c.After == nil) && aboveRemoved[at] && !aboveKept[at]
+		return removed[at] || ok && isEmpty
 	}), nil
 }
 
@@ -51,8 +51,8 @@ func isDirChange(c tree.Change) bool {
 	return (c.Before == nil || c.Before.IsDir()) && (c.After == nil || c.After.IsDir())
 }
 
-// below returns a path relative to a directory, and whether the path lies below the directory.
-func below(at, dir string) (string, bool) {
+// pathBelow returns a path relative to a directory, and whether the path lies below the directory.
+func pathBelow(at, dir string) (string, bool) {
 	if dir == "." || dir == "" {
 		return at, true
 	}

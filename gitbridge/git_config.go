@@ -74,7 +74,7 @@ func mergeConfig(ctx context.Context, in threeway.Input) ([]byte, error) {
 		}
 
 		for _, args := range calls {
-			if _, err := run(ctx, "", nil, nil, append([]string{"config", "--file", file}, args...)...); err != nil {
+			if _, err := runGit(ctx, "", nil, nil, append([]string{"config", "--file", file}, args...)...); err != nil {
 				return nil, err
 			}
 		}
@@ -93,6 +93,6 @@ func readConfig(ctx context.Context, file string, from *io.SectionReader) (map[s
 		return nil, err
 	}
 
-	out, err := run(ctx, "", nil, nil, "config", "--file", file, "--no-includes", "--null", "--list")
+	out, err := runGit(ctx, "", nil, nil, "config", "--file", file, "--no-includes", "--null", "--list")
 	return parseSettings(string(out)), err
 }

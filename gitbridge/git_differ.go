@@ -14,7 +14,7 @@ import (
 // paths, it compares only these and the paths below them.
 func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, logs bool, paths ...string) (bool, error) {
 	git := NewGitDiffer(src, base, now)
-	git.logs = logs
+	git.compareLogs = logs
 	err := tree.Diff(ctx, src, base, now, tree.DiffOptions{Paths: paths}, func(c tree.Change) error {
 		if c.Before != nil && c.After != nil && c.After.IsDir() && c.What&^tree.Mtime == 0 {
 			return nil
@@ -36,18 +36,18 @@ func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, log
 // A GitDiffer finds the changes in git directories that change the meaning for git: git also rewrites files without
 // changing the meaning.
 type GitDiffer struct {
-	dirs gitDirs
-	logs bool            // a new line in the log of HEAD is a difference
-	same map[string]bool // by git directory: whether both states have the same meaning
+	dirs        gitDirs
+	compareLogs bool            // whether a new line in the log of HEAD is a difference
+	sameDirs    map[string]bool // by path of a git directory: whether both states of it have the same meaning
 }
 
 // NewGitDiffer returns a GitDiffer for the changes from base to now.
 func NewGitDiffer(src *tree.Source, base, now *tree.State) *GitDiffer {
-	return &GitDiffer{dirs: gitDirs{src, base, now, make(map[string]bool)}, same: make(map[string]bool)}
+	return &GitDiffer{dirs: gitDirs{src, base, now, make(map[string]bool)}, sameDirs: make(map[string]bool)}
 }
 
 // Differs reports whether a change is a difference: it is the change of an ordinary file, or it lies in a git
-// directory whose states differ by gitdir.Same.
+// directory whose states differ by gitdir.SameState.
 func (g *GitDiffer) Differs(c tree.Change) (bool, error) {
 	at, err := g.dirs.innermost(c.Path.String())
 	if err != nil {
@@ -59,16 +59,16 @@ func (g *GitDiffer) Differs(c tree.Change) (bool, error) {
 		return true, nil
 	}
 
-	if _, known := g.same[at]; !known {
-		was, is := treeFiles{g.dirs.src, g.dirs.base, at, nil}, treeFiles{g.dirs.src, g.dirs.now, at, nil}
-		if g.same[at], err = gitdir.SameState(was, is); err != nil {
+	if _, known := g.sameDirs[at]; !known {
+		before, after := treeFiles{g.dirs.src, g.dirs.base, at, nil}, treeFiles{g.dirs.src, g.dirs.now, at, nil}
+		if g.sameDirs[at], err = gitdir.SameState(before, after); err != nil {
 			return false, err
 		}
 
-		g.same[at] = g.same[at] && (!g.logs || gitdir.SameLog(was, is))
+		g.sameDirs[at] = g.sameDirs[at] && (!g.compareLogs || gitdir.SameLog(before, after))
 	}
 
-	return !g.same[at], nil
+	return !g.sameDirs[at], nil
 }
 
 var errDiffers = errors.New("it differs")

@@ -16,15 +16,15 @@ import (
 
 // treeFiles are the files of one directory of a state. They implement gitdir.Files.
 type treeFiles struct {
-	src  *tree.Source
-	st   *tree.State
-	at   string // the directory
-	left *int64 // bytes that can still be read; nil: no limit
+	src    *tree.Source
+	state  *tree.State
+	dir    string // the directory
+	budget *int64 // bytes that can still be read; nil: no limit
 }
 
 // lookup returns the entry at a path, nil if there is none. It follows no symbolic links.
 func (f treeFiles) lookup(name string) (*tree.Inode, error) {
-	n, err := f.st.At(f.src, path.Join(f.at, name))
+	n, err := f.state.At(f.src, path.Join(f.dir, name))
 	if errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrNotExist) {
 		return nil, nil
 	}
@@ -40,7 +40,7 @@ func (f treeFiles) Read(name string) ([]byte, error) {
 	case n == nil || !n.IsRegular():
 		return nil, fs.ErrNotExist
 	case n.Size() > most:
-		return nil, fmt.Errorf("%s is too large", path.Join(f.at, name))
+		return nil, fmt.Errorf("%s is too large", path.Join(f.dir, name))
 	}
 	if err := f.take(name, n.Size()); err != nil {
 		return nil, err
@@ -90,15 +90,15 @@ func (f treeFiles) Stat(name string) (kind uint32, mtime int64, err error) {
 	return n.Type(), n.Mtime, nil
 }
 
-// take subtracts from left the bytes of the next read. It fails if left is smaller.
+// take subtracts the bytes of the next read from the budget. It fails if the budget is smaller.
 func (f treeFiles) take(name string, bytes int64) error {
-	if f.left == nil {
+	if f.budget == nil {
 		return nil
 	}
-	if bytes > *f.left {
-		return fmt.Errorf("%s: there is too much to read", path.Join(f.at, name))
+	if bytes > *f.budget {
+		return fmt.Errorf("%s: there is too much to read", path.Join(f.dir, name))
 	}
-	*f.left -= bytes
+	*f.budget -= bytes
 	return nil
 }
 
@@ -116,7 +116,7 @@ func (g *gitDirs) innermost(p string) (dir string, err error) {
 			continue
 		}
 
-		if is, err := g.isRepository(p[:i]); err != nil {
+		if is, err := g.isGitDir(p[:i]); err != nil {
 			return "", err
 		} else if is {
 			dir = p[:i]
@@ -125,7 +125,7 @@ func (g *gitDirs) innermost(p string) (dir string, err error) {
 	return dir, nil
 }
 
-func (g *gitDirs) isRepository(p string) (bool, error) {
+func (g *gitDirs) isGitDir(p string) (bool, error) {
 	if is, ok := g.known[p]; ok {
 		return is, nil
 	}
@@ -147,8 +147,8 @@ func (g *gitDirs) isRepository(p string) (bool, error) {
 // worktreeOf returns the directory of the working tree of a git directory. ok is false if the state
 // does not have the working tree.
 func worktreeOf(f treeFiles) (at string, ok bool) {
-	if path.Base(f.at) == ".git" {
-		return path.Dir(f.at), true
+	if path.Base(f.dir) == ".git" {
+		return path.Dir(f.dir), true
 	}
 	text, err := f.Read("config")
 	if err != nil {
@@ -160,6 +160,6 @@ func worktreeOf(f treeFiles) (at string, ok bool) {
 		return "", false
 	}
 
-	at = path.Join(f.at, to)
+	at = path.Join(f.dir, to)
 	return at, at != ".." && !strings.HasPrefix(at, "../")
 }

@@ -329,7 +329,7 @@ func (h *histories) interrupt(n int, kill bool) {
 		defer close(ended)
 		_, _ = h.rig.apply(hostdir.ApplyOptions{Merge: h.join, Git: HostGit{func(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
 			if n--; n > 0 {
-				return run(ctx, dir, env, stdin, args...)
+				return runGit(ctx, dir, env, stdin, args...)
 			}
 			if at += strings.Join(args[:min(2, len(args))], " "); kill {
 				close(killed)

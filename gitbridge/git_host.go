@@ -14,7 +14,7 @@ import (
 
 // HostGit implements hostdir.Git, for the git directories in a directory of the host.
 type HostGit struct {
-	git gitdir.Git // nil: run
+	git gitdir.Git // nil: runGit
 }
 
 // The `.git` file of a linked worktree, of a submodule or of a repository with a separate git directory

@@ -22,51 +22,51 @@ import (
 // A gitMerge merges the git directories of a state, theirs, into the git directories of the receiving side, which is
 // a directory of the host or another state.
 type gitMerge struct {
-	ctx                context.Context
-	git                gitdir.Git
-	src                *tree.Source
-	base, ours, theirs *tree.State
-	name, side         string // of their side: its name in the names of branches, and in sentences
-	byInode            bool   // a git directory whose inode number differs from that in the base is another repository
-	rule               func(path string) threeway.Rule
-	answers            mergeAnswers
+	ctx                    context.Context
+	git                    gitdir.Git
+	src                    *tree.Source
+	base, ours, theirs     *tree.State
+	theirName, theirPhrase string // of their side: its name in the names of branches, and in sentences
+	comparesInodes         bool   // a git directory whose inode number differs from that in the base is another repository
+	rule                   func(path string) threeway.Rule
+	answers                mergeAnswers
 	receivingSide
 
-	said      []threeway.Repository
-	conflicts []string // paths in conflict that no rule decides
-	temps     []*scratch.Dir
-	err       error           // errors of inodeAt and here
-	follows   map[string]bool // files that follow HEAD
-	stay      map[string]bool // ids of linked working trees that only one side has removed, see gitdir.Plan.Stay
-	unlinked  map[string]bool // ids of linked working trees that git removed on their side, see gitdir.Plan.Unlinked
+	reports          []threeway.Repository // what the merge does, or leaves, in each git directory
+	conflicts        []string              // paths in conflict that no rule decides
+	tempDirs         []*scratch.Dir
+	err              error           // errors of inodeAt and entryAt
+	followPaths      map[string]bool // files that follow HEAD
+	keptWorktrees    map[string]bool // ids of linked working trees that only one side has removed, see gitdir.Plan.KeptWorktrees
+	removedWorktrees map[string]bool // ids of linked working trees that git removed on their side, see gitdir.Plan.RemovedWorktrees
 }
 
 // A receivingSide is the side that a merge changes: a workspace, or a directory of the host.
 type receivingSide struct {
-	here      func(at string) *tree.Inode                        // the entry of this side at a path, nil for none
-	receive   func(at string, base treeFiles) (*receiver, error) // the git directory of this side at a path
-	movedHere func(work string) []string                         // paths of the files that this side added or removed in a working tree
-	// finish carries out the plan of a repository. follow are the paths of the files that it takes from theirs, and
-	// texts are the files that git has merged.
-	finish func(r *repoMerge, follow []string, texts map[string]gitdir.MergedFile) error
+	entryAt        func(path string) *tree.Inode                        // the entry of this side at a path, nil for none
+	findReceiver   func(path string, base treeFiles) (*receiver, error) // the git directory of this side at a path
+	addedOrRemoved func(worktree string) []string                       // paths of the files that this side added or removed in a working tree
+	// carryOut carries out the plan of a repository. follow are the paths of the files that this side takes from theirs
+	// because its HEAD moves, and merged are the files that git has merged.
+	carryOut func(r *repoMerge, follow []string, merged map[string]gitdir.MergedFile) error
 }
 
 // mergeAnswers are the user's decisions about changes of both sides.
 type mergeAnswers struct {
-	merges  func(at string) bool // whether branches of a git directory that both sides moved are merged
-	refuses bool                 // a branch that both sides moved is a conflict until the user decides about it
-	resolve func(path string) gitdir.Resolution
-	leaves  func(path string) bool // whether the receiving side keeps a path as it is
+	mergesBranches    func(path string) bool // whether branches of a git directory that both sides moved are merged
+	asksAboutBranches bool                   // a branch that both sides moved is a conflict until the user decides about it
+	resolveConflict   func(path string) gitdir.Resolution
+	keepsPath         func(path string) bool // whether the receiving side keeps a path as it is
 }
 
 // A receiver is a git directory of the receiving side. open sets the fields of a gitdir.Merge that describe ours.
 type receiver struct {
-	dir    string // its path if it lies outside of the receiving directory, otherwise ""
-	absent bool   // the receiving side has no git directory at the path, or an untrusted one
-	inLink bool   // its path is below a `.git` file, so it would lie in another repository
-	leave  bool   // the merge does not change it, and does not report it
-	copied bool   // all its files are replaced by the files of theirs
-	open   func(m *gitdir.Merge, work, temp string) error
+	outsideDir string // its path if it lies outside of the receiving directory, otherwise ""
+	absent     bool   // the receiving side has no git directory at the path, or an untrusted one
+	isInLink   bool   // its path is below a `.git` file, so it would lie in another repository
+	isKept     bool   // the merge does not change it, and does not report it
+	isReplaced bool   // all its files are replaced by the files of theirs
+	open       func(m *gitdir.Merge, worktree, temp string) error
 
 	untrusted *gitdir.Link // the git directory to which a `.git` file at the path leads, if that is not trusted
 }
@@ -74,16 +74,16 @@ type receiver struct {
 // A repoMerge is the merge of one git directory.
 type repoMerge struct {
 	threeway.Repository
-	plan *gitdir.Plan // nil for none
-	work string       // the working tree, "" if it is not in the states
-	left string       // a directory whose changes are not merged, "" for none
+	plan       *gitdir.Plan // nil for none
+	worktree   string       // the path of the working tree, "" if it is not in the states
+	skippedDir string       // the path of a directory whose changes are not merged, "" for none
 }
 
-// run plans the changes in git directories. It returns the changes that the merge of files takes.
-func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
-	g.stay, g.unlinked, g.follows = make(map[string]bool), make(map[string]bool), make(map[string]bool)
+// planAll plans the changes in git directories. It returns the changes that the merge of files takes.
+func (g *gitMerge) planAll(changes []tree.Change) (files []tree.Change, err error) {
+	g.keptWorktrees, g.removedWorktrees, g.followPaths = make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	dirs := gitDirs{g.src, g.base, g.theirs, make(map[string]bool)}
-	of, roots := make(map[string][]tree.Change), []string(nil) // the changes of each git directory
+	changesOf, roots := make(map[string][]tree.Change), []string(nil) // the changes of each git directory
 
 	for _, c := range changes {
 		at, err := dirs.innermost(c.Path.String())
@@ -95,15 +95,15 @@ func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
 			files = append(files, c)
 			continue
 		}
-		if of[at] == nil {
+		if changesOf[at] == nil {
 			roots = append(roots, at)
 		}
-		of[at] = append(of[at], c)
+		changesOf[at] = append(changesOf[at], c)
 	}
 
 	for _, at := range roots {
 		r := &repoMerge{Repository: threeway.Repository{Dir: at}}
-		rest, err := g.planRepository(r, of[at])
+		rest, err := g.planRepository(r, changesOf[at])
 		if err != nil {
 			return nil, fmt.Errorf("the git directory %s: %w", at, err)
 		}
@@ -112,11 +112,11 @@ func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
 		}
 
 		if len(r.Lines) > 0 {
-			g.said = append(g.said, r.Repository)
+			g.reports = append(g.reports, r.Repository)
 		}
 	}
 
-	files, err = g.followRenames(g.withoutGone(files))
+	files, err = g.followRenames(g.withoutRemoved(files))
 	return files, errors.Join(err, g.err)
 }
 
@@ -125,49 +125,49 @@ func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
 func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []tree.Change, err error) {
 	at := r.Dir
 	base, theirs := treeFiles{g.src, g.base, at, nil}, treeFiles{g.src, g.theirs, at, nil}
-	hadOne, err := gitdir.IsGitDir(base)
+	inBase, err := gitdir.IsGitDir(base)
 	if err != nil {
 		return nil, err
 	}
-	hasOne, err := gitdir.IsGitDir(theirs)
-	if err != nil {
-		return nil, err
-	}
-
-	to, err := g.receive(at, base)
+	inTheirs, err := gitdir.IsGitDir(theirs)
 	if err != nil {
 		return nil, err
 	}
 
-	r.Target = to.dir
+	to, err := g.findReceiver(at, base)
+	if err != nil {
+		return nil, err
+	}
+
+	r.Target = to.outsideDir
 	switch {
-	case to.inLink && !hadOne:
-		r.left, _ = worktreeOf(theirs)
-		r.Lines = []string{"a new repository in that of another place stays in " + g.side + ", with " + cmp.Or(r.left, "its files") + ": `git submodule update --init` makes it here"}
+	case to.isInLink && !inBase:
+		r.skippedDir, _ = worktreeOf(theirs)
+		r.Lines = []string{"a new repository in that of another place stays in " + g.theirPhrase + ", with " + cmp.Or(r.skippedDir, "its files") + ": `git submodule update --init` makes it here"}
 		return nil, nil
-	case to.absent && (!hadOne || !hasOne):
+	case to.absent && (!inBase || !inTheirs):
 		return changes, nil // theirs has added the git directory, or both sides have removed it
 	case to.untrusted != nil:
-		r.Lines = []string{fmt.Sprintf("what git did stays in %s: .git names the repository %s, %s (%s; then apply again)", g.side, to.untrusted.Dir, hostdir.ErrNotBack, remedyFor(to.untrusted))}
+		r.Lines = []string{fmt.Sprintf("what git did stays in %s: .git names the repository %s, %s (%s; then apply again)", g.theirPhrase, to.untrusted.Dir, hostdir.ErrNotBack, remedyFor(to.untrusted))}
 		return nil, nil
 	case to.absent:
-		r.Lines = []string{"there is no git directory here: what git did stays in " + g.side}
+		r.Lines = []string{"there is no git directory here: what git did stays in " + g.theirPhrase}
 		return nil, nil
-	case to.copied:
+	case to.isReplaced:
 		return changes, nil
-	case !hasOne:
+	case !inTheirs:
 		above, err := g.theirs.At(g.src, path.Dir(at))
-		if err == nil && above == nil && path.Dir(at) != "." && to.dir == "" {
+		if err == nil && above == nil && path.Dir(at) != "." && to.outsideDir == "" {
 			return changes, nil // theirs has removed the directory around the git directory, too
 		}
-		r.Lines = []string{"the git directory is gone in " + g.side + ": this one stays as it is"}
+		r.Lines = []string{"the git directory is gone in " + g.theirPhrase + ": this one stays as it is"}
 		return nil, nil
-	case to.leave:
+	case to.isKept:
 		return nil, nil
 	}
 
-	m := &gitdir.Merge{Git: g.git, Base: base, Theirs: theirs, Name: g.name, IsOtherRepo: !hadOne || g.byInode && !sameInode(g.inodeAt(g.base, at), g.inodeAt(g.theirs, at))}
-	if !hadOne {
+	m := &gitdir.Merge{Git: g.git, Base: base, Theirs: theirs, Name: g.theirName, IsOtherRepo: !inBase || g.comparesInodes && !sameInode(g.inodeAt(g.base, at), g.inodeAt(g.theirs, at))}
+	if !inBase {
 		m.Base = nil
 	} else if same, err := m.Same(); err != nil || same {
 		return filesIn(at, changes, m, to), err
@@ -175,7 +175,7 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 
 	err = g.planMerge(r, m, theirs, to)
 	if errors.Is(err, gitdir.ErrUnsupported) {
-		r.Lines = []string{"what git did stays in " + g.side + ": " + err.Error()}
+		r.Lines = []string{"what git did stays in " + g.theirPhrase + ": " + err.Error()}
 		return nil, nil // no file is merged: the configuration of theirs declares the kind of its git directory
 	}
 
@@ -185,19 +185,19 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 // planMerge plans a merge with package gitdir, and sets the fields of r.
 func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to *receiver) error {
 	if _, err := exec.LookPath("git"); err != nil {
-		r.Lines = []string{"git is not installed: refs, commits and the index stay in " + g.side}
+		r.Lines = []string{"git is not installed: refs, commits and the index stay in " + g.theirPhrase}
 		return nil
 	}
 
 	if work, ok := worktreeOf(theirs); ok && !m.IsOtherRepo {
-		r.work = work
+		r.worktree = work
 	}
 
-	merges := g.answers.merges(r.Dir)
+	merges := g.answers.mergesBranches(r.Dir)
 	m.PreferTheirs = func(branch string) bool { return !merges && g.rule(branchPath(r.Dir, branch)) == threeway.TakeTheirs }
-	m.TheirFile = func(at string) *gitdir.File { return fileOf(g.src, g.inodeAt(g.theirs, path.Join(r.work, at))) }
+	m.TheirFile = func(at string) *gitdir.File { return fileOf(g.src, g.inodeAt(g.theirs, path.Join(r.worktree, at))) }
 	if merges {
-		m.Resolve = func(at string) gitdir.Resolution { return g.answers.resolve(path.Join(r.work, at)) }
+		m.Resolve = func(at string) gitdir.Resolution { return g.answers.resolveConflict(path.Join(r.worktree, at)) }
 	}
 
 	temp, err := scratch.New(scratch.Merge)
@@ -205,8 +205,8 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 		return fmt.Errorf("making a temporary directory: %w", err)
 	}
 
-	g.temps = append(g.temps, temp)
-	if err := to.open(m, r.work, temp.Path); err != nil {
+	g.tempDirs = append(g.tempDirs, temp)
+	if err := to.open(m, r.worktree, temp.Path); err != nil {
 		return err
 	}
 
@@ -218,16 +218,16 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 	r.plan, r.Lines, r.Commits, r.Off = plan, plan.Lines, plan.NewCommits, plan.DroppedCommits
 	for _, d := range plan.DivergedBranches {
 		for i, at := range d.Conflicts {
-			d.Conflicts[i] = path.Join(r.work, at)
+			d.Conflicts[i] = path.Join(r.worktree, at)
 		}
 		r.Diverged = append(r.Diverged, &d.Diverged)
-		if branch := branchPath(r.Dir, d.Branch); g.answers.refuses && !(merges && d.Head) && g.rule(branch) == threeway.RefuseConflicts {
+		if branch := branchPath(r.Dir, d.Branch); g.answers.asksAboutBranches && !(merges && d.Head) && g.rule(branch) == threeway.RefuseConflicts {
 			g.conflicts = append(g.conflicts, branch)
 		}
 	}
 
 	for _, at := range plan.UnresolvedPaths {
-		g.conflicts = append(g.conflicts, path.Join(r.work, at))
+		g.conflicts = append(g.conflicts, path.Join(r.worktree, at))
 	}
 
 	return nil
@@ -240,33 +240,33 @@ func branchPath(dir, branch string) string { return dir + "/refs/heads/" + branc
 // changes that the merge of files takes.
 func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change, error) {
 	changes = slices.DeleteFunc(changes, func(c tree.Change) bool {
-		return r.left != "" && threeway.Under(c.Path.String(), map[string]bool{r.left: true}) != ""
+		return r.skippedDir != "" && threeway.Under(c.Path.String(), map[string]bool{r.skippedDir: true}) != ""
 	})
 	if r.plan == nil {
 		return changes, nil
 	}
 	if branch, why := r.plan.NotMerged(); why != "" {
-		if r.work != "." { // a submodule can have branches of the same names
-			branch += " of " + cmp.Or(r.work, r.Dir)
+		if r.worktree != "." { // a submodule can have branches of the same names
+			branch += " of " + cmp.Or(r.worktree, r.Dir)
 		}
 		return nil, errs.Fail(errs.Conflict, "%s is not merged: %s; nothing was changed", branch, why)
 	}
 
 	for _, id := range r.plan.RemovedWorktrees {
-		g.unlinked[id] = true
+		g.removedWorktrees[id] = true
 	}
 	for _, id := range r.plan.KeptWorktrees {
-		g.stay[id] = true
+		g.keptWorktrees[id] = true
 	}
 
-	if r.plan.CheckoutDiffers && r.work != "" {
+	if r.plan.CheckoutDiffers && r.worktree != "" {
 		var err error
-		if changes, err = withoutCommitted(g.ctx, g.src, r.plan, r.work, changes); err != nil {
+		if changes, err = withoutCommitted(g.ctx, g.src, r.plan, r.worktree, changes); err != nil {
 			return nil, err
 		}
 	}
 
-	follow, err := r.plan.FollowingFiles(g.ctx, func(rel string, changed bool) bool { return g.isMerged(path.Join(r.work, rel), changed) })
+	follow, err := r.plan.FollowingFiles(g.ctx, func(rel string, changed bool) bool { return g.filesDecide(path.Join(r.worktree, rel), changed) })
 	if err != nil {
 		return nil, err
 	}
@@ -276,24 +276,24 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 	}
 
 	for i, rel := range follow {
-		follow[i] = path.Join(r.work, rel)
-		g.follows[follow[i]] = true
+		follow[i] = path.Join(r.worktree, rel)
+		g.followPaths[follow[i]] = true
 	}
-	made := make(map[string]gitdir.MergedFile)
+	merged := make(map[string]gitdir.MergedFile)
 	for rel, text := range texts {
-		made[path.Join(r.work, rel)] = text
+		merged[path.Join(r.worktree, rel)] = text
 	}
 
-	return changes, g.finish(r, follow, made)
+	return changes, g.carryOut(r, follow, merged)
 }
 
-// isMerged reports whether the merge of files decides about a file that could follow HEAD, see gitdir.Plan.Follow:
+// filesDecide reports whether the merge of files decides about a file that could follow HEAD, see gitdir.Plan.FollowingFiles:
 //
 //   - ours has the file as in the base, or as in theirs;
 //   - theirs has the file as in the base, with changes that are not committed (changed);
 //   - or one side has another kind of entry at the path, such as a directory.
-func (g *gitMerge) isMerged(at string, changed bool) bool {
-	base, ours, theirs := g.inodeAt(g.base, at), g.here(at), g.inodeAt(g.theirs, at)
+func (g *gitMerge) filesDecide(at string, changed bool) bool {
+	base, ours, theirs := g.inodeAt(g.base, at), g.entryAt(at), g.inodeAt(g.theirs, at)
 	other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() && !n.IsSymlink() }
 	return other(ours) || other(theirs) || sameFile(g.src, base, ours) || sameFile(g.src, ours, theirs) || changed && sameFile(g.src, base, theirs)
 }
@@ -308,16 +308,16 @@ func (g *gitMerge) inodeAt(st *tree.State, at string) *tree.Inode {
 // sameInode reports whether two inodes have the same number.
 func sameInode(a, b *tree.Inode) bool { return a != nil && b != nil && a.Ino == b.Ino }
 
-// withoutGone leaves out the changes in working trees that one side has removed and the other side keeps.
-func (g *gitMerge) withoutGone(changes []tree.Change) []tree.Change {
-	gone := make(map[string]bool) // results of isGone, by directory
+// withoutRemoved leaves out the changes in working trees that one side has removed and the other side keeps.
+func (g *gitMerge) withoutRemoved(changes []tree.Change) []tree.Change {
+	removed := make(map[string]bool) // results of isRemoved, by directory
 	return slices.DeleteFunc(changes, func(c tree.Change) bool {
 		for dir := c.Path; dir != nil; dir = dir.Dir {
 			at := dir.String()
-			is, known := gone[at]
+			is, known := removed[at]
 			if !known {
-				is = g.isGone(at)
-				gone[at] = is
+				is = g.isRemoved(at)
+				removed[at] = is
 			}
 			if is {
 				return true
@@ -327,10 +327,10 @@ func (g *gitMerge) withoutGone(changes []tree.Change) []tree.Change {
 	})
 }
 
-// isGone reports whether a directory of the base is a working tree that one side has removed and the other side
-// keeps. If so, it adds a line to g.said. It returns false if the receiving side has removed a repository that is not
+// isRemoved reports whether a directory of the base is a working tree that one side has removed and the other side
+// keeps. If so, it adds a line to g.reports. It returns false if the receiving side has removed a repository that is not
 // a linked working tree: files that theirs changed in it are in conflict.
-func (g *gitMerge) isGone(dir string) bool {
+func (g *gitMerge) isRemoved(dir string) bool {
 	file := path.Join(dir, ".git")
 	if g.inodeAt(g.base, file) == nil {
 		return false
@@ -340,15 +340,15 @@ func (g *gitMerge) isGone(dir string) bool {
 	link := strings.TrimSpace(string(text))
 	id, line := path.Base(link), ""
 
-	switch here, there := g.here(file) != nil, g.inodeAt(g.theirs, file) != nil; {
-	case there && !here && path.Base(path.Dir(link)) == "worktrees":
-		line = "the working tree is gone here: what changed in it stays in " + g.side
-	case here && !there && (g.stay[id] || !g.unlinked[id] && g.inodeAt(g.theirs, dir) == nil && g.changedHere(dir, link)):
-		line = "the working tree is gone in " + g.side + ": this one stays, as it changed"
+	switch hasHere, hasThere := g.entryAt(file) != nil, g.inodeAt(g.theirs, file) != nil; {
+	case hasThere && !hasHere && path.Base(path.Dir(link)) == "worktrees":
+		line = "the working tree is gone here: what changed in it stays in " + g.theirPhrase
+	case hasHere && !hasThere && (g.keptWorktrees[id] || !g.removedWorktrees[id] && g.inodeAt(g.theirs, dir) == nil && g.changedHere(dir, link)):
+		line = "the working tree is gone in " + g.theirPhrase + ": this one stays, as it changed"
 	default:
 		return false
 	}
-	g.said = append(g.said, threeway.Repository{Dir: file, Lines: []string{line}})
+	g.reports = append(g.reports, threeway.Repository{Dir: file, Lines: []string{line}})
 
 	return true
 }
@@ -360,7 +360,7 @@ func (g *gitMerge) changedHere(dir, link string) bool {
 	for at := dir; at != "."; {
 		at = path.Dir(at)
 		file := path.Join(at, ".git", head)
-		if was := g.inodeAt(g.base, file); was != nil && was.IsRegular() && !sameFile(g.src, was, g.here(file)) {
+		if was := g.inodeAt(g.base, file); was != nil && was.IsRegular() && !sameFile(g.src, was, g.entryAt(file)) {
 			return true
 		}
 	}
@@ -374,7 +374,7 @@ func (g *gitMerge) changedHere(dir, link string) bool {
 // receiver lies outside of the receiving directory, or if theirs is another repository. Of the changes of Git LFS
 // objects, it returns only additions.
 func filesIn(at string, changes []tree.Change, m *gitdir.Merge, to *receiver) (files []tree.Change) {
-	if to.dir != "" || m.IsOtherRepo {
+	if to.outsideDir != "" || m.IsOtherRepo {
 		return nil
 	}
 
@@ -390,7 +390,7 @@ func filesIn(at string, changes []tree.Change, m *gitdir.Merge, to *receiver) (f
 
 // close removes the temporary directories of the plans.
 func (g *gitMerge) close() {
-	for _, temp := range g.temps {
+	for _, temp := range g.tempDirs {
 		_ = temp.Remove() // after an error, another process removes the directory later
 	}
 }

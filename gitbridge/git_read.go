@@ -119,7 +119,7 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 // git reads attributes from a working tree, which dir does not have, and not from the tree, which could
 // have any number of .gitattributes files.
 func readArchive(ctx context.Context, dir string, env []string, treeish string, sink stream.Sink, o stream.Options) error {
-	p, err := start(ctx, dir, append(env, "GIT_ATTR_NOSYSTEM=1"), "-c", "core.attributesFile=/dev/null",
+	p, err := startGit(ctx, dir, append(env, "GIT_ATTR_NOSYSTEM=1"), "-c", "core.attributesFile=/dev/null",
 		"archive", "--format=tar", "--worktree-attributes", treeish)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func readArchive(ctx context.Context, dir string, env []string, treeish string, 
 // submodules returns the commits of the submodules in a tree, by path. c counts all paths of the tree,
 // and limits their number: a small tree can have more paths than fit into memory.
 func (r *repository) submodules(ctx context.Context, treeish string, c *stream.Checker) (map[string]string, error) {
-	p, err := r.start(ctx, nil, "ls-tree", "-r", "-z", "--full-tree", treeish)
+	p, err := r.startGit(ctx, nil, "ls-tree", "-r", "-z", "--full-tree", treeish)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 func (g *gitMerge) followRenames(changes []tree.Change) ([]tree.Change, error) {
 	all := make(map[string][]string) // paths by working tree
 	for _, c := range changes {
-		if g.follows[c.Path.String()] || !g.mayBeRenamed(c) {
+		if g.followPaths[c.Path.String()] || !g.mayBeRenamed(c) {
 			continue
 		}
 		if work, ok := g.worktreeAt(c.Path); ok {
@@ -60,7 +60,7 @@ func (g *gitMerge) mayBeRenamed(c tree.Change) bool {
 	if other(c.Before) || other(c.After) {
 		return false
 	}
-	files := []*tree.Inode{c.Before, g.here(c.Path.String()), c.After}
+	files := []*tree.Inode{c.Before, g.entryAt(c.Path.String()), c.After}
 	if other(files[1]) {
 		return false
 	}
@@ -75,29 +75,29 @@ func (g *gitMerge) mayBeRenamed(c tree.Change) bool {
 func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Change) (followed bool, err error) {
 	names := slices.Clone(renamed)
 	for _, c := range changes {
-		if _, ok := below(c.Path.String(), work); ok && (c.Before == nil) != (c.After == nil) {
+		if _, ok := pathBelow(c.Path.String(), work); ok && (c.Before == nil) != (c.After == nil) {
 			names = append(names, c.Path.String())
 		}
 	}
 
-	if slices.ContainsFunc(renamed, func(at string) bool { return g.here(at) == nil }) {
-		names = append(names, g.movedHere(work)...)
+	if slices.ContainsFunc(renamed, func(at string) bool { return g.entryAt(at) == nil }) {
+		names = append(names, g.addedOrRemoved(work)...)
 	}
 
-	const most = 64 << 20 // bytes
+	const maxBytes = 64 << 20 // bytes
 	sides, bytes := [3]map[string]*gitdir.File{{}, {}, {}}, int64(0)
 	slices.Sort(names)
 	for _, at := range slices.Compact(names) {
 		if _, _, inGit := threeway.InGit(at + "/"); inGit {
 			continue
 		}
-		for i, n := range []*tree.Inode{g.inodeAt(g.base, at), g.here(at), g.inodeAt(g.theirs, at)} {
+		for i, n := range []*tree.Inode{g.inodeAt(g.base, at), g.entryAt(at), g.inodeAt(g.theirs, at)} {
 			if n != nil && n.IsRegular() {
 				sides[i][at], bytes = fileOf(g.src, n), bytes+n.Size()
 			}
 		}
 	}
-	if bytes > most || g.err != nil {
+	if bytes > maxBytes || g.err != nil {
 		return false, g.err
 	}
 
@@ -107,11 +107,11 @@ func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Ch
 	}
 	defer func() { _ = temp.Remove() }() // after an error, another process removes the directory later
 
-	texts, follow, err := gitdir.MergeFiles(g.ctx, g.git, filepath.Join(temp.Path, "git"), sides)
-	if texts == nil || slices.ContainsFunc(slices.AppendSeq(slices.Clone(renamed), maps.Keys(texts)), g.answers.leaves) {
+	merged, follow, err := gitdir.MergeFiles(g.ctx, g.git, filepath.Join(temp.Path, "git"), sides)
+	if merged == nil || slices.ContainsFunc(slices.AppendSeq(slices.Clone(renamed), maps.Keys(merged)), g.answers.keepsPath) {
 		return false, err
 	}
 
 	follow = slices.DeleteFunc(follow, func(at string) bool { return !slices.Contains(renamed, at) })
-	return true, g.finish(&repoMerge{plan: &gitdir.Plan{}}, follow, texts)
+	return true, g.carryOut(&repoMerge{plan: &gitdir.Plan{}}, follow, merged)
 }

@@ -2,6 +2,7 @@ package gitbridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,11 +35,11 @@ const gitMemory = 8 << 20
 // resolutions are the decisions about conflicts of git's merge that follow from rules.
 var resolutions = map[threeway.Rule]gitdir.Resolution{threeway.KeepOurs: gitdir.TakeOurs, threeway.TakeTheirs: gitdir.TakeTheirs}
 
-// A sidesGit is one call of Repositories.
-type sidesGit struct {
+// A stateMerge is the merge of the git directories of two states, by one call of Repositories.
+type stateMerge struct {
 	gitMerge
-	m      Merger
-	in     threeway.Sides
+	merger Merger
+	sides  threeway.Sides
 	copies map[string]*gitdir.Copy // copies of the receiving git directories, by path
 	taken  []string                // see threeway.Outcome.Taken
 	edits  []threeway.Edit
@@ -51,19 +52,19 @@ type sidesGit struct {
 // Git changes a copy of each receiving git directory, in a temporary directory. The differences become edits. Git
 // cannot work in the workspace, because this process serves its mount.
 func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threeway.Outcome, err error) {
-	s := &sidesGit{m: m, in: in, copies: make(map[string]*gitdir.Copy), release: func() {}, gitMerge: gitMerge{
-		ctx: ctx, git: run, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Theirs, name: in.Name, side: map[bool]string{true: "the directory", false: "the fork"}[in.FromDirectory], byInode: !in.FromDirectory, rule: in.Rule,
+	s := &stateMerge{merger: m, sides: in, copies: make(map[string]*gitdir.Copy), release: func() {}, gitMerge: gitMerge{
+		ctx: ctx, git: runGit, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Theirs, theirName: in.Name, theirPhrase: map[bool]string{true: "the directory", false: "the fork"}[in.FromDirectory], comparesInodes: !in.FromDirectory, rule: in.Rule,
 		answers: mergeAnswers{
-			merges:  func(at string) bool { return in.Merge || in.Rule(at) == threeway.MergeBranch },
-			refuses: in.RefuseDiverged,
-			resolve: func(at string) gitdir.Resolution { return resolutions[in.Rule(at)] },
-			leaves:  func(string) bool { return false },
+			mergesBranches:    func(at string) bool { return in.Merge || in.Rule(at) == threeway.MergeBranch },
+			asksAboutBranches: in.RefuseDiverged,
+			resolveConflict:   func(at string) gitdir.Resolution { return resolutions[in.Rule(at)] },
+			keepsPath:         func(string) bool { return false },
 		},
 	}}
-	s.receive, s.movedHere, s.finish = s.receiverAt, s.movedIn, s.editFiles
-	s.here = func(at string) *tree.Inode { return s.inodeAt(s.ours, at) }
+	s.findReceiver, s.addedOrRemoved, s.carryOut = s.receiverAt, s.addedOrRemovedIn, s.addEdits
+	s.entryAt = func(at string) *tree.Inode { return s.inodeAt(s.ours, at) }
 	out.Close = func() { s.close(); s.release() }
-	changes, err := s.run(in.Changes)
+	changes, err := s.planAll(in.Changes)
 
 	planned := make(map[string]bool)
 	for _, at := range s.taken {
@@ -74,12 +75,15 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 	}
 
 	out.Changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return planned[c.Path.String()] })
-	out.Taken, out.Edits, out.Said, out.Conflicts = s.taken, s.edits, s.said, s.conflicts
+	slices.SortStableFunc(s.edits, func(a, b threeway.Edit) int { // a removed file may be in the way of a new directory
+		return cmp.Compare(map[bool]int{true: 1}[a.Open != nil], map[bool]int{true: 1}[b.Open != nil])
+	})
+	out.Taken, out.Edits, out.Said, out.Conflicts = s.taken, s.edits, s.reports, s.conflicts
 	return out, err
 }
 
 // receiverAt returns the git directory of ours at a path. The receiver's open makes the copy that git changes.
-func (s *sidesGit) receiverAt(at string, base treeFiles) (*receiver, error) {
+func (s *stateMerge) receiverAt(at string, base treeFiles) (*receiver, error) {
 	ours := treeFiles{s.src, s.ours, at, nil}
 	is, err := gitdir.IsGitDir(ours)
 	if err != nil || !is {
@@ -87,26 +91,26 @@ func (s *sidesGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 	}
 
 	to := &receiver{}
-	if hadOne, err := gitdir.IsGitDir(base); err != nil {
+	if inBase, err := gitdir.IsGitDir(base); err != nil {
 		return nil, err
-	} else if hadOne && s.in.FromDirectory {
+	} else if inBase && s.sides.FromDirectory {
 		// If ours has not changed the git directory, it becomes as in the directory of the host, even if another
 		// repository is there now.
-		if to.copied, err = tree.Equal(s.ctx, s.src, s.base, s.ours, tree.DiffOptions{Paths: []string{at}}, tree.Mtime); err != nil {
+		if to.isReplaced, err = tree.Equal(s.ctx, s.src, s.base, s.ours, tree.DiffOptions{Paths: []string{at}}, tree.Mtime); err != nil {
 			return nil, err
 		}
 	}
 
 	to.open = func(m *gitdir.Merge, work, temp string) error {
 		if len(s.copies) == 0 {
-			if s.release, err = s.m.Memory.Take(s.ctx, gitMemory); err != nil {
+			if s.release, err = s.merger.Memory.Take(s.ctx, gitMemory); err != nil {
 				s.release = func() {}
 				return err
 			}
 		}
 
 		m.OurFile = func(name string) *gitdir.File { return fileOf(s.src, s.inodeAt(s.ours, path.Join(work, name))) }
-		if s.in.FromDirectory {
+		if s.sides.FromDirectory {
 			m.Alternates = alternatesIn(m.Theirs, ours)
 		}
 		c, err := gitdir.NewCopy(ours, filepath.Join(temp, "copy"), m.Alternates)
@@ -120,8 +124,8 @@ func (s *sidesGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 	return to, nil
 }
 
-// movedIn returns the paths of the files that ours added or removed in a working tree.
-func (s *sidesGit) movedIn(work string) (names []string) {
+// addedOrRemovedIn returns the paths of the files that ours added or removed in a working tree.
+func (s *stateMerge) addedOrRemovedIn(work string) (names []string) {
 	s.err = errors.Join(s.err, tree.Diff(s.ctx, s.src, s.base, s.ours, tree.DiffOptions{Paths: []string{work}}, func(c tree.Change) error {
 		if (c.Before == nil) != (c.After == nil) {
 			names = append(names, c.Path.String())
@@ -131,35 +135,35 @@ func (s *sidesGit) movedIn(work string) (names []string) {
 	return names
 }
 
-// editFiles adds an edit for each file that git merged. Then, except in a dry run, it carries out the plan of the
+// addEdits adds an edit for each file that git merged. Then, except in a dry run, it carries out the plan of the
 // repository in its copy, and adds an edit for each file that git changed there.
-func (s *sidesGit) editFiles(r *repoMerge, follow []string, texts map[string]gitdir.MergedFile) error {
+func (s *stateMerge) addEdits(r *repoMerge, follow []string, merged map[string]gitdir.MergedFile) error {
 	s.taken = append(s.taken, follow...)
-	for at, text := range texts {
+	for at, file := range merged {
 		edit := threeway.Edit{Path: at}
-		if text.Data != nil {
+		if file.Data != nil {
 			mode := uint32(unix.S_IFREG | 0o644)
-			for _, n := range []*tree.Inode{s.inodeAt(s.theirs, at), s.here(at)} {
+			for _, n := range []*tree.Inode{s.inodeAt(s.theirs, at), s.entryAt(at)} {
 				if n != nil && n.IsRegular() {
 					mode, edit.Like = n.Mode, n
 				}
 			}
 
-			edit.Mode = threeway.Executable(mode, text.Exec)
-			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text.Data)), nil }
+			edit.Mode = threeway.Executable(mode, file.Exec)
+			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file.Data)), nil }
 		}
 
 		s.edits = append(s.edits, edit)
 	}
 
-	if s.in.DryRun || r.plan.Empty() {
+	if s.sides.DryRun || r.plan.Empty() {
 		return nil
 	}
-	return s.carryOut(r)
+	return s.changeCopy(r)
 }
 
-// carryOut carries out the plan of a repository in its copy, and adds an edit for each file that git changed.
-func (s *sidesGit) carryOut(r *repoMerge) error {
+// changeCopy carries out the plan of a repository in its copy, and adds an edit for each file that git changed.
+func (s *stateMerge) changeCopy(r *repoMerge) error {
 	err := r.plan.AddObjects(s.ctx)
 	if err == nil {
 		err = r.plan.CarryOut(s.ctx)
@@ -179,8 +183,8 @@ func (s *sidesGit) carryOut(r *repoMerge) error {
 		if err != nil {
 			return err
 		}
-		if s.m.Admit != nil {
-			if err := s.m.Admit(info.Size()); err != nil {
+		if s.merger.Admit != nil {
+			if err := s.merger.Admit(info.Size()); err != nil {
 				return err
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestGoneWorktree: a linked working tree that one side has removed is not half there on the other, and
@@ -101,6 +102,20 @@ func TestUntrustedRepository(t *testing.T) {
 	r.shell(r.dir, `git --git-dir=../far.git config core.worktree $PWD`)
 	r.applied()
 	r.want(`git log --format=%s; git ls-files; ls`, "run\n1\nn\na\nb\nc\nn")
+}
+
+// TestMergeRefs: the file of a branch is replaced by a directory with the file of another branch, and a directory by a file.
+func TestMergeRefs(t *testing.T) {
+	isolate(t)
+	for from, to := range map[string]string{"x": "x/y", "x/y": "x"} {
+		r := newRig(t, "dir", mk+`git branch `+from)
+		r.shell(r.run, `git branch -m `+from+` `+to)
+		r.shell(r.dir, `git tag mine`)
+		h := &histories{t: t, rig: r}
+		_, _, err := h.merge("merge", threeway.RefuseConflicts)
+		must.OK(t, err)
+		r.want(`git for-each-ref --format='%(refname)'`, "refs/heads/main\nrefs/heads/"+to+"\nrefs/tags/mine")
+	}
 }
 
 // wasAt is what is said of the old value of a ref.

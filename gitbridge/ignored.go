@@ -45,19 +45,19 @@ func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []stri
 // ignoredBy reports for each path whether git ignores it. rules are the texts of the .gitignore files, by
 // path. git runs in a temporary directory with only these files.
 func ignoredBy(ctx context.Context, rules map[string][]byte, paths []string) ([]bool, error) {
-	w, err := newAttrWorktree(ctx, &repository{trust: trustNone, format: "sha1"}, &settings{}, &meter{})
+	worktree, err := newAttrWorktree(ctx, &repository{trust: trustNone, format: "sha1"}, &settings{}, &meter{})
 	if err != nil {
 		return nil, err
 	}
-	defer w.close()
+	defer worktree.close()
 
 	for name, text := range rules {
-		if err := w.write(name, bytes.NewReader(text)); err != nil {
+		if err := worktree.write(name, bytes.NewReader(text)); err != nil {
 			return nil, err
 		}
 	}
 
-	p, err := w.start(ctx, ignorer...)
+	p, err := worktree.startGit(ctx, ignoreArgs...)
 	if err != nil {
 		return nil, err
 	}

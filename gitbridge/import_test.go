@@ -150,7 +150,7 @@ func TestReadGitRefusals(t *testing.T) {
 // hashObject writes an object however odd it is.
 func hashObject(t *testing.T, repo, kind string, data []byte) string {
 	t.Helper()
-	out, err := run(context.Background(), repo, nil, strings.NewReader(string(data)), "hash-object", "-w", "--stdin", "--literally", "-t", kind)
+	out, err := runGit(context.Background(), repo, nil, strings.NewReader(string(data)), "hash-object", "-w", "--stdin", "--literally", "-t", kind)
 	must.OK(t, err)
 	return strings.TrimSpace(string(out))
 }

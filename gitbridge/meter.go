@@ -12,45 +12,45 @@ const inFlight = 4 << 20
 
 // A meter charges the disk space of an export before the export uses the space. All numbers are bytes.
 type meter struct {
-	admit func(bytes int64) error // ExportOptions.Admit
-	look  func() (int64, error)   // measures the bytes that git has written
-	most  int64                   // limit of sent; 0: no limit
+	admit   func(bytes int64) error // ExportOptions.Admit
+	measure func() (int64, error)   // measures the bytes that git has written
+	maxSent int64                   // limit of sent; 0: no limit
 
-	sent    int64 // contents sent to git
-	written int64 // result of the last look
-	unseen  int64 // contents sent since the last look
-	scratch int64 // written to temporary files
-	taken   int64 // bytes admitted so far
+	sent      int64 // contents sent to git
+	written   int64 // result of the last call of measure
+	sentSince int64 // contents sent since that call
+	temporary int64 // written to temporary files
+	admitted  int64 // bytes admitted so far
 }
 
 // add charges n bytes of contents. The caller then sends them to git.
 func (m *meter) add(n int64) error {
 	m.sent += n
-	m.unseen += n
-	if m.most > 0 && m.sent > m.most {
-		return errs.New(errs.Quota, "limit reached: an export of a fork reads at most %d GiB; delete large files, or export from the workspace above", m.most>>30)
+	m.sentSince += n
+	if m.maxSent > 0 && m.sent > m.maxSent {
+		return errs.New(errs.Quota, "limit reached: an export of a fork reads at most %d GiB; delete large files, or export from the workspace above", m.maxSent>>30)
 	}
 	return m.charge()
 }
 
 // spool charges n bytes of a temporary file.
 func (m *meter) spool(n int64) error {
-	m.scratch += n
+	m.temporary += n
 	return m.charge()
 }
 
 // charge calls admit if the export may need more than was admitted.
 func (m *meter) charge() error {
-	if m.admit == nil || m.need() <= m.taken {
+	if m.admit == nil || m.maxNeeded() <= m.admitted {
 		return nil
 	}
 	var err error
-	if m.written, err = m.look(); err != nil {
+	if m.written, err = m.measure(); err != nil {
 		return err
 	}
 
-	m.unseen = 0
-	more := m.need() - m.taken
+	m.sentSince = 0
+	more := m.maxNeeded() - m.admitted
 	if more <= 0 {
 		return nil
 	}
@@ -58,24 +58,24 @@ func (m *meter) charge() error {
 		return err
 	}
 
-	m.taken += more
+	m.admitted += more
 
 	return nil
 }
 
-// need returns the bytes that the export can have on the disk at most until the next look.
-func (m *meter) need() int64 { return min(m.sent, m.written+m.unseen+inFlight) + m.scratch }
+// maxNeeded returns the bytes that the export can have on the disk at most until the next call of measure.
+func (m *meter) maxNeeded() int64 { return min(m.sent, m.written+m.sentSince+inFlight) + m.temporary }
 
-// settle corrects the charge to the bytes that the finished export has written.
-func (m *meter) settle(bytes int64) error {
-	if m.admit == nil || bytes == m.taken {
+// correct corrects the charge to the bytes that the finished export has written.
+func (m *meter) correct(bytes int64) error {
+	if m.admit == nil || bytes == m.admitted {
 		return nil
 	}
-	if err := m.admit(bytes - m.taken); err != nil {
+	if err := m.admit(bytes - m.admitted); err != nil {
 		return err
 	}
 
-	m.taken = bytes
+	m.admitted = bytes
 
 	return nil
 }

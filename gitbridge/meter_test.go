@@ -101,7 +101,7 @@ func TestMostBytes(t *testing.T) {
 		must.OK(t, err)
 		must.OK(t, n.Content.Truncate(m.Src.Files, 1<<62-1))
 	}
-	o := ExportOptions{Source: m.Src, State: st, Info: testInfo, Repo: filepath.Join(t.TempDir(), "git"), Create: true, Most: 1 << 20}
+	o := ExportOptions{Source: m.Src, State: st, Info: testInfo, Repo: filepath.Join(t.TempDir(), "git"), Create: true, MaxBytes: 1 << 20}
 	done, err := Export(context.Background(), o)
 	must.OK(t, err)
 	if done.Files != 1 || len(done.Skipped) != 2 || !strings.Contains(done.Skipped[0].Reason, "holes") {

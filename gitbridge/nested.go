@@ -27,19 +27,19 @@ func (n *nestedReader) lookup(name string) (*tree.Inode, error) {
 		return nil, err
 	}
 
-	at, links := []*tree.Inode{root}, 0 // at has the directories from the root to the current one
+	dirs, links := []*tree.Inode{root}, 0 // at has the directories from the root to the current one
 
 	for todo := strings.Split(name, "/"); len(todo) > 0; {
-		c, dir := todo[0], at[len(at)-1]
+		c, dir := todo[0], dirs[len(dirs)-1]
 		todo = todo[1:]
 
 		switch {
 		case c == "" || c == ".":
 			continue
-		case c == ".." && len(at) == 1:
+		case c == ".." && len(dirs) == 1:
 			return nil, errOutside
 		case c == "..":
-			at = at[:len(at)-1]
+			dirs = dirs[:len(dirs)-1]
 			continue
 		case !dir.IsDir():
 			return nil, nil
@@ -54,7 +54,7 @@ func (n *nestedReader) lookup(name string) (*tree.Inode, error) {
 		}
 
 		if !child.IsSymlink() {
-			at = append(at, child)
+			dirs = append(dirs, child)
 			continue
 		}
 
@@ -67,7 +67,7 @@ func (n *nestedReader) lookup(name string) (*tree.Inode, error) {
 		todo = append(strings.Split(child.Target, "/"), todo...)
 	}
 
-	return at[len(at)-1], nil
+	return dirs[len(dirs)-1], nil
 }
 
 // read returns the first limit bytes of a regular file, "" if the file does not exist.

@@ -67,7 +67,7 @@ func (q *quarantine) release(m *meter) error {
 	if err != nil {
 		return fmt.Errorf("collecting the new objects: %w", err)
 	}
-	if err := m.settle(bytes); err != nil {
+	if err := m.correct(bytes); err != nil {
 		return err
 	}
 
@@ -94,12 +94,12 @@ func isObject(name string) bool {
 // as in a repository that is shared by several users.
 func (q *quarantine) move(rel string) error {
 	dir := path.Dir(rel)
-	top, err := q.objects.Stat(".")
+	objectDir, err := q.objects.Stat(".")
 	if err != nil {
 		return err
 	}
-	if err = q.objects.Mkdir(dir, top.Mode().Perm()); err == nil {
-		err = q.objects.Chmod(dir, top.Mode())
+	if err = q.objects.Mkdir(dir, objectDir.Mode().Perm()); err == nil {
+		err = q.objects.Chmod(dir, objectDir.Mode())
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err

@@ -165,7 +165,7 @@ func (r *repository) deleteRefs(ctx context.Context, refs []ref) error {
 	for _, ref := range refs {
 		fmt.Fprintf(&input, "delete %s\n", ref.name)
 	}
-	if _, err := r.ask(ctx, nil, strings.NewReader(input.String()), "update-ref", "--no-deref", "--stdin"); err != nil {
+	if _, err := r.gitWithInput(ctx, nil, strings.NewReader(input.String()), "update-ref", "--no-deref", "--stdin"); err != nil {
 		return fmt.Errorf("deleting refs of %s: %w", r.gitDir, err)
 	}
 

@@ -83,7 +83,7 @@ func openRepository(ctx context.Context, dir string, t trust) (*repository, erro
 	}
 
 	env := append(t.env(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(abs))
-	out, err := run(ctx, abs, env, nil, "rev-parse", "--absolute-git-dir", "--show-object-format", "--git-path", "objects")
+	out, err := runGit(ctx, abs, env, nil, "rev-parse", "--absolute-git-dir", "--show-object-format", "--git-path", "objects")
 	if err != nil {
 		return nil, openError(dir, err)
 	}
@@ -147,7 +147,7 @@ func openError(dir string, err error) error {
 
 // initBare makes a bare repository without templates at dir, an absolute path.
 func initBare(ctx context.Context, dir, format string) error {
-	_, err := run(ctx, "", trustNone.env(), nil, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", "--object-format="+format, dir)
+	_, err := runGit(ctx, "", trustNone.env(), nil, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", "--object-format="+format, dir)
 	return err
 }
 
@@ -177,8 +177,8 @@ func initOwn(ctx context.Context, dir string) error {
 	ownRepoLock.Lock()
 	defer ownRepoLock.Unlock()
 
-	missing := func(name string) bool { _, err := root.Lstat(name); return err != nil }
-	if slices.ContainsFunc([]string{"HEAD", "objects", "refs"}, missing) { // new, or half made before a crash
+	isMissing := func(name string) bool { _, err := root.Lstat(name); return err != nil }
+	if slices.ContainsFunc([]string{"HEAD", "objects", "refs"}, isMissing) { // new, or half made before a crash
 		// Other exports use the repository too, so a cancelled export still makes it completely.
 		if err := initBare(context.WithoutCancel(ctx), dir, "sha1"); err != nil {
 			return fmt.Errorf("making the store's git repository: %w", err)
@@ -232,18 +232,18 @@ func checkOwn(root *os.Root) error {
 
 // git runs git on the repository and returns its output without the last line end.
 func (r *repository) git(ctx context.Context, env []string, args ...string) (string, error) {
-	out, err := r.ask(ctx, env, nil, args...)
+	out, err := r.gitWithInput(ctx, env, nil, args...)
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
-// ask runs git on the repository with a standard input and returns its whole output.
-func (r *repository) ask(ctx context.Context, env []string, stdin io.Reader, args ...string) ([]byte, error) {
-	return run(ctx, r.gitDir, slices.Concat(r.trust.env(), env), stdin, append([]string{"--git-dir=" + r.gitDir}, args...)...)
+// gitWithInput runs git on the repository with a standard input and returns its whole output.
+func (r *repository) gitWithInput(ctx context.Context, env []string, stdin io.Reader, args ...string) ([]byte, error) {
+	return runGit(ctx, r.gitDir, slices.Concat(r.trust.env(), env), stdin, append([]string{"--git-dir=" + r.gitDir}, args...)...)
 }
 
-// start starts a git command on the repository that reads requests and writes answers.
-func (r *repository) start(ctx context.Context, env []string, args ...string) (*process, error) {
-	return start(ctx, r.gitDir, slices.Concat(r.trust.env(), env), append([]string{"--git-dir=" + r.gitDir}, args...)...)
+// startGit starts a git command on the repository that reads requests and writes answers.
+func (r *repository) startGit(ctx context.Context, env []string, args ...string) (*process, error) {
+	return startGit(ctx, r.gitDir, slices.Concat(r.trust.env(), env), append([]string{"--git-dir=" + r.gitDir}, args...)...)
 }
 
 // idLength returns the number of hex digits of an object id.

@@ -91,8 +91,8 @@ func configFile(name string) string {
 	return ""
 }
 
-// configs returns the paths of the machine's and the user's configuration of git.
-func configs() []string {
+// configPaths returns the paths of the machine's and the user's configuration of git.
+func configPaths() []string {
 	files := []string{"/etc/gitconfig", configFile("config")}
 	if home, err := os.UserHomeDir(); err == nil {
 		files = append(files, filepath.Join(home, ".gitconfig"))
@@ -111,7 +111,7 @@ func configs() []string {
 // add depends. An export can start only from an earlier export with the same fingerprint.
 func (r *repository) fingerprint(s *settings, gitignore bool) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%v %v %q\n", r.trust, gitignore, s.all)
+	fmt.Fprintf(h, "%v %v %q\n", r.trust, gitignore, s.listing)
 	names := []string{infoAttributes, userAttributes, "system"}
 	if gitignore {
 		names = append(names, infoExclude, userIgnore)
@@ -135,12 +135,12 @@ func readRegular(name string) ([]byte, error) {
 
 // checkFile returns ErrNotRegular unless name is a regular file of at most most bytes, a directory or
 // /dev/null, or does not exist.
-func checkFile(name string, most int64) error {
+func checkFile(name string, maxBytes int64) error {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil // git ignores a file that it cannot find
 	}
-	if info.IsDir() || info.Mode().IsRegular() && info.Size() <= most {
+	if info.IsDir() || info.Mode().IsRegular() && info.Size() <= maxBytes {
 		return nil
 	}
 	if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, null) {
@@ -178,7 +178,7 @@ func checkFiles(ctx context.Context, abs string, t trust) error {
 
 	seen := make(map[string]bool)
 	if t != trustNone {
-		for _, file := range configs() {
+		for _, file := range configPaths() {
 			if err := checkConfig(ctx, file, seen); err != nil {
 				return err
 			}
@@ -277,7 +277,7 @@ func checkConfig(ctx context.Context, file string, seen map[string]bool) error {
 		return nil
 	}
 
-	out, err := run(ctx, "", trustNone.env(), nil, "config", "--file", file, "--no-includes", "--type=path", "-z",
+	out, err := runGit(ctx, "", trustNone.env(), nil, "config", "--file", file, "--no-includes", "--type=path", "-z",
 		"--get-regexp", `^include(if\..*)?\.path$`)
 	var g *GitError
 	if errors.As(err, &g) {

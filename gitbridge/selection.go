@@ -27,15 +27,15 @@ type item struct {
 	node *tree.Inode
 }
 
-// dir puts the contents of a directory into the commit.
-func (x *exporter) dir(dir string, n *tree.Inode) error {
+// exportDir puts the contents of a directory into the commit.
+func (x *exporter) exportDir(dir string, n *tree.Inode) error {
 	if err := x.ctx.Err(); err != nil {
 		return err
 	}
 
 	var entries []tree.Dirent
-	err := n.Dir.List(x.o.Source, 0, func(e tree.Dirent, _ uint64) bool {
-		if isRuleFile(e.Name) || x.update == nil || x.update.paths[path.Join(dir, e.Name)] {
+	err := n.Dir.List(x.options.Source, 0, func(e tree.Dirent, _ uint64) bool {
+		if isRuleFile(e.Name) || x.changeSet == nil || x.changeSet.paths[path.Join(dir, e.Name)] {
 			entries = append(entries, e)
 		}
 		return true
@@ -48,7 +48,7 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 	items := make([]item, len(entries))
 	for i, e := range entries {
 		items[i].path = path.Join(dir, e.Name)
-		if items[i].node, err = x.o.State.Get(x.o.Source, e.Ino); err != nil {
+		if items[i].node, err = x.options.State.Get(x.options.Source, e.Ino); err != nil {
 			return fmt.Errorf("reading %q: %w", items[i].path, err)
 		}
 	}
@@ -57,13 +57,13 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 	// Unchanged rules are needed for changed files too. git does not follow links to rules.
 	for _, it := range items {
 		if isRuleFile(path.Base(it.path)) && it.node.IsRegular() && it.node.Size() <= largestRules {
-			if err := x.worktree.write(it.path, it.node.Content.Reader(x.o.Source.Files)); err != nil {
+			if err := x.worktree.write(it.path, it.node.Content.Reader(x.options.Source.Files)); err != nil {
 				return err
 			}
 		}
 	}
 
-	if u := x.update; u != nil {
+	if u := x.changeSet; u != nil {
 		items = slices.DeleteFunc(items, func(it item) bool { return !u.paths[it.path] })
 	}
 
@@ -86,7 +86,7 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 	for _, it := range items {
 		name := path.Base(it.path)
 		switch {
-		case x.set.names.refuses(name, it.node.IsSymlink()):
+		case x.settings.names.refuses(name, it.node.IsSymlink()):
 			x.leaveOut(it.path, "git refuses this name, because some systems read it as .git")
 		case it.node.IsDir():
 			dirs = append(dirs, it)
@@ -98,17 +98,17 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 		}
 	}
 
-	if x.update == nil && len(files) >= largeDir {
-		err = x.w.tree(dir, func() error { return x.files(files) })
+	if x.changeSet == nil && len(files) >= largeDir {
+		err = x.writer.makeTree(dir, func() error { return x.exportFiles(files) })
 	} else {
-		err = x.files(files)
+		err = x.exportFiles(files)
 	}
 	if err != nil {
 		return err
 	}
 
 	for _, it := range dirs {
-		if err := x.subdir(it); err != nil {
+		if err := x.exportSubdir(it); err != nil {
 			return err
 		}
 	}
@@ -119,9 +119,9 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 // isRuleFile reports whether git reads rules from files with this name.
 func isRuleFile(name string) bool { return name == ".gitattributes" || name == ".gitignore" }
 
-// subdir puts a directory into the commit: its contents or, for a nested repository, a link to its
+// exportSubdir puts a directory into the commit: its contents or, for a nested repository, a link to its
 // commit.
-func (x *exporter) subdir(it item) error {
+func (x *exporter) exportSubdir(it item) error {
 	gitDir, err := x.nested.gitDir(it.path)
 	commit := ""
 	if err == nil && gitDir != "" {
@@ -130,7 +130,7 @@ func (x *exporter) subdir(it item) error {
 
 	if gitDir != "" || errors.Is(err, errOutside) {
 		x.links[it.path] = true
-		x.w.remove(it.path) // the path may be a directory with files in the base
+		x.writer.remove(it.path) // the path may be a directory with files in the base
 	}
 
 	switch {
@@ -145,13 +145,13 @@ func (x *exporter) subdir(it item) error {
 			return nil
 		}
 
-		u := x.update
+		u := x.changeSet
 		if u != nil && u.links[it.path] {
-			x.update = nil // the directory was a nested repository in the base: all its files are new
+			x.changeSet = nil // the directory was a nested repository in the base: all its files are new
 		}
 
-		err := x.dir(it.path, it.node)
-		x.update = u
+		err := x.exportDir(it.path, it.node)
+		x.changeSet = u
 
 		return err
 	}
@@ -161,15 +161,15 @@ func (x *exporter) subdir(it item) error {
 		return nil
 	}
 
-	x.w.set(modeGitlink, commit, it.path)
-	x.res.Files++
+	x.writer.addEntry(modeGitlink, commit, it.path)
+	x.result.Files++
 	x.leaveOut(it.path, "nested repository: only a link to its commit "+commit+" is recorded")
 
 	return nil
 }
 
 func (x *exporter) leaveOut(path, reason string) {
-	x.res.Skipped = append(x.res.Skipped, stream.Omission{Path: path, Reason: reason})
+	x.result.Skipped = append(x.result.Skipped, stream.Omission{Path: path, Reason: reason})
 }
 
 // notIgnored returns the items that git add would not ignore. It reuses the array of items.
@@ -201,7 +201,7 @@ func (x *exporter) notIgnored(items []item) ([]item, error) {
 		return nil, fmt.Errorf("asking git what is ignored: %w", err)
 	}
 
-	x.res.Ignored += len(items) - len(kept)
+	x.result.Ignored += len(items) - len(kept)
 
 	return kept, nil
 }

@@ -8,7 +8,7 @@ import (
 
 // settings are the configuration of a repository that git add depends on.
 type settings struct {
-	all               string            // the output of git config --list -z
+	listing           string            // the output of git config --list -z
 	rules             map[string]string // texts of the files of rules outside of the tree, by the names in rules.go
 	values            map[string]string // last values, by lower-case key
 	noExec            bool              // core.fileMode=false: every file is 100644
@@ -23,7 +23,7 @@ func (r *repository) settings(ctx context.Context) (*settings, error) {
 		return nil, fmt.Errorf("reading the configuration of %s: %w", r.dir, err)
 	}
 
-	s := &settings{all: out, values: make(map[string]string)}
+	s := &settings{listing: out, values: make(map[string]string)}
 	for key, values := range parseSettings(out) {
 		s.values[key] = values[len(values)-1]
 	}
@@ -65,10 +65,10 @@ func (r *repository) identity(ctx context.Context, which string) string {
 }
 
 // flag returns the value of a boolean setting, parsed as by git; unset if the key is not set.
-func (s *settings) flag(key string, unset bool) bool {
+func (s *settings) flag(key string, byDefault bool) bool {
 	v, ok := s.values[key]
 	if !ok {
-		return unset
+		return byDefault
 	}
 
 	switch strings.ToLower(v) {

@@ -128,9 +128,9 @@ func (s *attrWorktree) write(name string, r io.Reader) error {
 	return nil
 }
 
-// start starts a git command in the working tree.
-func (s *attrWorktree) start(ctx context.Context, args ...string) (*process, error) {
-	return start(ctx, s.workTree(), s.env, slices.Concat(s.config, args)...)
+// startGit starts a git command in the working tree.
+func (s *attrWorktree) startGit(ctx context.Context, args ...string) (*process, error) {
+	return startGit(ctx, s.workTree(), s.env, slices.Concat(s.config, args)...)
 }
 
 // ask sends paths to a git command that answers perPath fields for each path, and calls answer for
@@ -168,11 +168,11 @@ func (p *process) ask(paths []string, perPath int, answer func(path, field int, 
 	return nil
 }
 
-// Arguments of git: ignorer finds the paths that git add leaves out, attributes the attributes of paths.
+// Arguments of git: ignoreArgs for the paths that git add leaves out, attributeArgs for the attributes of paths.
 var (
-	ignorer        = []string{"check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching"}
+	ignoreArgs     = []string{"check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching"}
 	attributeNames = []string{"text", "crlf", "eol", "ident", "filter", "working-tree-encoding"}
-	attributes     = append([]string{"check-attr", "-z", "--stdin"}, attributeNames...)
+	attributeArgs  = append([]string{"check-attr", "-z", "--stdin"}, attributeNames...)
 )
 
 // conversion is the kind of change that git makes to a file's bytes before it stores them.

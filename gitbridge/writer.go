@@ -21,18 +21,18 @@ import (
 // writer feeds one git fast-import: first the blobs, then one commit. The entries of the commit are
 // collected in a temporary file, because fast-import reads them after the blobs.
 type writer struct {
-	repo  *repository
-	env   []string // environment variables of git calls that write objects
-	p     *process
-	in    *bufio.Writer
-	meter *meter
-	spool *os.File      // the entries of the commit, in the commands of fast-import
-	lines *bufio.Writer // writes to spool
-	files *[]entry      // entries of the directory that tree makes; nil outside of tree
+	repo        *repository
+	env         []string // environment variables of git calls that write objects
+	p           *process
+	in          *bufio.Writer
+	meter       *meter
+	spool       *os.File      // the entries of the commit, in the commands of fast-import
+	entryWriter *bufio.Writer // writes to spool
+	treeEntries *[]entry      // entries of the directory that tree makes; nil outside of tree
 
-	written int
-	bytes   int64
-	ended   bool
+	blobs int
+	bytes int64
+	ended bool
 }
 
 func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*writer, error) {
@@ -52,7 +52,7 @@ func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*wr
 		args = append(args, "-c", "fastimport.unpackLimit=1")
 	}
 
-	p, err := r.start(ctx, q.env(), append(args, "fast-import", "--quiet", "--done", "--depth=0")...)
+	p, err := r.startGit(ctx, q.env(), append(args, "fast-import", "--quiet", "--done", "--depth=0")...)
 	if err != nil {
 		return nil, errors.Join(err, spool.Close())
 	}
@@ -60,7 +60,7 @@ func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*wr
 	// The struct hides ReadFrom of p.in, so that errors of the bufio.Writer are errors of writing to
 	// git, and not of reading the file.
 	in := bufio.NewWriterSize(struct{ io.Writer }{p.in}, 256<<10)
-	return &writer{repo: r, env: q.env(), p: p, meter: m, spool: spool, in: in, lines: bufio.NewWriterSize(meteredWriter{spool, m}, 64<<10)}, nil
+	return &writer{repo: r, env: q.env(), p: p, meter: m, spool: spool, in: in, entryWriter: bufio.NewWriterSize(meteredWriter{spool, m}, 64<<10)}, nil
 }
 
 func (w *writer) close() {
@@ -86,9 +86,9 @@ const commitMark = 1
 
 // blob sends size bytes of r as a blob and returns its mark in fast-import.
 func (w *writer) blob(r io.Reader, size int64) (mark string, err error) {
-	w.written++
+	w.blobs++
 	w.bytes += size
-	mark = ":" + strconv.Itoa(commitMark+w.written)
+	mark = ":" + strconv.Itoa(commitMark+w.blobs)
 	fmt.Fprintf(w.in, "blob\nmark %s\ndata %d\n", mark, size)
 	n, err := io.Copy(w.in, meteredReader{io.LimitReader(r, size), w.meter.add})
 	w.in.WriteByte('\n')
@@ -102,13 +102,13 @@ func (w *writer) blob(r io.Reader, size int64) (mark string, err error) {
 	return mark, err
 }
 
-// set puts a path into the commit. object is the mark or the id of its object.
-func (w *writer) set(mode uint32, object, name string) {
-	if w.files != nil {
-		*w.files = append(*w.files, entry{mode, object, path.Base(name)})
+// addEntry puts a path into the commit. object is the mark or the id of its object.
+func (w *writer) addEntry(mode uint32, object, name string) {
+	if w.treeEntries != nil {
+		*w.treeEntries = append(*w.treeEntries, entry{mode, object, path.Base(name)})
 		return
 	}
-	fmt.Fprintf(w.lines, "M %06o %s %s\n", mode, object, gitquote.Name(name))
+	fmt.Fprintf(w.entryWriter, "M %06o %s %s\n", mode, object, gitquote.Name(name))
 }
 
 // entry is a file in a git tree.
@@ -121,13 +121,13 @@ type entry struct {
 // slow for such directories: it compares each name with all others.
 const largeDir = 1000
 
-// tree puts a directory into the commit. fill calls set for each of its files. Subdirectories are
+// makeTree puts a directory into the commit. fill calls addEntry for each of its files. Subdirectories are
 // added after tree has returned.
-func (w *writer) tree(dir string, fill func() error) error {
+func (w *writer) makeTree(dir string, fill func() error) error {
 	var files []entry
-	w.files = &files
+	w.treeEntries = &files
 	err := fill()
-	w.files = nil
+	w.treeEntries = nil
 	if err != nil || len(files) == 0 {
 		return err
 	}
@@ -154,19 +154,19 @@ func (w *writer) tree(dir string, fill func() error) error {
 	}
 
 	// mktree cannot find the blobs yet (--missing): fast-import has not finished their pack.
-	id, err := w.repo.ask(w.p.ctx, w.env, &list, "mktree", "-z", "--missing")
+	id, err := w.repo.gitWithInput(w.p.ctx, w.env, &list, "mktree", "-z", "--missing")
 	if err != nil {
 		return fmt.Errorf("making the tree of %q: %w", dir, err)
 	}
 
-	fmt.Fprintf(w.lines, "M 040000 %s %s\n", bytes.TrimSpace(id), cmp.Or(gitquote.Name(dir), `""`))
+	fmt.Fprintf(w.entryWriter, "M 040000 %s %s\n", bytes.TrimSpace(id), cmp.Or(gitquote.Name(dir), `""`))
 
 	return nil
 }
 
 // remove removes a path, and all paths below it, from the commit.
 func (w *writer) remove(name string) {
-	fmt.Fprintf(w.lines, "D %s\n", gitquote.Name(name))
+	fmt.Fprintf(w.entryWriter, "D %s\n", gitquote.Name(name))
 }
 
 // commit describes the commit to make.
@@ -181,7 +181,7 @@ type commit struct {
 // commit makes the commit and ends fast-import, which needs a branch for a commit. The branch is
 // deleted at the end, so fast-import never writes it to the repository.
 func (w *writer) commit(c commit) (id, tree string, err error) {
-	if err := w.lines.Flush(); err != nil {
+	if err := w.entryWriter.Flush(); err != nil {
 		return "", "", fmt.Errorf("writing a temporary file: %w", err)
 	}
 	if _, err := w.spool.Seek(0, io.SeekStart); err != nil {

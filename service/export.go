@@ -92,7 +92,7 @@ func (es *Exports) exportAlive(ctx context.Context, r *Request, a Export) (Expor
 	result, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
 		Repo: es.repository(), Create: true, Ref: ref, CacheDir: filepath.Join(es.store.Dir(), GitCache),
 		Source: r.source(), State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
-		Admit: r.Workspace.Quota().ChargeExport, Most: maxBytes,
+		Admit: r.Workspace.Quota().ChargeExport, MaxBytes: maxBytes,
 	})
 	if err != nil {
 		return ExportDone{}, err

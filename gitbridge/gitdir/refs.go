@@ -296,7 +296,7 @@ func (p *refPlan) decideHead(ctx context.Context) {
 	name, isRef := strings.CutPrefix(t, "ref: ")
 	switch {
 	case t == b || t == o:
-	case o != b && !isRef && p.ours.isID(o) && p.scratch.contains(ctx, t, o) && (!p.base.isID(b) || p.scratch.contains(ctx, o, b)):
+	case o != b && !isRef && p.ours.isID(o) && (!p.headMoved(ctx, t) || !p.base.isID(b) && p.scratch.contains(ctx, t, o)):
 		p.head = t
 	case o != b && !isRef && !p.scratch.contains(ctx, p.ours.resolve(o), t):
 		p.note("HEAD moved on both sides: %s has the other commits", p.park(ctx, "HEAD", t))

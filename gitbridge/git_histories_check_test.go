@@ -275,7 +275,11 @@ func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefe
 			fail("LOST: the commit %s of ours", h.commits[id].subject)
 		}
 	}
-	for id := range h.reach(theirs.branches()...) {
+	come := *theirs
+	if theirs.refs["refs/stash"] == ours.refs["refs/stash"] { // a stash below may be one that ours has dropped
+		come.stash = nil
+	}
+	for id := range h.reach(come.branches()...) {
 		if !has[id] && !hadTheirs[id] && !strings.Contains(said, h.commits[id].subject) && !(strings.Contains(said, "stash") && slices.Contains(theirs.stash, id)) {
 			fail("LOST: the commit %q of theirs", h.commits[id].subject)
 		}
@@ -399,7 +403,7 @@ func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, no
 		if as, ok := followed[at]; ok && (n == as || (!parted || theirs.commit == base.commit) && len(h.excused) == 0) {
 			want = as
 		}
-		if n != want && !h.excused[first] && (len(h.excused) == 0 || !h.isMoved(n, base, ours, theirs, at)) {
+		if n != want && !h.excused[first] && (len(h.excused) == 0 && followed != nil || !h.isMoved(n, base, ours, theirs, at)) {
 			fail("FILE %s: %q, want %q (base %q ours %q theirs %q)", at, n, want, b, o, t)
 		}
 	}

@@ -134,8 +134,8 @@ func (r *applyGit) addedOrRemovedIn(work string) (names []string) {
 	return names
 }
 
-// theirAlternates returns the git directories of the workspace that the git directory at the path at has as alternates.
-// The keys are the paths of their object directories in the directory of the host.
+// theirAlternates returns the git directories of the workspace that the git directory at the path at has as
+// alternates. The keys are the paths of their object directories in the directory of the host.
 func (r *applyGit) theirAlternates(theirs gitdir.Files, at string) map[string]gitdir.Files {
 	text, err := theirs.Read(alternatesPath)
 	if err != nil {

@@ -46,8 +46,8 @@ type receivingSide struct {
 	entryAt        func(path string) *tree.Inode                        // the entry of this side at a path, nil for none
 	findReceiver   func(path string, base treeFiles) (*receiver, error) // the git directory of this side at a path
 	addedOrRemoved func(worktree string) []string                       // paths of the files that this side added or removed in a working tree
-	// carryOut carries out the plan of a repository. follow are the paths of the files that this side takes from theirs
-	// because its HEAD moves, and merged are the files that git has merged.
+	// carryOut carries out the plan of a repository. follow are the paths of the files that this side takes from
+	// theirs because its HEAD moves, and merged are the files that git has merged.
 	carryOut func(r *repoMerge, follow []string, merged map[string]gitdir.MergedFile) error
 }
 
@@ -287,7 +287,8 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 	return changes, g.carryOut(r, follow, merged)
 }
 
-// filesDecide reports whether the merge of files decides about a file that could follow HEAD, see gitdir.Plan.FollowingFiles:
+// filesDecide reports whether the merge of files decides about a file that could follow HEAD, see
+// gitdir.Plan.FollowingFiles:
 //
 //   - ours has the file as in the base, or as in theirs;
 //   - theirs has the file as in the base, with changes that are not committed (changed);
@@ -328,8 +329,8 @@ func (g *gitMerge) withoutRemoved(changes []tree.Change) []tree.Change {
 }
 
 // isRemoved reports whether a directory of the base is a working tree that one side has removed and the other side
-// keeps. If so, it adds a line to g.reports. It returns false if the receiving side has removed a repository that is not
-// a linked working tree: files that theirs changed in it are in conflict.
+// keeps. If so, it adds a line to g.reports. It returns false if the receiving side has removed a repository that is
+// not a linked working tree: files that theirs changed in it are in conflict.
 func (g *gitMerge) isRemoved(dir string) bool {
 	file := path.Join(dir, ".git")
 	if g.inodeAt(g.base, file) == nil {

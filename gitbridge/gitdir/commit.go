@@ -169,8 +169,8 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 	return nil
 }
 
-// RefreshIndex has git compare the files of the working tree for which the new index has no times and sizes, and record
-// these. It runs no git in a repository of another user: its settings could name programs.
+// RefreshIndex has git compare the files of the working tree for which the new index has no times and sizes, and
+// record these. It runs no git in a repository of another user: its settings could name programs.
 func (p *Plan) RefreshIndex(ctx context.Context) {
 	var st unix.Stat_t
 	if len(p.index.newEntries) == 0 || p.merge.Ours.Worktree == "" || unix.Stat(p.merge.Ours.Dir, &st) != nil || int(st.Uid) != os.Geteuid() {

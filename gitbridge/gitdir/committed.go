@@ -14,8 +14,8 @@ type File struct {
 	BlobID      func(idLen int) string // returns the id of the contents as a blob, without filters; idLen is in bytes
 }
 
-// ConfiguredWorktree returns the working tree that a configuration names (core.worktree), "" for none. text is the text of the
-// configuration.
+// ConfiguredWorktree returns the working tree that a configuration names (core.worktree), "" for none. text is the
+// text of the configuration.
 func ConfiguredWorktree(text string) string {
 	return strings.TrimSpace(parseConfig(text).lastValue("core.worktree"))
 }

@@ -14,9 +14,9 @@ type DivergedBranch struct {
 	ourCommit, theirCommit string // ids of the commits that the branch has
 }
 
-// FollowingFiles returns the paths of the files that the receiving side takes from theirs because its HEAD becomes the HEAD
-// of theirs. As in git checkout, a file follows HEAD only if the receiving side has not changed the file since its own
-// HEAD. The state of the file in the base does not matter.
+// FollowingFiles returns the paths of the files that the receiving side takes from theirs because its HEAD becomes the
+// HEAD of theirs. As in git checkout, a file follows HEAD only if the receiving side has not changed the file since
+// its own HEAD. The state of the file in the base does not matter.
 //
 // A file does not follow HEAD if leave returns true: then the merge of files decides about it. The argument changed
 // means that the file of theirs has changes that are not committed. leave is not called if the branch of HEAD becomes

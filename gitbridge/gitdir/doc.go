@@ -21,7 +21,7 @@
 //
 // Configuration, hooks and ignore rules are merged as ordinary files, see [IsFile].
 //
-// Plan asks git in a scratch repository, which has a plain configuration and the objects of both sides.
-// CarryOut runs git in the receiving repository, with the configuration of that repository. Git does not run with the configuration
+// Plan asks git in a scratch repository, which has a plain configuration and the objects of both sides. CarryOut runs
+// git in the receiving repository, with the configuration of that repository. Git does not run with the configuration
 // of theirs.
 package gitdir

@@ -110,10 +110,10 @@ func (s *state) entries() []IndexEntry {
 	return s.parsedEntries
 }
 
-// smudgedCopy returns a copy of an index for a new index file. In the copy, the size is 0 for each file that changed in
-// the second in which the index was written, or later: such a file may have changed again and have the same time and
-// size. Git recognizes these files by the time of the index file, which the new file does not have. If the size is 0,
-// git compares the contents. paths are those of these files. written is the time of the index file in nanoseconds.
+// smudgedCopy returns a copy of an index for a new index file. In the copy, the size is 0 for each file that changed
+// in the second in which the index was written, or later: such a file may have changed again and have the same time
+// and size. Git recognizes these files by the time of the index file, which the new file does not have. If the size is
+// 0, git compares the contents. paths are those of these files. written is the time of the index file in nanoseconds.
 func smudgedCopy(index []byte, idLen int, written int64) (out []byte, paths []string) {
 	const size = 36 // offset of the size in an entry
 	out = bytes.Clone(index)
@@ -222,8 +222,8 @@ func (r *indexReader) next() (e IndexEntry, err error) {
 	return e, nil
 }
 
-// sharedPrefix decodes the path of an entry in an index of version 4. It returns the beginning that the path shares with
-// the path of the entry before, and the rest of the entry.
+// sharedPrefix decodes the path of an entry in an index of version 4. It returns the beginning that the path shares
+// with the path of the entry before, and the rest of the entry.
 func (r *indexReader) sharedPrefix(b string) (before, rest string, err error) {
 	strip := 0
 

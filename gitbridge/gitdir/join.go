@@ -286,9 +286,9 @@ func (p *Plan) resolveConflicts(ctx context.Context, m *branchMerge) error {
 	return err
 }
 
-// mergeObstacle returns the reason why a branch cannot be merged, "" if it can be merged. As for git merge, no path may be
-// staged, and no file that the merge changes may have uncommitted changes. This holds for both sides. Files that an
-// earlier, killed merge has written are no reason.
+// mergeObstacle returns the reason why a branch cannot be merged, "" if it can be merged. As for git merge, no path
+// may be staged, and no file that the merge changes may have uncommitted changes. This holds for both sides. Files
+// that an earlier, killed merge has written are no reason.
 func (p *Plan) mergeObstacle(ctx context.Context, m *branchMerge) (reason string, err error) {
 	if p.refs.head != "" {
 		return "another branch is checked out", nil

@@ -22,8 +22,8 @@ type linkedWorktree struct {
 // forkMark is a file in worktrees/ID of the git directory. It marks a linked working tree that is a fork.
 const forkMark = "amberfs-link"
 
-// readWorktree reads the state of a linked working tree from dir, a path below the git directory. It returns nil if dir
-// has no HEAD.
+// readWorktree reads the state of a linked working tree from dir, a path below the git directory. It returns nil if
+// dir has no HEAD.
 func (s *state) readWorktree(f Files, dir string) (*linkedWorktree, error) {
 	t := &linkedWorktree{files: make(map[string][]byte)}
 	var err error
@@ -124,8 +124,8 @@ func (p *refPlan) parkWorktreeHead(ctx context.Context, id string, t *linkedWork
 	}
 }
 
-// takeWorktree replaces the state o of a linked working tree by the state t. Either is nil if the working tree does not
-// exist. dir is the path of the state below the git directory. takeWorktree writes its own commondir, and takes
+// takeWorktree replaces the state o of a linked working tree by the state t. Either is nil if the working tree does
+// not exist. dir is the path of the state below the git directory. takeWorktree writes its own commondir, and takes
 // only plain settings (PlainConfig), which name no programs.
 func (p *filePlan) takeWorktree(dir string, s sides, o, t *linkedWorktree) {
 	if o != nil {

@@ -16,8 +16,8 @@ type Merge struct {
 	Theirs Files
 	Ours   *Repo
 	Name   string // the name of their side, for the names of new branches
-	// PreferTheirs reports whether a branch that both sides moved gets the value of theirs. Then the commits of ours get
-	// a new branch.
+	// PreferTheirs reports whether a branch that both sides moved gets the value of theirs. Then the commits of ours
+	// get a new branch.
 	PreferTheirs func(branch string) bool
 	// If Resolve is set, the branch of HEAD is merged when both sides moved it. Resolve decides each path in
 	// conflict.
@@ -139,7 +139,7 @@ func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 	if err := p.checkHeads(ctx); err != nil {
 		return err
 	}
-	if m.Base != nil && !m.IsOtherRepo && p.scratch.unrelated(ctx, p.theirs, p.base) && !m.hasLogOf(p.base) {
+	if m.Base != nil && !m.IsOtherRepo && p.scratch.unrelated(ctx, p.theirs, p.base) && !m.logHasHeadOf(p.base) {
 		m.IsOtherRepo, p.base = true, &state{idLen: p.theirs.idLen}
 	}
 	if err := p.decide(ctx); err != nil {
@@ -151,8 +151,8 @@ func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 	return nil
 }
 
-// checkHeads returns ErrUnsupported if the commit of HEAD of the base or of theirs is missing: objects that theirs uses
-// from another repository may not exist on this machine.
+// checkHeads returns ErrUnsupported if the commit of HEAD of the base or of theirs is missing: objects that theirs
+// uses from another repository may not exist on this machine.
 func (p *Plan) checkHeads(ctx context.Context) error {
 	var heads []string
 	for _, s := range []*state{p.base, p.theirs} {
@@ -172,9 +172,9 @@ func (p *Plan) checkHeads(ctx context.Context) error {
 	return err
 }
 
-// hasLogOf reports whether the log of HEAD of theirs has the commit of the base. Then theirs is the repository of the
-// base, although the two have no commit in common: a user has amended the first commit.
-func (m *Merge) hasLogOf(base *state) bool {
+// logHasHeadOf reports whether the log of HEAD of theirs has the commit of the base. Then theirs is the repository of
+// the base, although the two have no commit in common: a user has amended the first commit.
+func (m *Merge) logHasHeadOf(base *state) bool {
 	head := base.resolve(base.head)
 	return head != "" && bytes.Contains(readOptional(m.Theirs, "logs/HEAD"), []byte(head))
 }

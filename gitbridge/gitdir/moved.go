@@ -8,7 +8,8 @@ import (
 )
 
 // DescribeChanges describes in git's words how the refs, HEAD, the index and the operations in progress of a git
-// directory changed from base to now. It reads no objects. It does not mention files that git rewrote with the same meaning.
+// directory changed from base to now. It reads no objects. It does not mention files that git rewrote with the same
+// meaning.
 func DescribeChanges(base, now Files) ([]string, error) {
 	m := &Merge{Base: base, Theirs: now}
 	if err := m.readSides(); err != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// sharedNames are the entries of a git directory that all working trees of a repository share. ownNames are exceptions:
-// paths below shared entries of which each working tree has its own version. Git has these lists, see
+// sharedNames are the entries of a git directory that all working trees of a repository share. ownNames are
+// exceptions: paths below shared entries of which each working tree has its own version. Git has these lists, see
 // gitrepository-layout(5).
 var (
 	sharedNames = []string{"branches", "common", "config", "gc.pid", "hooks", "info", "logs", "lost-found", "modules", "objects",

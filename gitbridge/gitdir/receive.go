@@ -22,7 +22,8 @@ type receiver struct {
 // literalPaths is an environment in which git takes paths literally, not as patterns.
 var literalPaths = []string{"GIT_LITERAL_PATHSPECS=1"}
 
-// writeFiles writes files of the receiving repository, in the order of their names. It removes files whose data is nil.
+// writeFiles writes files of the receiving repository, in the order of their names. It removes files whose data is
+// nil.
 func (r receiver) writeFiles(files map[string][]byte) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := r.writeFile(name, files[name]); err != nil {

@@ -221,8 +221,8 @@ func indexDelta(from, to []IndexEntry) (out []IndexEntry) {
 	return out
 }
 
-// popStages removes the entries of a path from the beginning of entries, and returns them. A path in conflict has up to
-// three entries.
+// popStages removes the entries of a path from the beginning of entries, and returns them. A path in conflict has up
+// to three entries.
 func popStages(entries *[]IndexEntry, at string) []IndexEntry {
 	n := 0
 	for n < len(*entries) && (*entries)[n].Path == at {

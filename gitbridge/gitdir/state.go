@@ -397,8 +397,8 @@ func (r *Repo) checkWhole() error {
 	return nil
 }
 
-// SameState reports whether two states of a git directory are equal, except for objects and logs. It returns false if one
-// of them is not a git directory.
+// SameState reports whether two states of a git directory are equal, except for objects and logs. It returns false if
+// one of them is not a git directory.
 func SameState(base, now Files) (bool, error) {
 	for _, f := range []Files{base, now} {
 		if is, err := IsGitDir(f); err != nil || !is {

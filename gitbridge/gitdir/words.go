@@ -103,8 +103,8 @@ func (p *refPlan) describeDropped(ctx context.Context, s *summary, short, old st
 	}
 }
 
-// describeBranch describes the update of a branch. The commits of a new branch are those that the histories of known do
-// not have.
+// describeBranch describes the update of a branch. The commits of a new branch are those that the histories of known
+// do not have.
 func (p *refPlan) describeBranch(ctx context.Context, s *summary, short string, u refUpdate, known []string) {
 	lineCount, phrase := len(s.lines), "on"
 	if u.old != "" {
@@ -134,8 +134,8 @@ func (p *refPlan) describeBranch(ctx context.Context, s *summary, short string, 
 	}
 }
 
-// refValues returns the ids of the objects of the refs of the receiving side, before or after the updates. It leaves out
-// the private refs of operations in progress, because git deletes these at the end of the operation.
+// refValues returns the ids of the objects of the refs of the receiving side, before or after the updates. It leaves
+// out the private refs of operations in progress, because git deletes these at the end of the operation.
 func (p *refPlan) refValues(after bool) (out []string) {
 	all := maps.Clone(p.ours.refs)
 	if after {

@@ -16,8 +16,8 @@ type filePlan struct {
 	lines      []string          // lines for Plan.Lines
 }
 
-// decideOperation takes the operation in progress of theirs as a whole or not at all. getsHead means that the receiving
-// side gets the HEAD of theirs, and getsSparse that it gets the sparse checkout of theirs.
+// decideOperation takes the operation in progress of theirs as a whole or not at all. getsHead means that the
+// receiving side gets the HEAD of theirs, and getsSparse that it gets the sparse checkout of theirs.
 func (p *filePlan) decideOperation(s sides, refs *refPlan, getsHead, getsSparse bool) {
 	if getsSparse && !bytes.Equal(s.base.sparseFile, s.theirs.sparseFile) {
 		p.contents["info/sparse-checkout"] = s.theirs.sparseFile
@@ -65,8 +65,8 @@ func (s sides) takesOperation() bool {
 }
 
 // hasNoOwnOperation reports whether the receiving side has no operation in progress of its own: each file of an
-// operation and each private ref is as in the base or as in theirs. After a killed merge, some can be as in the base and
-// others as in theirs.
+// operation and each private ref is as in the base or as in theirs. After a killed merge, some can be as in the base
+// and others as in theirs.
 func (s sides) hasNoOwnOperation() bool {
 	for _, of := range []*state{s.base, s.ours, s.theirs} {
 		for name := range of.operationFiles {
@@ -113,8 +113,8 @@ func (p *filePlan) takeLeftovers(m *Merge) {
 var operationKinds = map[string]string{"MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert", "BISECT_LOG": "a bisect",
 	"rebase-merge": "a rebase", "rebase-apply": "a rebase"}
 
-// operation names the operation in progress, "" for none. Files of operationNames that are not in operationKinds may be
-// left by commands that have ended.
+// operation names the operation in progress, "" for none. Files of operationNames that are not in operationKinds may
+// be left by commands that have ended.
 func (s *state) operation() string {
 	var out []string
 	for name := range s.operationFiles {

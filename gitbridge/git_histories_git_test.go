@@ -173,7 +173,8 @@ func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, no
 	for at := range now.dirty {
 		first := before(at, "/")
 		moved := (len(h.excused) > 0 || followed == nil) && h.isMoved(now.files[at], base, ours, theirs, at)
-		if followed[at] == "" && !moved && !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] && !h.excused[first] && !prefer && !slices.Contains(nestedNames, at) && !(h.sparse && now.index[at] == "") &&
+		dropped := base.dirty[at] && now.files[at] == theirs.files[at] && maps.Equal(base.refs, theirs.refs) && base.commit == theirs.commit // without a change of git there
+		if followed[at] == "" && !moved && !dropped && !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] && !h.excused[first] && !prefer && !slices.Contains(nestedNames, at) && !(h.sparse && now.index[at] == "") &&
 			!(slices.Contains(nestedNames, first) && ours.files[at] != "" && now.index[at] == "") && // it was ignored
 			!((ours.nested[first] == nil) != (theirs.nested[first] == nil)) &&
 			!(base.files[at] != "" && now.files[at] == "" && (ours.files[at] == "" || theirs.files[at] == "")) {

@@ -74,10 +74,10 @@ func (h *histories) gitMerged(base, ours, theirs *side) map[string]string {
 	return out
 }
 
-// isMoved reports whether a file has the changes of both sides of a file that one side renamed to its path.
+// isMoved reports whether a file has the changes of both sides of a file that one side, or both, renamed to its path.
 func (h *histories) isMoved(n string, base, ours, theirs *side, at string) bool {
 	for from, b := range base.files {
-		for _, pair := range [][2]string{{ours.files[from], theirs.files[at]}, {ours.files[at], theirs.files[from]}} {
+		for _, pair := range [][2]string{{ours.files[from], theirs.files[at]}, {ours.files[at], theirs.files[from]}, {ours.files[at], theirs.files[at]}} {
 			if is, ok := h.mergeFile(b, pair[0], pair[1]); ok && is == n && (ours.files[from] == "" || theirs.files[from] == "") {
 				return true
 			}

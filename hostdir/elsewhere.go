@@ -101,7 +101,7 @@ func (d *dirReader) addLinkedDir(at, rel string, l *LinkedDir, was *tree.Inode, 
 			if then, err = d.beforeIn(was, e); err == nil && mixed {
 				err = d.addMixedDir(at, name, parent, l, then)
 			} else if err == nil {
-				err = d.entry(path.Join(at, name), parent, e, then)
+				err = d.entry(path.Join(at, name), parent, e, fs.ModeIrregular, then)
 			}
 		}
 

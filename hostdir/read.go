@@ -113,17 +113,18 @@ type dirReader struct {
 const applyWait = 30 * time.Second
 
 func (d *dirReader) readRoot(dir string) error {
-	f, err := os.OpenFile(dir, unix.O_DIRECTORY, 0)
+	fd, err := openFile(dir, unix.O_DIRECTORY)
 	if err != nil {
-		return reason(err)
+		return err
 	}
-	defer f.Close()
+	f := &namedFile{path: -1, data: fd}
+	defer f.close()
 
-	if d.hidden, err = d.hidden.in(d.ctx, procPath(int(f.Fd())), d.exclude); err != nil {
+	if d.hidden, err = d.hidden.in(d.ctx, procPath(fd), d.exclude); err != nil {
 		return err
 	}
 	if d.o.Git != nil {
-		if d.top, err = os.Readlink(procPath(int(f.Fd()))); err != nil {
+		if d.top, err = os.Readlink(procPath(fd)); err != nil {
 			return reason(err)
 		}
 	}
@@ -133,23 +134,20 @@ func (d *dirReader) readRoot(dir string) error {
 	defer stop()
 
 	if d.o.only == nil {
-		lock, err := lockDir(ctx, int(f.Fd()), unix.F_RDLCK, nil)
+		lock, err := lockDir(ctx, fd, unix.F_RDLCK, nil)
 		if err != nil && d.ctx.Err() != nil {
 			return d.ctx.Err()
 		}
 		defer lock.Close()
 	}
 
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	if err := f.stat(); err != nil {
 		return err
 	}
-
-	e, opened, err := d.open(".", int(f.Fd()), &st)
+	e, err := d.open(".", f)
 	if err != nil {
 		return err
 	}
-	defer opened.Close()
 
 	var was *tree.Inode
 	if d.before != nil {
@@ -158,35 +156,44 @@ func (d *dirReader) readRoot(dir string) error {
 		}
 	}
 
-	if was == nil || !d.unchanged(was, birthTime(int(f.Fd())), &st) {
+	if was == nil || !d.unchanged(was, f.born, &f.st) {
 		if err := d.add(e); err != nil {
 			return err
 		}
 	}
 
-	return d.dir(".", opened, was)
+	return d.dir(".", f.directory(), was)
 }
 
-// dir reads the entries of an open directory. was is the directory in d.before, nil if it is new.
+// dir reads the entries of an open directory, and closes it. was is the directory in d.before, nil if it is new.
 func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
-	if err := d.ctx.Err(); err != nil {
-		return err
-	}
 	if f == nil {
 		return nil // a directory that cannot be read is copied without its entries
 	}
+	defer f.Close()
 
-	names, err := f.Readdirnames(-1)
+	if err := d.ctx.Err(); err != nil {
+		return err
+	}
+
+	entries, err := f.ReadDir(-1)
 	if err != nil {
 		return d.SkipFile(at, fmt.Errorf("%q: %w", at, reason(err)))
 	}
 
-	slices.Sort(names)
-	names = slices.DeleteFunc(names, func(name string) bool { return !d.o.only.has(path.Join(at, name)) || d.isLeftTemp(at, name) })
-	for _, name := range names {
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	names := make([]string, 0, len(entries))
+
+	for _, e := range entries {
+		name := e.Name()
+		if !d.o.only.has(path.Join(at, name)) || d.isLeftTemp(at, name) {
+			continue
+		}
+
+		names = append(names, name)
 		then, err := d.beforeIn(was, name)
 		if err == nil {
-			err = d.entry(path.Join(at, name), f, name, then)
+			err = d.entry(path.Join(at, name), f, name, e.Type(), then)
 		}
 		if err != nil {
 			return err
@@ -209,27 +216,23 @@ func (d *dirReader) isLeftTemp(at, name string) bool {
 }
 
 // entry reads one name of an open directory. It opens the file once, without following a link, and reads the file
-// that it opened even if a program replaces the name.
-func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Inode) error {
+// that it opened even if a program replaces the name. listed is the type of the file in the directory's listing.
+func (d *dirReader) entry(at string, parent *os.File, name string, listed fs.FileMode, was *tree.Inode) error {
 	if was != nil && !was.IsDir() && name != ".git" && d.unchangedIn(was, int(parent.Fd()), name) {
 		return nil
 	}
 
-	fd := -1
-	err := d.asOwner(int(parent.Fd()), &unix.Stat_t{}, unix.S_IXUSR, func() (err error) {
-		fd, err = unix.Openat(int(parent.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		return err
-	})
+	f, err := d.openName(int(parent.Fd()), name, listed)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the file was deleted after the names were read
 	}
 	if err != nil {
 		return d.SkipFile(at, fmt.Errorf("%q: %w", at, err))
 	}
-	defer unix.Close(fd)
+	defer f.close()
 
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	st := &f.st
+	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 		return d.SkipFile(at, fmt.Errorf("%q: %w", at, err))
 	}
 
@@ -237,11 +240,11 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 	if isDir && d.exclude[fileID{st.Dev, st.Ino}] {
 		return nil
 	}
-	if d.hidden.has(at, &st) {
+	if d.hidden.has(at, st) {
 		if was != nil || !d.hidden.Empty {
 			return nil
 		}
-		return d.addHidden(at, &st)
+		return d.addHidden(at, st)
 	}
 
 	if name == ".git" && !isDir && d.top != "" {
@@ -250,17 +253,18 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 		}
 	}
 
-	return d.file(at, fd, &st, was)
+	return d.file(at, f, was)
 }
 
-// file reads a file or directory. fd is a descriptor (O_PATH) of it, and st its status.
-func (d *dirReader) file(at string, fd int, st *unix.Stat_t, was *tree.Inode) error {
+// file reads a file or directory.
+func (d *dirReader) file(at string, f *namedFile, was *tree.Inode) error {
+	st := &f.st
 	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if isDir && was != nil && was.Mode&ownerAccess != ownerAccess && st.Mode == was.Mode|openMode {
 		st.Mode = was.Mode // a killed apply has left the directory open, see host_open.go
 	}
 
-	same := was != nil && d.unchanged(was, birthTime(fd), st)
+	same := was != nil && d.unchanged(was, f.born, st)
 	if same && !isDir {
 		return nil
 	}
@@ -273,7 +277,7 @@ func (d *dirReader) file(at string, fd int, st *unix.Stat_t, was *tree.Inode) er
 		return d.add(stream.Entry{Path: at, Hardlink: old})
 	}
 
-	e, f, err := d.open(at, fd, st)
+	e, err := d.open(at, f)
 	if err != nil {
 		stub := d.o.Stubs && errors.Is(err, unix.EACCES) && st.Uid != uint32(os.Geteuid())
 		if err = d.SkipFile(at, fmt.Errorf("%q: %w", at, reason(err))); err != nil || !stub {
@@ -288,11 +292,7 @@ func (d *dirReader) file(at string, fd int, st *unix.Stat_t, was *tree.Inode) er
 		if linked {
 			d.links[id] = at
 		}
-		return d.addFile(e, f)
-	}
-
-	if f != nil {
-		defer f.Close()
+		return d.addFile(e, f.take())
 	}
 	if !same {
 		if err := d.add(e); err != nil {
@@ -300,7 +300,7 @@ func (d *dirReader) file(at string, fd int, st *unix.Stat_t, was *tree.Inode) er
 		}
 	}
 
-	return d.dir(at, f, was)
+	return d.dir(at, f.directory(), was)
 }
 
 // timeOf returns a time of a file in nanoseconds, limited to the times that a snapshot can store.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync/atomic"
 
 	"github.com/amberfs/amberfs/stream"
@@ -22,7 +21,7 @@ const (
 // A queuedEntry is an entry that waits for the sink.
 type queuedEntry struct {
 	stream.Entry
-	file  *os.File      // closed after the sink has read it
+	file  *sourceFile     // closed after the sink has read it
 	ready chan struct{} // closed when Data can be read; nil if Data can be read at once
 }
 
@@ -77,7 +76,7 @@ func (d *dirReader) sinkError() error {
 func (d *dirReader) add(e stream.Entry) error { return d.addFile(e, nil) }
 
 // addFile does as add for an entry whose data comes from a file. The file is closed after the sink has read it.
-func (d *dirReader) addFile(e stream.Entry, f *os.File) error {
+func (d *dirReader) addFile(e stream.Entry, f *sourceFile) error {
 	a := &queuedEntry{Entry: e, file: f}
 
 	if f != nil && e.DataSize() <= smallSize {

@@ -78,8 +78,7 @@ func (d *dirReader) unchangedIn(n *tree.Inode, dir int, name string) bool {
 	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x) != nil {
 		return false
 	}
-	st := unix.Stat_t{Mode: uint32(x.Mode), Uid: x.Uid, Gid: x.Gid, Ino: x.Ino, Size: int64(x.Size)}
-	st.Mtim, st.Ctim = unix.Timespec{Sec: x.Mtime.Sec, Nsec: int64(x.Mtime.Nsec)}, unix.Timespec{Sec: x.Ctime.Sec, Nsec: int64(x.Ctime.Nsec)}
+	st := statusOf(&x)
 	return d.unchanged(n, birthOf(&x), &st)
 }
 

@@ -3,7 +3,6 @@ package hostdir
 import (
 	"errors"
 	"io"
-	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -11,9 +10,15 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
+// openData is a file that is open for reading.
+type openData interface {
+	io.ReaderAt
+	Fd() uintptr
+}
+
 // dataOf returns the parts of a file between its holes, and a reader of these parts; nil for a file without
 // holes.
-func dataOf(f *os.File, size int64) ([]content.DataRange, io.Reader, error) {
+func dataOf(f openData, size int64) ([]content.DataRange, io.Reader, error) {
 	parts, readers := []content.DataRange{}, []io.Reader{}
 
 	for at := int64(0); at < size; {

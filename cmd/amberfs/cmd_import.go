@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -137,41 +138,53 @@ func (i *importer) run(ctx context.Context, argv []string) error {
 // errStopped is the error of writes after the daemon has stopped reading.
 var errStopped = errors.New("the daemon accepts no more")
 
-// sendAll calls the operation, and sends the tree to it. If both fail, it returns the
-// error of the one that failed first, because the other one fails as a consequence.
-func (i *importer) sendAll(ctx context.Context) (done service.Imported, err error) {
-	pr, pw := io.Pipe()
-	// When ctx ends, send may be blocked in a read of its input and never close the pipe.
-	defer context.AfterFunc(ctx, func() { pr.CloseWithError(context.Canceled) })()
+// A treeBody is the body of a request that sends a tree. net/http calls WriteTo, so that the tree is written to the
+// connection without a pipe.
+type treeBody struct {
+	send it returns the
+// error
+	sent of the one that failed first, because the other one fails as a consequence.
+func (b *treeBody) WriteTo(w io.Writer) (int64, error) {
+	err := b.send(stoppingWriter{w})
+	b.sent <- err
+	return 0, err
+}
 
+// Read implements io.Reader. It is not called.
+func (b *treeBody) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
+
+// A stoppingWriter writes to a connection, and returns errStopped if this fails.
+type stoppingWriter struct{ conn io.Writer }
+
+func (w stoppingWriter) Write(p []byte) (int, error) {
+	n, err := w.conn.Write(p)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errStopped, err)
+	}
+	return n, err
+}
+
+// sendAll calls the operation, and sends the tree to it. If both fail, the first error has the reason.
+func (i *importer) sendAll(ctx context.Context) (done service.Imported, err error) {
 	sending, stop := context.WithCancel(ctx)
 	defer stop()
 
-	sent := make(chan error, 1)
-	go func() {
-		err := i.send(sending, pw)
-		sent <- err
-		pw.CloseWithError(err)
-	}()
-
-	err = i.a.exchange(ctx, i.at, i.req, client.Streams{In: pr}, &done)
+	body := &treeBody{func(w io.Writer) error { return i.send(sending, w) }, make(chan error, 1)}
+	err = i.a.exchange(ctx, i.at, i.req, client.Streams{In: body}, &done)
 	stop()
-	pr.CloseWithError(errStopped)
 
 	var serr error // the error of send
 	if err == nil {
-		serr = <-sent
+		serr = <-body.sent
 	} else {
 		select {
-		case serr = <-sent:
+		case serr = <-body.sent:
 		default: // send is blocked in a read of its input
 		}
 	}
 
-	for _, second := range []error{nil, errStopped, io.ErrClosedPipe, context.Canceled} {
-		if errors.Is(serr, second) {
-			return done, err
-		}
+	if serr == nil || errors.Is(serr, errStopped) || errors.Is(serr, context.Canceled) {
+		return done, err
 	}
 
 	return done, service.Explain(serr)

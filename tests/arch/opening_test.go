@@ -63,6 +63,7 @@ var opensOther = map[string]string{
 	"hostdir/write_stage.go":          "a working tree",
 	"hostdir/lock.go":                 "the user's own state directory, by O_NOFOLLOW",
 	"hostdir/read.go":                 "a working tree",
+	"hostdir/read_open.go":            "a working tree",
 	"hostdir/hidden.go":               "a working tree, whose files are not opened",
 	"gitbridge/quarantine.go":         "a folder that this process has made, and the objects of the repository, by os.Root",
 	"gitbridge/repo.go":               "the store's own repository, by os.Root, once all of it was checked",

@@ -21,7 +21,7 @@ const (
 // A queuedEntry is an entry that waits for the sink.
 type queuedEntry struct {
 	stream.Entry
-	file  *sourceFile     // closed after the sink has read it
+	file  *sourceFile   // closed after the sink has read it
 	ready chan struct{} // closed when Data can be read; nil if Data can be read at once
 }
 
@@ -79,7 +79,9 @@ func (d *dirReader) add(e stream.Entry) error { return d.addFile(e, nil) }
 func (d *dirReader) addFile(e stream.Entry, f *sourceFile) error {
 	a := &queuedEntry{Entry: e, file: f}
 
-	if f != nil && e.DataSize() <= smallSize {
+	if f != nil && e.DataSize() > smallSize {
+		a.File = f
+	} else if f != nil {
 		a.ready = make(chan struct{})
 		d.readers <- struct{}{}
 		go func() {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/amberfs/amberfs/service/internal/descriptors"
 )
 
 // A door is the listening socket of a server, which can be shut for a while. Clients that connect
@@ -24,8 +26,11 @@ type door struct {
 func (d *door) Accept() (net.Conn, error) {
 	for {
 		c, err := d.UnixListener.Accept()
+		if err == nil {
+			return &descriptors.Receiver{UnixConn: c.(*net.UnixConn)}, nil
+		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return c, err
+			return nil, err
 		}
 
 		d.mu.Lock()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/service/internal/descriptors"
 	"github.com/amberfs/amberfs/snapshot/actors"
 )
 
@@ -54,6 +55,9 @@ type Server struct {
 
 // peerKey is the key of the peer's credentials in the context of a connection.
 type peerKey struct{}
+
+// filesKey is the key of the connection, which receives files, in its context.
+type filesKey struct{}
 
 // Listen creates the socket of the store dir and answers requests until Close. socket, if set, is the
 // socket that the previous daemon created.
@@ -107,12 +111,13 @@ func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			peer, err := PeerCredentials(c.(*net.UnixConn))
+			from := c.(*descriptors.Receiver)
+			peer, err := PeerCredentials(from.UnixConn)
 			if err != nil {
 				s.Log.Warn("socket", "err", err)
 			}
 
-			return context.WithValue(ctx, peerKey{}, peer)
+			return context.WithValue(context.WithValue(ctx, peerKey{}, peer), filesKey{}, from)
 		},
 	}
 
@@ -265,7 +270,12 @@ func (s *Service) readRequest(r *http.Request, o *Op) (*Request, any, error) {
 
 	caller := actors.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), Direct: true, Command: command}
 	caller.Actor = s.Store.Actors().Of(caller.PID, caller.UID, ws.View())
-	return &Request{Caller: caller, Workspace: ws, In: r.Body}, args, nil
+	req := &Request{Caller: caller, Workspace: ws, In: r.Body}
+	if from, ok := r.Context().Value(filesKey{}).(*descriptors.Receiver); ok {
+		req.Files = from.Next
+	}
+
+	return req, args, nil
 }
 
 func writeError(w http.ResponseWriter, err error) {

@@ -69,6 +69,7 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 			g.Image, err = imp.readImage(ctx, in, archive.NewLayers(b.Layer, o), a)
 			return err
 		}
+		o.ReceiveFile = r.Files
 		return stream.Read(ctx, in, func(e stream.Entry) error {
 			e.Ctime, e.Btime = 0, 0 // the copy has new times of change and birth
 			return b.Add(e)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"reflect"
 	"slices"
 
@@ -22,6 +23,8 @@ type Request struct {
 	Workspace *snapshot.Workspace
 	// In is the stream that the operation reads.
 	In io.Reader
+	// Files returns the next of the open files that the client sends beside In. It is nil for a request in the mount.
+	Files func() (*os.File, error)
 	// Out receives the text or bytes that the operation writes.
 	Out io.Writer
 	// Item receives each event of an operation with the output Events.

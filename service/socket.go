@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/service/internal/descriptors"
 )
 
 // SocketName is the name of the socket in the folder of a store.
@@ -160,7 +161,7 @@ func (srv *Server) join(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 
-	c := hijacked.(*net.UnixConn)
+	c := hijacked.(*descriptors.Receiver).UnixConn
 	joined, left := func() {}, func() {}
 	if js.Hold != nil {
 		joined, left = js.Hold(c, fork)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/service/internal/descriptors"
 )
 
 // A request for an upgrade is sent to one daemon and answered by the next one, on the same connection.
@@ -37,7 +38,7 @@ func (srv *Server) upgrade(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return nil, err
 		}
-		return c.(*net.UnixConn), nil
+		return c.(*descriptors.Receiver).UnixConn, nil
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -42,6 +43,9 @@ type Entry struct {
 	Size  int64
 	Data  io.Reader
 	Holes int64 // number of bytes in holes, if the source knows it
+	// File, if set, is the file that Data reads. Sent is set by a Writer that has sent the file instead of Data.
+	File OpenFile
+	Sent bool
 	// Sparse is set if Data has only the Parts of the file. Otherwise Data has zeros for the holes.
 	Sparse bool
 	Parts  []content.DataRange
@@ -50,6 +54,12 @@ type Entry struct {
 	// entries of the directory at Path in these layers. If one of them is set, the fields other than Path are
 	// ignored.
 	Whiteout, Opaque bool
+}
+
+// An OpenFile is a file that is open for reading.
+type OpenFile interface {
+	io.ReaderAt
+	Fd() uintptr
 }
 
 // A Sink receives the entries of a tree, in the order of the source. Paths are relative, with "/"
@@ -193,6 +203,8 @@ type Options struct {
 	// Umask has the permission bits that files from git do not get, as in git checkout.
 	Umask    uint32
 	Progress func(Progress) // called from time to time; may be nil
+	// ReceiveFile returns the next file that a Writer has sent. If it is nil, Read accepts no such files.
+	ReceiveFile func() (*os.File, error)
 }
 
 // Owner is a user and a group.

@@ -16,6 +16,10 @@ import (
 
 // A Writer writes entries with their data, for Read in another process.
 type Writer struct {
+	// SendFile, if set, sends a file over the connection to the receiver, before the next bytes of w. It returns
+	// false if the file must be sent as bytes.
+	SendFile func(fd int) bool
+
 	w   *bufio.Writer
 	enc *gob.Encoder
 	buf []byte
@@ -24,13 +28,17 @@ type Writer struct {
 // NewWriter returns a Writer. The caller closes it.
 func NewWriter(w io.Writer) *Writer {
 	b := bufio.NewWriterSize(w, 256<<10)
-	return &Writer{b, gob.NewEncoder(b), make([]byte, 256<<10)}
+	return &Writer{w: b, enc: gob.NewEncoder(b), buf: make([]byte, 256<<10)}
 }
 
 // Add writes an entry. The method is a Sink.
 func (s *Writer) Add(e Entry) error {
-	data := e.Data
-	e.Data = nil
+	data, file := e.Data, e.File
+	e.Data, e.File = nil, nil
+	if file != nil && s.SendFile != nil && s.SendFile(int(file.Fd())) {
+		data, e.Sent = nil, true
+		e.Mode &^= unix.S_IFMT // so that a receiver that does not know Sent refuses the entry
+	}
 	if err := s.enc.Encode(e); err != nil || data == nil {
 		return err
 	}
@@ -65,7 +73,10 @@ func Read(ctx context.Context, r io.Reader, sink Sink, o Options) error {
 		if err == nil && e.Hardlink != "" {
 			e.Hardlink, err = CleanPath(e.Hardlink)
 		}
-		if err == nil && e.Mode&unix.S_IFMT == unix.S_IFREG && e.Hardlink == "" {
+		var sent io.Closer
+		if err == nil && e.Sent {
+			sent, err = o.receive(ctx, &e)
+		} else if err == nil && e.Mode&unix.S_IFMT == unix.S_IFREG && e.Hardlink == "" {
 			e.Data = io.LimitReader(in, e.DataSize())
 		}
 
@@ -74,13 +85,39 @@ func Read(ctx context.Context, r io.Reader, sink Sink, o Options) error {
 			err = c.Add(e)
 		}
 
-		if err == nil && e.Data != nil {
+		if sent != nil {
+			sent.Close()
+		} else if err == nil && e.Data != nil {
 			_, err = io.Copy(io.Discard, e.Data)
 		}
 		if err != nil {
 			return fmt.Errorf("reading what was sent: %w", err)
 		}
 	}
+}
+
+// receive receives the file of an entry, and makes Data read it.
+func (o Options) receive(ctx context.Context, e *Entry) (io.Closer, error) {
+	if o.ReceiveFile == nil {
+		return nil, fmt.Errorf("%w: %q is sent as an open file", ErrHostile, e.Path)
+	}
+	f, err := o.ReceiveFile()
+	if err != nil {
+		return nil, err
+	}
+
+	parts := []io.Reader{io.NewSectionReader(f, 0, e.Size)}
+	if e.Sparse {
+		parts = nil
+	}
+	for _, p := range e.Parts {
+		parts = append(parts, io.NewSectionReader(f, p.Off, p.N))
+	}
+
+	e.Mode = e.Mode&^unix.S_IFMT | unix.S_IFREG
+	e.Data = WithContext(ctx, io.MultiReader(parts...))
+
+	return f, nil
 }
 
 const (

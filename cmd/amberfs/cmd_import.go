@@ -109,6 +109,8 @@ type importer struct {
 	bar     *progress
 	skipped []stream.Omission
 	send    func(ctx context.Context, w io.Writer) error
+	// sendFile sends an open file to the daemon, see client.Client.SendFile.
+	sendFile func(fd int) bool
 }
 
 // run imports the tree to the path in argv, or to the root of the workspace.
@@ -169,8 +171,15 @@ func (i *importer) sendAll(ctx context.Context) (done service.Imported, err erro
 	sending, stop := context.WithCancel(ctx)
 	defer stop()
 
+	c, err := i.a.open(ctx, i.at)
+	if err != nil {
+		return done, err
+	}
+	defer c.Close()
+
+	i.sendFile = c.SendFile
 	body := &treeBody{func(w io.Writer) error { return i.send(sending, w) }, make(chan error, 1)}
-	err = i.a.exchange(ctx, i.at, i.req, client.Streams{In: body}, &done)
+	err = c.Do(ctx, i.req, client.Streams{In: body}, &done)
 	stop()
 
 	var serr error // the error of send
@@ -269,6 +278,7 @@ func absImageRef(a *app, ref string) (string, error) {
 func (i *importer) stream(read func(context.Context, stream.Sink) error) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) error {
 		sink := stream.NewWriter(w)
+		sink.SendFile = i.sendFile
 		if err := read(ctx, sink.Add); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/internal/descriptors"
 )
 
 // A Target is the workspace of a Client.
@@ -43,6 +44,7 @@ type Client struct {
 	target Target
 	http   *http.Client // nil if requests go through the mount
 	pid    int
+	files  *descriptors.Sender
 }
 
 // Streams are the streams of a request and of its answer. Each may be nil if the operation does not use it.
@@ -104,15 +106,19 @@ func (t *Target) dial(ctx context.Context) (*net.UnixConn, *unix.Ucred, error) {
 // newSocketClient returns a client that uses conn for its first request, and dials for further connections. pid
 // is the process id of the daemon.
 func newSocketClient(t Target, conn *net.UnixConn, pid int) *Client {
-	first := make(chan net.Conn, 1)
+	first := make(chan *net.UnixConn, 1)
 	first <- conn
+	files := &descriptors.Sender{}
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		select {
 		case c := <-first:
-			return c, nil
+			return files.Conn(c), nil
 		default:
 			c, _, err := t.dial(ctx)
-			return c, err
+			if err != nil {
+				return nil, err
+			}
+			return files.Conn(c), nil
 		}
 	}
 
@@ -120,7 +126,7 @@ func newSocketClient(t Target, conn *net.UnixConn, pid int) *Client {
 		DialContext: dial, DisableCompression: true, ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
 	}
 
-	return &Client{target: t, http: &http.Client{Transport: transport}, pid: pid}
+	return &Client{target: t, http: &http.Client{Transport: transport}, pid: pid, files: files}
 }
 
 // bufferSize is the size of a connection's buffers, in bytes. A trailer fits into it.
@@ -134,8 +140,14 @@ func (c *Client) DaemonPID() int { return c.pid }
 func (c *Client) Close() {
 	if c.http != nil {
 		c.http.CloseIdleConnections()
+		c.files.Close()
 	}
 }
+
+// SendFile sends an open file to the daemon, before the next bytes of the request that is being sent. It returns
+// false if the file cannot be sent, and the request must have its bytes instead. The caller makes one request at a
+// time.
+func (c *Client) SendFile(fd int) bool { return c.http != nil && c.files.Add(fd) }
 
 // Do calls the operation that takes args, and decodes its result into result, which may be nil. Errors of the
 // daemon are of the type *errs.Error. If such an error has a result, Do decodes this into result.

@@ -233,10 +233,6 @@ func (d *dirReader) entry(at string, parent *os.File, name string, listed fs.Fil
 
 	st := &f.st
 	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
-		return d.SkipFile(at, fmt.Errorf("%q: %w", at, err))
-	}
-
-	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if isDir && d.exclude[fileID{st.Dev, st.Ino}] {
 		return nil
 	}
@@ -307,112 +303,6 @@ func (d *dirReader) file(at string, f *namedFile, was *tree.Inode) error {
 func timeOf(ts unix.Timespec) int64 {
 	t, _ := filetime.FromUnix(ts.Unix())
 	return t
-}
-
-// open returns the entry of a file and, for a regular file or a directory, the file opened for reading. fd is
-// a descriptor (O_PATH) of the file.
-func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e stream.Entry, f *os.File, err error) {
-	kind := st.Mode & unix.S_IFMT
-	var xattrs []tree.Xattr
-	err = d.asOwner(fd, st, unix.S_IRUSR, func() (err error) {
-		if xattrs, err = readXattrs(procPath(fd), d.buf[:]); err == nil && (kind == unix.S_IFDIR || kind == unix.S_IFREG) {
-			f, err = openFile(procPath(fd))
-		}
-		return err
-	})
-
-	// An access control list contains the mode of its file, which asOwner may have changed for the moment.
-	for i, x := range xattrs {
-		if x.Name == "system.posix_acl_access" {
-			n, aclErr := unix.Getxattr(procPath(fd), x.Name, d.buf[:])
-			xattrs[i].Value, err = slices.Clone(d.buf[:max(n, 0)]), errors.Join(err, aclErr)
-		}
-	}
-
-	e = stream.Entry{Path: at, Rdev: uint32(st.Rdev)}
-	e.Meta = d.WithOwner(stream.Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: recordedTime(st), Btime: birthTime(fd)})
-
-	switch kind {
-	case unix.S_IFLNK:
-		n, err := unix.Readlinkat(fd, "", d.buf[:])
-		e.Target = string(d.buf[:max(n, 0)])
-		return e, nil, err
-	case unix.S_IFREG:
-		if e.Size = st.Size; err != nil {
-			return e, nil, err
-		}
-
-		e.Data = io.LimitReader(stream.WithContext(d.ctx, f), st.Size)
-		if st.Blocks*512 < st.Size { // only a file with fewer blocks than bytes can have holes
-			if parts, data, err := dataOf(f, st.Size); err == nil && parts != nil {
-				e.Sparse, e.Parts, e.Data = true, parts, stream.WithContext(d.ctx, data)
-			}
-		}
-	}
-
-	return e, f, err
-}
-
-// openFile does as os.Open, without its five system calls to find out that the file cannot be polled.
-func openFile(name string) (*os.File, error) {
-	for {
-		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err == nil {
-			return os.NewFile(uintptr(fd), name), nil
-		}
-		if err != unix.EINTR {
-			return nil, err
-		}
-	}
-}
-
-// asOwner calls do, which accesses a file. fd is a descriptor (O_PATH) of the file. If the access is denied,
-// asOwner adds the permissions in needs to the file's mode, calls do again, and restores the mode. Then it sets
-// st to the new status.
-func (d *dirReader) asOwner(fd int, st *unix.Stat_t, needs uint32, do func() error) error {
-	err := do()
-	if !d.o.Whole || !errors.Is(err, unix.EACCES) || unix.Fstat(fd, st) != nil || !mayChmod(st) {
-		return err
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		needs = openMode
-	}
-	if unix.Chmod(procPath(fd), st.Mode&0o7777|needs) != nil {
-		return err
-	}
-
-	err = do()
-	return errors.Join(err, unix.Chmod(procPath(fd), st.Mode&0o7777), unix.Fstat(fd, st))
-}
-
-// readXattrs reads the extended attributes of the file at proc, a path in /proc. buf is long enough for the
-// longest attribute.
-func readXattrs(proc string, buf []byte) (xs []tree.Xattr, err error) {
-	n, err := unix.Listxattr(proc, buf)
-	if errors.Is(err, unix.ENOTSUP) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing extended attributes: %w", err)
-	}
-
-	for _, name := range strings.Split(string(buf[:n]), "\x00") {
-		if name == "" {
-			continue // the empty text after the last NUL
-		}
-		n, err := unix.Getxattr(proc, name, buf)
-		if errors.Is(err, unix.ENODATA) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the extended attribute %s: %w", name, err)
-		}
-		xs = append(xs, tree.Xattr{Name: name, Value: slices.Clone(buf[:n])})
-	}
-
-	stream.SortXattrs(xs)
-
-	return xs, nil
 }
 
 // reason removes the path that the os package adds to its errors, because it is a path in /proc

@@ -140,7 +140,7 @@ func (d *dirReader) open(at string, f *namedFile) (e stream.Entry, err error) {
 	}
 
 	e = stream.Entry{Path: at, Rdev: uint32(st.Rdev)}
-	e.Meta = d.Own(stream.Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: recordedTime(st), Btime: f.born})
+	e.Meta = d.WithOwner(stream.Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: recordedTime(st), Btime: f.born})
 
 	switch kind {
 	case unix.S_IFLNK:

@@ -206,7 +206,7 @@ func (h *hostTree) isApplied(c tree.Change, n *tree.Inode, linked bool) (bool, e
 	}
 
 	was, err := h.base.Get(h.src, c.After.Ino)
-	if err = errs.Except(err, tree.ErrNoInode); err != nil {
+	if err = errs.Ignore(err, tree.ErrNoInode); err != nil {
 		return false, err
 	}
 	if !sameAttrs(n, c.After) && (was == nil || was.Type() != n.Type() || !sameAttrs(n, was)) {

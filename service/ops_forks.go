@@ -11,12 +11,12 @@ import (
 var forkOps = []*Op{
 	familyOp(Op{Name: "fork", Effect: Adds, Cost: Cheap, Access: AccessWriter, Mutates: true,
 		CheckArgs: checkForkArgs, Resume: resumeFunc(resumeFork),
-		ReadsAll:     func(ws *snapshot.Workspace, args any) bool {
+		ReadsAll: func(ws *snapshot.Workspace, args any) bool {
 			return ws.Forks().HidesPaths(args.(snapshot.ForkOptions).Hide)
 		},
-		About: "Creates a fork of a snapshot or of the present state.",
-		ControlFiles: Files{RunsInline: true, Line: &Line{File: "fork", Args: "snapshot name", Usage: `a snapshot and the fork, as in: echo "SNAPSHOT FORK" > fork`}},
-		Text:  Lines(func(f *Forked) string { return fmt.Sprintf("fork %s created: %s\n", f.Name, gitquote.Readable(f.Path)) }),
+		About:        "Creates a fork of a snapshot or of the present state.",
+		ControlFiles: ControlFiles{RunsInline: true, Line: &Line{File: "fork", Args: "snapshot name", Usage: `a snapshot and the fork, as in: echo "SNAPSHOT FORK" > fork`}},
+		Text:         Lines(func(f *Forked) string { return fmt.Sprintf("fork %s created: %s\n", f.Name, gitquote.Readable(f.Path)) }),
 		Tools: []Tool{
 			{Names: [3]string{"fork_create", "", "branch"}, Title: "Create a fork",
 				About: "Create a fork, a writable copy of a snapshot or of the present state. The answer has its path.", Args: "name snapshot ttl"},

@@ -29,7 +29,7 @@ func TestSentFiles(t *testing.T) {
 	e := stream.Entry{Path: "f", Size: 10, Data: bytes.NewReader(nil), File: f}
 	e.Mode = unix.S_IFREG | 0o640
 	must.OK(t, w.Add(e))
-	e.Path, e.Sparse, e.Parts = "sparse", true, []content.Part{{Off: 2, N: 3}, {Off: 8, N: 1}}
+	e.Path, e.Sparse, e.Parts = "sparse", true, []content.DataRange{{Off: 2, N: 3}, {Off: 8, N: 1}}
 	must.OK(t, w.Add(e))
 	e.Path, e.Sparse, e.Parts, e.File, e.Data = "bytes", false, nil, nil, bytes.NewReader([]byte("abcdefghij"))
 	must.OK(t, w.Add(e))

@@ -143,9 +143,11 @@ var errStopped = errors.New("the daemon accepts no more")
 // A treeBody is the body of a request that sends a tree. net/http calls WriteTo, so that the tree is written to the
 // connection without a pipe.
 type treeBody struct {
-	send it returns the
-// error
-	sent of the one that failed first, because the other one fails as a consequence.
+	send func(w io.Writer) error
+	sent chan error // receives the result of send
+}
+
+// WriteTo implements io.WriterTo.
 func (b *treeBody) WriteTo(w io.Writer) (int64, error) {
 	err := b.send(stoppingWriter{w})
 	b.sent <- err
@@ -166,7 +168,8 @@ func (w stoppingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// sendAll calls the operation, and sends the tree to it. If both fail, the first error has the reason.
+// sendAll calls the operation, and sends the tree to it. If both fail, it returns the error of the one that failed
+// first, because the other one fails as a consequence.
 func (i *importer) sendAll(ctx context.Context) (done service.Imported, err error) {
 	sending, stop := context.WithCancel(ctx)
 	defer stop()

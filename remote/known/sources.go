@@ -264,8 +264,8 @@ func readFromAny(k *Registry, h cas.Hash, read func(*remote.Snapshot) error) err
 	return failed
 }
 
-// Near does as Get, but reads only from the cache. It returns a cas.Absent error if the object is in an index that
-// was read, but not in cas.AbsentError cache, or if it may be in an index that was not read yet.
+// Near does as Get, but reads only from the cache. It returns a cas.AbsentError if the object is in an index that
+// was read, but not in the cache, or if it may be in an index that was not read yet.
 func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	var unread []*remote.Snapshot
 	for _, s := range sourcesLoadedFirst(k) {

@@ -50,7 +50,7 @@ func (v *views) WithoutEmpty(st *tree.State, paths []string) *tree.State {
 	return treeOf(st.Inodes - int64(len(paths)))
 }
 func (v *views) LastChange(view uint32) uint64 { return v.changed[view] }
-func (v *views) NewView() (uint32, error)   { v.next++; return v.next - 1, nil }
+func (v *views) NewView() (uint32, error)      { v.next++; return v.next - 1, nil }
 func (v *views) AddView(view uint32, st *tree.State) {
 	v.trees[view] = st.Clone()
 	v.SetCounters(0, view+1)

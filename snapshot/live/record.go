@@ -169,7 +169,7 @@ func (r *record) encodeBody(e *wire.Encoder) {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // DamagesOnlyBytes reports whether damage of a record's payload affects only the bytes of one file, see
-// journal.Options.Bytes. It does if the record is a blob, or a write whose checksum of the payload before the
+// journal.Options.KeepDamaged. It does if the record is a blob, or a write whose checksum of the payload before the
 // bytes is right.
 func DamagesOnlyBytes(t journal.Type, payload []byte) bool {
 	if t == recBlob {

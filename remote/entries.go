@@ -44,7 +44,7 @@ const (
 // A refEntry is an entry that was read from the remote.
 type refEntry struct {
 	key, nonce, name string    // nonce of the push, or a random one; name of the ref
-	removed          bool      // the ref was removed, and the removal has ended
+	isRemoved        bool      // the ref was removed, and the removal has ended
 	writtenAt        time.Time // by the service's clock
 }
 
@@ -201,7 +201,7 @@ func (v *refScan) settleEntries(ctx context.Context) {
 	v.settledEntries = append(v.settledEntries, v.listedEntries...)
 	for _, e := range v.pendingEntries() {
 		known, exists := v.refs[e.name]
-		ended := exists && known.ref.Nonce == e.nonce || e.removed || now.Sub(e.writtenAt) >= stagePeriod
+		ended := exists && known.ref.Nonce == e.nonce || e.isRemoved || now.Sub(e.writtenAt) >= stagePeriod
 		if ended && v.unreadable[e.name] == nil {
 			v.settledEntries = append(v.settledEntries, e.key)
 			v.changes++

@@ -18,8 +18,8 @@ import (
 // while it is shut wait until it opens, or until the next daemon accepts them on the same socket.
 type door struct {
 	*net.UnixListener
-	mu     sync.Mutex
-	opened chan struct{} // while the door is shut: closed when the door opens; nil while it is open
+	mu         sync.Mutex
+	openSignal chan struct{} // while the door is shut: closed when the door opens; nil while it is open
 }
 
 // Accept implements net.Listener.
@@ -34,7 +34,7 @@ func (d *door) Accept() (net.Conn, error) {
 		}
 
 		d.mu.Lock()
-		shut := d.opened
+		shut := d.openSignal
 		d.mu.Unlock()
 		if shut != nil {
 			<-shut
@@ -52,7 +52,7 @@ func (d *door) Close() error {
 func (d *door) stopAccepting() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.opened = make(chan struct{})
+	d.openSignal = make(chan struct{})
 	_ = d.SetDeadline(time.Unix(1, 0))
 }
 
@@ -60,10 +60,10 @@ func (d *door) stopAccepting() {
 func (d *door) open() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.opened != nil {
+	if d.openSignal != nil {
 		_ = d.SetDeadline(time.Time{})
-		close(d.opened)
-		d.opened = nil
+		close(d.openSignal)
+		d.openSignal = nil
 	}
 }
 
@@ -72,7 +72,7 @@ type callSet struct {
 	mu         sync.Mutex
 	active     map[*pendingCall]bool
 	freshConns map[net.Conn]bool // connections on which the client has not sent a request yet
-	changed    chan struct{}     // closed and replaced when an element is removed
+	removal    chan struct{}     // closed and replaced when an element is removed
 }
 
 // A pendingCall is a request in a callSet.
@@ -85,7 +85,7 @@ type pendingCall struct {
 type callKey struct{}
 
 func newCallSet() *callSet {
-	return &callSet{active: make(map[*pendingCall]bool), freshConns: make(map[net.Conn]bool), changed: make(chan struct{})}
+	return &callSet{active: make(map[*pendingCall]bool), freshConns: make(map[net.Conn]bool), removal: make(chan struct{})}
 }
 
 // add adds a request to the set, until its pendingCall is removed.
@@ -115,8 +115,8 @@ func exemptCall(r *http.Request) {
 
 // wake closes the channel that pending has returned, after a removal from the set. The caller holds c.mu.
 func (c *callSet) wake() {
-	close(c.changed)
-	c.changed = make(chan struct{})
+	close(c.removal)
+	c.removal = make(chan struct{})
 }
 
 // connState records connections on which the client has not sent a request yet.
@@ -143,7 +143,7 @@ func (c *callSet) pending() (paths []string, fresh bool, changed <-chan struct{}
 
 	slices.Sort(paths)
 
-	return paths, len(c.freshConns) > 0, c.changed
+	return paths, len(c.freshConns) > 0, c.removal
 }
 
 // freshConnWait is how long Drain waits for the request of a client that has just connected.

@@ -26,7 +26,7 @@ type erasure struct {
 		withoutExports(ctx context.Context, fn func() error) error
 		keepCommits(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error)
 	}
-	known      *known.Registry
+	registry   *known.Registry
 	readStored func(context.Context, cas.Hash) (cas.StoredObject, error)
 }
 
@@ -44,16 +44,16 @@ func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOpti
 
 	// Record that the contents must be removed from the remotes. If the daemon is killed now, the next daemon does
 	// it at its start.
-	before := er.known.Forgetting()
+	before := er.registry.MustForget()
 	if a.Remotes && !a.DryRun {
-		if err := er.known.SetForgetting(true); err != nil {
+		if err := er.registry.SetMustForget(true); err != nil {
 			return nil, err
 		}
 	}
 
 	receipt, err := er.forgetInStore(ctx, r, a)
 	if err != nil {
-		return nil, errors.Join(err, er.known.SetForgetting(before))
+		return nil, errors.Join(err, er.registry.SetMustForget(before))
 	}
 	if a.Remotes && !a.DryRun {
 		if err := er.forgetOnRemotes(ctx, r, receipt); err != nil {
@@ -87,7 +87,7 @@ func (er *erasure) forgetInStore(ctx context.Context, r *Request, a snapshot.For
 func (s *Service) EraseForgotten(ctx context.Context) error {
 	er := s.erasure
 	err := er.eraseRest(ctx, s.Store)
-	if err != nil || !er.known.Forgetting() {
+	if err != nil || !er.registry.MustForget() {
 		return err
 	}
 
@@ -109,7 +109,7 @@ func (er *erasure) eraseRest(ctx context.Context, st *snapshot.Store) error {
 // deleted refs. If dryRun is set, it deletes nothing and returns the refs that it would delete.
 func (er *erasure) prune(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
 	if !dryRun {
-		if err := er.known.EraseCache(); err != nil {
+		if err := er.registry.EraseCache(); err != nil {
 			return nil, fmt.Errorf("erase the cache of remote objects: %w", err)
 		}
 	}
@@ -123,7 +123,7 @@ func (er *erasure) verify(ctx context.Context, r *Request, _ VerifyForgotten) (*
 	if err != nil {
 		return nil, err
 	}
-	if err := searchRemotes(ctx, r.Workspace.Store(), er.known, r, proof); err != nil {
+	if err := searchRemotes(ctx, r.Workspace.Store(), er.registry, r, proof); err != nil {
 		return nil, err
 	}
 	return proof, errForgottenFound(proof)
@@ -241,9 +241,9 @@ func (er *erasure) forgetOnRemotes(ctx context.Context, r *Request, receipt *for
 
 	run := &remoteForget{store: r.Workspace.Store(), readStored: er.readStored, chunks: chunks, rewritten: r.Workspace.Store().ForgottenContents().Rewritten()}
 	failed := false
-	for _, name := range slices.Sorted(maps.Keys(er.known.List())) {
+	for _, name := range slices.Sorted(maps.Keys(er.registry.List())) {
 		r.progress(Progress{What: "forgetting on " + name})
-		if err := run.forgetOn(ctx, er.known, name, receipt); err != nil {
+		if err := run.forgetOn(ctx, er.registry, name, receipt); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
@@ -252,17 +252,17 @@ func (er *erasure) forgetOnRemotes(ctx context.Context, r *Request, receipt *for
 		}
 	}
 
-	if err := endHandoffs(ctx, er.known, receipt); err != nil {
+	if err := endHandoffs(ctx, er.registry, receipt); err != nil {
 		failed = true
 		receipt.Unremovable = append(receipt.Unremovable, fmt.Sprintf("what was handed off: %v; `amberfs forget --remotes` tries again", err))
 	}
 
 	// The calls of forgetOn have read objects from the remotes into the cache.
-	if err := er.known.EraseCache(); err != nil || failed {
+	if err := er.registry.EraseCache(); err != nil || failed {
 		return err
 	}
 
-	return er.known.SetForgetting(false)
+	return er.registry.SetMustForget(false)
 }
 
 // endHandoffs ends all handoffs of the store, and destroys their keys.
@@ -290,13 +290,13 @@ type remoteForget struct {
 }
 
 // forgetOn removes the forgotten contents from one remote, and adds the result to the receipt.
-func (f *remoteForget) forgetOn(ctx context.Context, known *known.Registry, name string, receipt *forget.Receipt) error {
-	target, err := known.Remote(name)
+func (f *remoteForget) forgetOn(ctx context.Context, registry *known.Registry, name string, receipt *forget.Receipt) error {
+	target, err := registry.Remote(name)
 	if err != nil {
 		return err
 	}
 
-	if known.ReadsFrom(target) {
+	if registry.ReadsFrom(target) {
 		return errs.New(errs.Busy, "this store reads files from it, and would lose them; forget it in a store that has them")
 	}
 

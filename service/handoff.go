@@ -100,7 +100,7 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (result H
 	rs.handoffLock.Lock()
 	defer rs.handoffLock.Unlock()
 
-	areas, err := known.Areas(rs.known)
+	areas, err := known.Areas(rs.registry)
 	if err != nil {
 		return result, err
 	}
@@ -145,11 +145,11 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (result H
 	}
 
 	result.ID, result.Line = id, "amberfs handoff '"+area.Handoffs[len(area.Handoffs)-1].String()+"'"
-	if err := area.Sweep(ctx, known.CacheOf(rs.known), false); err != nil {
+	if err := area.Sweep(ctx, known.CacheOf(rs.registry), false); err != nil {
 		r.log.Warn("handoff: what has expired was not removed", "remote", url, "err", err)
 	}
 
-	return result, known.SetArea(rs.known, url, area)
+	return result, known.SetArea(rs.registry, url, area)
 }
 
 // sendHandoff takes a snapshot of the fork result.Fork, and sends it to area. It sets the sizes in result.
@@ -179,17 +179,17 @@ func (rs *remotes) sendHandoff(ctx context.Context, r *Request, area *handoff.Ar
 
 	result.Files, result.Bytes = x.Info.Files, x.Info.Bytes
 	if result.DryRun {
-		result.Sent, err = area.MissingBytes(ctx, known.CacheOf(rs.known), p)
+		result.Sent, err = area.MissingBytes(ctx, known.CacheOf(rs.registry), p)
 		return err
 	}
 
 	if err := area.AddHandoff(id, result.Fork, terms); err != nil {
 		return err
 	}
-	if err := known.SetArea(rs.known, result.Remote, area); err != nil {
+	if err := known.SetArea(rs.registry, result.Remote, area); err != nil {
 		return err
 	}
-	pushed, err := area.Send(ctx, known.CacheOf(rs.known), p, terms)
+	pushed, err := area.Send(ctx, known.CacheOf(rs.registry), p, terms)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (
 	rs.handoffLock.Lock()
 	defer rs.handoffLock.Unlock()
 
-	areas, err := known.Areas(rs.known)
+	areas, err := known.Areas(rs.registry)
 	if err != nil {
 		return HandedBack{}, err
 	}
@@ -222,7 +222,7 @@ func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (
 	if err != nil {
 		return HandedBack{}, explainTransferError(cmp.Or(url, "of the handoff"), err)
 	}
-	if err := known.SetArea(rs.known, url, areas[url]); err != nil {
+	if err := known.SetArea(rs.registry, url, areas[url]); err != nil {
 		return HandedBack{}, err
 	}
 
@@ -246,7 +246,7 @@ func (rs *remotes) setMerged(id string, areas map[string]*handoff.Area) error {
 		for i := range area.Handoffs {
 			if area.Handoffs[i].ID == id {
 				area.Handoffs[i].Merged = true
-				return known.SetArea(rs.known, url, area)
+				return known.SetArea(rs.registry, url, area)
 			}
 		}
 	}
@@ -269,7 +269,7 @@ func (rs *remotes) fetchReturned(ctx context.Context, r *Request, a HandoffBack,
 				continue
 			}
 
-			areaRemote, ref, err := area.FindReturned(ctx, known.CacheOf(rs.known), sent.ID)
+			areaRemote, ref, err := area.FindReturned(ctx, known.CacheOf(rs.registry), sent.ID)
 			if errors.Is(err, backend.ErrNotFound) {
 				continue
 			}

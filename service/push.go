@@ -69,7 +69,7 @@ func (rs *remotes) defaultRemote() (string, error) {
 		return name, nil
 	}
 
-	all := slices.Sorted(maps.Keys(rs.known.List()))
+	all := slices.Sorted(maps.Keys(rs.registry.List()))
 	switch len(all) {
 	case 0:
 		return "", errs.Fail(errs.NotExist, "the store has no remote").WithHint("`amberfs remote add NAME URL` adds one")
@@ -106,7 +106,7 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, target *remo
 
 	p := remote.PushOptions{
 		Ref: newRef(x.Info, as, x.ActorSets), Force: a.Force, SendAll: a.Full,
-		Base: rs.known.PushBase(target), Mark: markFunc(x.State, rs.store.Source(), x.ActorSets), ReadStored: rs.readStored,
+		Base: rs.registry.PushBase(target), Mark: markFunc(x.State, rs.store.Source(), x.ActorSets), ReadStored: rs.readStored,
 		Progress: func(parts, total int, sentBytes int64) {
 			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(total), Unit: "parts", Bytes: sentBytes})
 		},
@@ -135,7 +135,7 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, target *remo
 		return out, nil               // no SetPushBase: the base of the owner's next push stays a snapshot of the owner
 	}
 
-	return out, rs.known.SetPushBase(target, pushed.Ref.Name)
+	return out, rs.registry.SetPushBase(target, pushed.Ref.Name)
 }
 
 // freeName makes the name of ref on the remote free for a push. It copies the snapshot that has the name to
@@ -186,7 +186,7 @@ func markFunc(st *tree.State, src *tree.Source, hashes []cas.Hash) func(context.
 func (rs *remotes) readStored(ctx context.Context, h cas.Hash) (cas.StoredObject, error) {
 	rec, err := rs.store.CAS().GetStored(h)
 	if errors.Is(err, cas.ErrNotFound) {
-		return rs.known.Stored(ctx, h)
+		return rs.registry.Stored(ctx, h)
 	}
 	return rec, err
 }
@@ -208,12 +208,12 @@ type BackupState struct {
 
 // Backups pushes the snapshots of main automatically, as main's policy says.
 type Backups struct {
-	core      *core
-	main      *snapshot.Workspace
-	changed   func() <-chan struct{} // see snapshot.Store.Changed
-	known     *known.Registry
-	push      func(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error)
-	lastState atomic.Pointer[BackupState] // changed by the goroutine of Run only
+	core         *core
+	main         *snapshot.Workspace
+	storeChanged func() <-chan struct{} // see snapshot.Store.Changed
+	registry     *known.Registry
+	push         func(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error)
+	lastState    atomic.Pointer[BackupState] // changed by the goroutine of Run only
 }
 
 // state returns the state of the backups that the policy asks for, nil if it asks for none.
@@ -241,7 +241,7 @@ func (bs *Backups) Run(ctx context.Context) {
 	var last policy.Push
 
 	for ctx.Err() == nil {
-		changed := bs.changed()
+		changed := bs.storeChanged()
 		p := bs.main.Policy().Push
 		if p != last { // a new policy takes effect at once
 			last, next = p, time.Time{}
@@ -294,7 +294,7 @@ func (bs *Backups) recordError(p policy.Push, err error) {
 // backUp pushes the snapshots of main that the policy selects and that were not pushed before. After a
 // damaged snapshot backUp continues with the others, and returns the error at the end.
 func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
-	target, err := bs.known.Remote(p.Remote)
+	target, err := bs.registry.Remote(p.Remote)
 	if err != nil {
 		return err
 	}
@@ -307,7 +307,7 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 	}
 
 	var damaged error
-	sent := bs.known.BackupSeq(target)
+	sent := bs.registry.BackupSeq(target)
 
 	for _, i := range slices.Backward(bs.main.List()) {
 		if i.Seq <= sent || i.Kind == info.KindPull || p.Only != policy.PushAll && i.Kind != p.Only {
@@ -323,7 +323,7 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 			return explainRemoteError(p.Remote, err)
 		}
 
-		if err := bs.known.SetBackupSeq(target, i.Seq); err != nil {
+		if err := bs.registry.SetBackupSeq(target, i.Seq); err != nil {
 			return err
 		}
 	}

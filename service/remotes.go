@@ -25,9 +25,9 @@ import (
 // remotes has the operations on remotes, and finds snapshots on remotes for forks that begin with such a
 // snapshot.
 type remotes struct {
-	store   *snapshot.Store
-	known   *known.Registry
-	addLock sync.Mutex // locked by localNameOf, so that a remote snapshot is added to a workspace only once
+	store    *snapshot.Store
+	registry *known.Registry
+	addLock  sync.Mutex // locked by localNameOf, so that a remote snapshot is added to a workspace only once
 	// handoffLock is locked by the operations Handoff and HandoffBack, so that only one at a time changes the
 	// areas.
 	handoffLock sync.Mutex
@@ -38,11 +38,11 @@ func (rs *remotes) addRemote(ctx context.Context, _ *Request, a AddRemote) (Adde
 	if !backend.IsURL(a.URL) {
 		return AddedRemote{}, errs.Fail(errs.Invalid, "a remote is named by a URL: s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR")
 	}
-	r, err := rs.known.Remote(a.URL)
+	r, err := rs.registry.Remote(a.URL)
 	if err != nil {
 		return AddedRemote{}, err
 	}
-	if err := rs.known.CheckAdd(a.Name, r.URL()); err != nil {
+	if err := rs.registry.CheckAdd(a.Name, r.URL()); err != nil {
 		return AddedRemote{}, err
 	}
 	if err := backend.MakeDir(a.URL); err != nil {
@@ -56,12 +56,12 @@ func (rs *remotes) addRemote(ctx context.Context, _ *Request, a AddRemote) (Adde
 	}
 
 	done.Encrypted = len(f.Recipients) > 0
-	return done, rs.known.Add(a.Name, r.URL())
+	return done, rs.registry.Add(a.Name, r.URL())
 }
 
 func (rs *remotes) remotes(_ context.Context, _ *Request, _ Remotes) (RemoteList, error) {
 	list := RemoteList{Remotes: []Remote{}}
-	known := rs.known.List()
+	known := rs.registry.List()
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		list.Remotes = append(list.Remotes, Remote{Name: name, URL: known[name]})
 	}
@@ -69,12 +69,12 @@ func (rs *remotes) remotes(_ context.Context, _ *Request, _ Remotes) (RemoteList
 }
 
 func (rs *remotes) trustRemote(_ context.Context, _ *Request, a TrustRemote) (Remote, error) {
-	url, err := rs.known.Trust(a.Remote)
+	url, err := rs.registry.Trust(a.Remote)
 	return Remote{Name: a.Remote, URL: url}, err
 }
 
 func (rs *remotes) removeRemote(_ context.Context, _ *Request, a RemoveRemote) (None, error) {
-	return None{}, rs.known.Remove(a.Name)
+	return None{}, rs.registry.Remove(a.Name)
 }
 
 // remote returns the remote with a name. A caller on the socket may also pass a URL. A caller in the mount
@@ -84,7 +84,7 @@ func (rs *remotes) remote(r *Request, name string) (*remote.Remote, error) {
 		return nil, errs.Fail(errs.Perm, "through the mount, only registered remotes can be used").
 			WithHint("`amberfs remote add` gives it a name")
 	}
-	return rs.known.Remote(name)
+	return rs.registry.Remote(name)
 }
 
 // confinedToFork reports whether the caller can reach a fork only, and not main.
@@ -142,7 +142,7 @@ func (rs *remotes) pullOne(ctx context.Context, r *Request, a Pull, source *remo
 		return info, err
 	}
 
-	return info, rs.known.SetPushBase(source, ref.Name)
+	return info, rs.registry.SetPushBase(source, ref.Name)
 }
 
 // copyObjects copies the objects of a snapshot on a remote to the disk of the store.
@@ -170,13 +170,13 @@ func (rs *remotes) copyObjects(ctx context.Context, r *Request, pulled *remote.S
 // A pullSource is a read-only object store. It reads objects from a snapshot on a remote, else from the local
 // store.
 type pullSource struct {
-	ctx   context.Context
-	store *snapshot.Store
-	from  *remote.Snapshot
+	ctx    context.Context
+	store  *snapshot.Store
+	remote *remote.Snapshot
 }
 
 func (p pullSource) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	if b, err := p.from.Get(p.ctx, h, dst); !errors.Is(err, cas.ErrNotFound) {
+	if b, err := p.remote.Get(p.ctx, h, dst); !errors.Is(err, cas.ErrNotFound) {
 		return b, err
 	}
 	return p.store.Object(h, dst)
@@ -195,7 +195,7 @@ func InfoOf(ref *remote.Ref) info.Info {
 
 func (rs *remotes) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnapshots) (RemoteSnapshotList, error) {
 	list := RemoteSnapshotList{Snapshots: []RemoteSnapshot{}}
-	source, err := rs.known.Remote(a.Remote)
+	source, err := rs.registry.Remote(a.Remote)
 	if err != nil {
 		return list, err
 	}
@@ -222,7 +222,7 @@ func (rs *remotes) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnap
 }
 
 func (rs *remotes) removePushed(ctx context.Context, _ *Request, a RemovePushed) (Removed, error) {
-	target, err := rs.known.Remote(a.Remote)
+	target, err := rs.registry.Remote(a.Remote)
 	if err != nil {
 		return Removed{}, err
 	}
@@ -230,7 +230,7 @@ func (rs *remotes) removePushed(ctx context.Context, _ *Request, a RemovePushed)
 }
 
 func (rs *remotes) gcRemote(ctx context.Context, _ *Request, a GCRemote) (remote.Collected, error) {
-	rem, err := rs.known.Remote(a.Remote)
+	rem, err := rs.registry.Remote(a.Remote)
 	if err != nil {
 		return remote.Collected{}, err
 	}
@@ -240,7 +240,7 @@ func (rs *remotes) gcRemote(ctx context.Context, _ *Request, a GCRemote) (remote
 
 func (rs *remotes) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) (VerifiedRemote, error) {
 	result := VerifiedRemote{Damage: []RemoteDamage{}}
-	rem, err := rs.known.Remote(a.Remote)
+	rem, err := rs.registry.Remote(a.Remote)
 	if err != nil {
 		return result, err
 	}
@@ -338,12 +338,12 @@ func (rs *remotes) remoteRef(ctx context.Context, r *Request, name string, refre
 	}
 
 	if refresh {
-		if err := rs.known.ForgetName(ctx, target, name[sep+1:]); err != nil {
+		if err := rs.registry.ForgetName(ctx, target, name[sep+1:]); err != nil {
 			return nil, err
 		}
 	}
 
-	ref, err := rs.known.AddSource(ctx, target, name[sep+1:])
+	ref, err := rs.registry.AddSource(ctx, target, name[sep+1:])
 	return ref, explainRemoteError(name[:sep], err)
 }
 

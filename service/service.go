@@ -124,16 +124,16 @@ func New(c Config) *Service {
 		},
 		Joins:   &Joins{JoinHooks: c.JoinHooks, log: c.Log, mountpoint: c.Mount.Point, programsByFork: make(map[string]int)},
 		history: &history{log: c.Events},
-		remotes: &remotes{store: c.Store, known: c.Remotes},
+		remotes: &remotes{store: c.Store, registry: c.Remotes},
 		imports: &imports{store: c.Store, log: c.Log},
 		freezes: &freezes{FreezeHooks: c.FreezeHooks, forest: c.Store.Forest()},
 	}
 
 	s.Exports = &Exports{store: c.Store, requestDrop: c.RequestDrop, sweepImages: s.imports.sweepImages, runningExports: semaphore.NewWeighted(allExports)}
-	s.Backups = &Backups{core: s.core, main: c.Store.Main(), changed: c.Store.Changed, known: c.Remotes, push: s.remotes.pushOne}
+	s.Backups = &Backups{core: s.core, main: c.Store.Main(), storeChanged: c.Store.Changed, registry: c.Remotes, push: s.remotes.pushOne}
 	s.forks = &forks{events: c.Events, programsInside: c.Mount.ProgramsInside, joinedPrograms: s.Joins.programCount, remotes: s.remotes}
-	s.erasure = &erasure{exports: s.Exports, known: c.Remotes, readStored: s.remotes.readStored}
-	s.upkeep = &upkeep{mount: &s.Mount, daemon: &s.Daemon, known: c.Remotes, backupState: s.Backups.state, sweepImages: s.imports.sweepImages, erase: s.erasure.eraseRest}
+	s.erasure = &erasure{exports: s.Exports, registry: c.Remotes, readStored: s.remotes.readStored}
+	s.upkeep = &upkeep{mount: &s.Mount, daemon: &s.Daemon, registry: c.Remotes, backupState: s.Backups.state, sweepImages: s.imports.sweepImages, erase: s.erasure.eraseRest}
 
 	return s
 }

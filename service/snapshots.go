@@ -159,7 +159,7 @@ func summarizeSnapshots(ctx context.Context, r *Request, a Summaries) (Summarize
 			return out, err
 		}
 
-		// If the parent was deleted, compare with the snapshot before or, for the oldest snapshot, with the
+		// If the parent was deleted, compare with the previous snapshot or, for the oldest snapshot, with the
 		// base.
 		sum := Summary{Against: one.Parent}
 

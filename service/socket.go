@@ -328,11 +328,11 @@ func (j *JoinConnection) Close() {
 // wait milliseconds.
 func (j *JoinConnection) Leave(wait int) bool {
 	_ = unix.Shutdown(int(j.Conn.Fd()), unix.SHUT_WR)
-	return j.Ended(wait)
+	return j.WaitEnded(wait)
 }
 
-// Ended waits up to wait milliseconds for the end of the daemon, and returns true if it has ended.
-func (j *JoinConnection) Ended(wait int) bool {
+// WaitEnded waits up to wait milliseconds for the end of the daemon, and returns true if it has ended.
+func (j *JoinConnection) WaitEnded(wait int) bool {
 	for end := time.Now().Add(time.Duration(wait) * time.Millisecond); ; {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(j.Conn.Fd()), Events: unix.POLLIN}}, max(0, int(time.Until(end).Milliseconds())))
 		if !errors.Is(err, unix.EINTR) { // a signal, such as SIGCHLD, interrupts the wait

@@ -58,9 +58,9 @@ type Positional string
 
 // A Word is an element of a Positional: the field that a word sets.
 type Word struct {
-	Field    string
-	Optional bool
-	Rest     bool
+	Field     string
+	Optional  bool
+	TakesRest bool
 }
 
 // Words splits the list.
@@ -68,7 +68,7 @@ func (p Positional) Words() (out []Word) {
 	for _, w := range strings.Fields(string(p)) {
 		inner := strings.TrimSuffix(strings.TrimPrefix(w, "["), "]")
 		field := strings.TrimSuffix(inner, "...")
-		out = append(out, Word{Field: field, Optional: inner != w, Rest: field != inner})
+		out = append(out, Word{Field: field, Optional: inner != w, TakesRest: field != inner})
 	}
 	return out
 }
@@ -80,7 +80,7 @@ func (p Positional) Limits() (minWords, maxWords int) {
 		if !w.Optional {
 			minWords++
 		}
-		if maxWords++; w.Rest {
+		if maxWords++; w.TakesRest {
 			return minWords, -1
 		}
 	}
@@ -98,7 +98,7 @@ func (p Positional) setFields(args reflect.Value, words []string) {
 			continue
 		}
 		f, n := FieldNamed(args, w.Field), 1
-		if w.Rest {
+		if w.TakesRest {
 			n = len(words)
 		}
 		if w.Optional {

@@ -22,7 +22,7 @@ import (
 type upkeep struct {
 	mount       *Mount
 	daemon      *Daemon
-	known       *known.Registry
+	registry    *known.Registry
 	backupState func() *BackupState
 	sweepImages func()
 	erase       func(context.Context, *snapshot.Store) error // see erasure.eraseRest
@@ -48,20 +48,20 @@ func (u *upkeep) status(_ context.Context, r *Request, _ GetStatus) (Status, err
 	st.PID, st.Started, st.Uptime = os.Getpid(), u.daemon.Started, time.Since(u.daemon.Started).Seconds()
 	st.Requests, st.StaleNames = u.mount.Requests(), u.mount.StaleNames()
 	st.Survival = u.daemon.Survival()
-	if u.known == nil {
+	if u.registry == nil {
 		return st, nil
 	}
 
 	st.Push = u.backupState()
-	for url, since := range u.known.AwaySince() {
+	for url, since := range u.registry.AwaySince() {
 		st.Remotes = append(st.Remotes, RemoteState{URL: url, State: "away", Since: since})
 	}
-	for name, url := range u.known.Untrusted() {
+	for name, url := range u.registry.Untrusted() {
 		st.Remotes = append(st.Remotes, RemoteState{Name: name, URL: url, State: "untrusted"})
 	}
 
 	slices.SortFunc(st.Remotes, func(a, b RemoteState) int { return strings.Compare(a.URL, b.URL) })
-	st.FromRemote = u.known.Any()
+	st.FromRemote = u.registry.Any()
 	return st, nil
 }
 
@@ -97,7 +97,7 @@ func (u *upkeep) checkPushRemote(r *Request, name string) error {
 		}
 	}
 
-	if _, ok := u.known.List()[name]; !ok {
+	if _, ok := u.registry.List()[name]; !ok {
 		return errs.Fail(errs.NotExist, "the policy names the remote %q, which is not registered", name).
 			WithHint("add it first with `amberfs remote add %s URL`", name)
 	}

@@ -87,10 +87,10 @@ type Limits struct {
 // The limits of Linux in bytes, which are also the limits of a tree. NoID is -1 as a uint32: Linux gives this id
 // to no user or group.
 const (
-	maxName  = 255
-	MaxPath  = 4095
-	maxValue = 64 << 10 // the value of an extended attribute
-	NoID     = 1<<32 - 1
+	maxName       = 255
+	MaxPath       = 4095
+	maxXattrValue = 64 << 10 // the value of an extended attribute
+	NoID          = 1<<32 - 1
 )
 
 // CleanPath returns a path in the form in which a Sink takes it: it removes "./" at the beginning, double slashes,
@@ -175,7 +175,7 @@ func (c *Checker) Add(e Entry) error {
 	}
 
 	for _, x := range e.Xattrs {
-		if x.Name == "" || len(x.Name) > maxName || strings.IndexByte(x.Name, 0) >= 0 || len(x.Value) > maxValue {
+		if x.Name == "" || len(x.Name) > maxName || strings.IndexByte(x.Name, 0) >= 0 || len(x.Value) > maxXattrValue {
 			return fmt.Errorf("%w: %q has the extended attribute %.40q of %d bytes", ErrHostile, e.Path, x.Name, len(x.Value))
 		}
 	}

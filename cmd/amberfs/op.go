@@ -262,7 +262,7 @@ func completionOf(words service.Positional) (kinds string) {
 		default:
 			kinds += "file "
 		}
-		if w.Rest {
+		if w.TakesRest {
 			return kinds + "..."
 		}
 	}

@@ -45,9 +45,9 @@ type Registry struct {
 	readContext context.Context    // for reads whose caller has no context; ends with HangUp
 	hangUp      context.CancelFunc // ends readContext
 
-	mu     sync.Mutex
-	file   registryFile
-	opened map[string]*remote.Remote // by URL
+	mu          sync.Mutex
+	file        registryFile
+	openRemotes map[string]*remote.Remote // by URL
 
 	loadedSources atomic.Pointer[[]*remote.Snapshot] // the sources, in the order in which they were added
 	sourceLock    *semaphore.Weighted                // a lock for AddSource and ForgetName, which may wait for a remote
@@ -64,8 +64,8 @@ type registryFile struct {
 	// BackupSeqs has for each URL the number of the newest snapshot that was pushed because of the policy.
 	BackupSeqs map[string]uint64 `json:"sent,omitempty"`
 	Sources    []mountSource     `json:"from,omitempty"`
-	// Forgetting is set while forgotten contents may still be on a remote.
-	Forgetting bool `json:"forgetting,omitempty"`
+	// MustForget is set while forgotten contents may still be on a remote.
+	MustForget bool `json:"forgetting,omitempty"`
 	// Handoffs has the area of the store on each remote, by URL.
 	Handoffs map[string]*handoff.Area `json:"handoffs,omitempty"`
 	// Recipients has the recipients of each remote, by URL.
@@ -85,7 +85,7 @@ const fileVersion = 1
 func Open(dir string, o Options) (*Registry, error) {
 	k := &Registry{
 		o: o, path: filepath.Join(dir, "remotes.json"), trust: newTrustStore(), cache: cache.New(cacheDir(dir), cache.DefaultSize),
-		opened: map[string]*remote.Remote{}, sourceLock: semaphore.NewWeighted(1), sourceAdded: make(chan struct{}, 1), nameAnswers: map[[2]string]nameAnswer{},
+		openRemotes: map[string]*remote.Remote{}, sourceLock: semaphore.NewWeighted(1), sourceAdded: make(chan struct{}, 1), nameAnswers: map[[2]string]nameAnswer{},
 	}
 	k.loadedSources.Store(new([]*remote.Snapshot))
 	k.readContext, k.hangUp = context.WithCancel(context.Background())
@@ -151,7 +151,7 @@ func (k *Registry) Close() {
 	k.hangUp()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, r := range k.opened {
+	for _, r := range k.openRemotes {
 		r.Close()
 	}
 }
@@ -224,7 +224,7 @@ func (k *Registry) Remove(name string) error {
 
 		if !slices.Contains(slices.Collect(maps.Values(f.Remotes)), url) {
 			f.Recipients.forget(url)
-			if r := k.opened[url]; r != nil {
+			if r := k.openRemotes[url]; r != nil {
 				r.ForgetFormat()
 			}
 		}
@@ -328,7 +328,7 @@ func (k *Registry) Untrusted() map[string]string {
 
 // openRemote returns the remote at a URL, which it opens once. The caller holds Registry.mu.
 func (k *Registry) openRemote(url string) (*remote.Remote, error) {
-	if r := k.opened[url]; r != nil {
+	if r := k.openRemotes[url]; r != nil {
 		return r, nil
 	}
 
@@ -337,7 +337,7 @@ func (k *Registry) openRemote(url string) (*remote.Remote, error) {
 		return nil, err
 	}
 
-	k.opened[url] = r
+	k.openRemotes[url] = r
 
 	return r, nil
 }
@@ -380,20 +380,20 @@ func (k *Registry) EraseCache() error {
 	return err
 }
 
-// Forgetting reports whether the store must still remove forgotten contents from the remotes.
-func (k *Registry) Forgetting() bool {
+// MustForget reports whether the store must still remove forgotten contents from the remotes.
+func (k *Registry) MustForget() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.file.Forgetting
+	return k.file.MustForget
 }
 
-// SetForgetting sets the result of Forgetting.
-func (k *Registry) SetForgetting(forgetting bool) error {
-	if k.Forgetting() == forgetting {
+// SetMustForget sets the result of MustForget.
+func (k *Registry) SetMustForget(must bool) error {
+	if k.MustForget() == must {
 		return nil
 	}
 	return k.changeFile(func(f *registryFile) error {
-		f.Forgetting = forgetting
+		f.MustForget = must
 		return nil
 	})
 }
@@ -435,7 +435,7 @@ func (k *Registry) AwaySince() map[string]time.Time {
 	defer k.mu.Unlock()
 
 	out := map[string]time.Time{}
-	for url, r := range k.opened {
+	for url, r := range k.openRemotes {
 		if t := r.AwaySince(); !t.IsZero() {
 			out[url] = t
 		}

@@ -203,7 +203,7 @@ func (k *Registry) ProbeSources() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, f := range k.file.Sources {
-		if r := k.opened[f.URL]; r != nil && k.trust.isTrusted(r.URL()) {
+		if r := k.openRemotes[f.URL]; r != nil && k.trust.isTrusted(r.URL()) {
 			r.Probe()
 		}
 	}

@@ -208,7 +208,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	reapRest(daemons(c)...)
 	leaveForks() // before after is called, which counts the users of the forks
 	if n, _ := started.Read(make([]byte, 1)); err == nil {
-		err = after(Ended{n == 1, !joined.Ended(0), signals.ended.Load() && st != 0 || slices.Contains(endedBy, st)})
+		err = after(Ended{n == 1, !joined.WaitEnded(0), signals.ended.Load() && st != 0 || slices.Contains(endedBy, st)})
 	}
 
 	return st, err

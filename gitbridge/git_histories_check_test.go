@@ -395,7 +395,7 @@ func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, no
 				want = t
 			} else if !ok {
 				want = n
-				if n != o && n != t && (followed != nil || !h.isMoved(n, base, ours, theirs, at)) {
+				if n != o && n != t && followed[at] != n && (followed != nil || !h.isMoved(n, base, ours, theirs, at)) {
 					fail("FILE %s: a conflict became %q", at, n)
 				}
 			}

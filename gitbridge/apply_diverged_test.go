@@ -206,3 +206,22 @@ func TestApplyAhead(t *testing.T) {
 		})
 	}
 }
+
+// TestDirectoryAfterReset: a person takes back the commit that made a file a directory, and gets it again by a merge.
+func TestDirectoryAfterReset(t *testing.T) {
+	isolate(t)
+	for _, how := range []string{"apply", "merge"} {
+		r := newRig(t, "dir", mk+`git rm -q a; mkdir a; echo i >a/i; git add a; git commit -qm directory`)
+		r.shell(r.run, `echo r >r; git add r; git commit -qm run`)
+		r.shell(r.dir, `git reset -q --hard HEAD~1`)
+
+		var err error
+		if how == "apply" {
+			_, err = r.apply(hostdir.ApplyOptions{Merge: true})
+		} else {
+			_, _, err = (&histories{t: t, rig: r, join: true}).merge(how, threeway.RefuseConflicts)
+		}
+		must.OK(t, err)
+		r.want(`git log --format=%s; git status -s; cat a/i`, "run\ndirectory\n1\ni")
+	}
+}

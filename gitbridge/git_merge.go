@@ -292,11 +292,11 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 //
 //   - ours has the file as in the base, or as in theirs;
 //   - theirs has the file as in the base, with changes that are not committed (changed);
-//   - or one side has another kind of entry at the path, such as a directory.
+//   - or ours or only theirs has another kind of entry at the path, such as a directory.
 func (g *gitMerge) filesDecide(at string, changed bool) bool {
 	base, ours, theirs := g.inodeAt(g.base, at), g.entryAt(at), g.inodeAt(g.theirs, at)
 	other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() && !n.IsSymlink() }
-	return other(ours) || other(theirs) || sameFile(g.src, base, ours) || sameFile(g.src, ours, theirs) || changed && sameFile(g.src, base, theirs)
+	return other(ours) || other(theirs) && !other(base) || sameFile(g.src, base, ours) || sameFile(g.src, ours, theirs) || changed && sameFile(g.src, base, theirs)
 }
 
 // inodeAt returns the entry of a state at a path, nil for none. It records an error in g.err.

@@ -66,7 +66,7 @@ func (l *layerWriter) writeChange(c tree.Change) error {
 		return nil
 	case n == nil:
 		return l.writeEntry(stream.Entry{Path: path.Join(path.Dir(p), whiteoutPrefix+path.Base(p)), Meta: stream.Meta{Mode: unix.S_IFREG}})
-	case l.writtenLinks[n.Ino], c.What == tree.Links && c.Before.Ino == n.Ino && (n.IsDir() || n.Nlink < c.Before.Nlink):
+	case l.writtenLinks[n.Ino], c.Differences == tree.LinksDiffer && c.Before.Ino == n.Ino && (n.IsDir() || n.Nlink < c.Before.Nlink):
 		return nil // the file is in the layer already, or only another name of it was removed
 	case n.IsDir() || n.Nlink < 2:
 		return l.writeEntry(l.entry(p, n, ""))

@@ -54,8 +54,8 @@ func (f *forest) reach(roots ...int) map[int]bool {
 
 func (f *forest) mark(k *Keeper, n int) {
 	if len(f.below[n]) == 0 {
-		k.KeepLeaf(Sum(f.blobs[n]))
-	} else if k.Keep(Sum(f.blobs[n])) {
+		k.MarkLeaf(Sum(f.blobs[n]))
+	} else if k.Mark(Sum(f.blobs[n])) {
 		f.visited++
 		for _, i := range f.below[n] {
 			f.mark(k, i)

@@ -26,5 +26,5 @@ func (s *Store) GC(ctx context.Context, lossy bool, begin func(), mark func(keep
 		return GCResult{}, err
 	}
 	defer r.Close()
-	return r.Collect(ctx, lossy, func(k *Keeper) error { return mark(k.Keep) }, progress)
+	return r.Collect(ctx, lossy, func(k *Keeper) error { return mark(k.Mark) }, progress)
 }

@@ -30,11 +30,11 @@ type Keeper struct {
 	lastLoc  loc  // its place
 }
 
-// Keep keeps an object. It reports whether this is its first call for the object, so that the caller visits
+// Mark keeps an object. It reports whether this is its first call for the object, so that the caller visits
 // the objects to which the object refers only once. For an object that is not in the store it always reports
 // true. Unless Collect was called with incomplete, Collect then fails before it removes an object: the index
 // may be damaged.
-func (k *Keeper) Keep(h Hash) (first bool) {
+func (k *Keeper) Mark(h Hash) (first bool) {
 	k.s.yield()
 	l, ok, err := k.s.store.index.find(h)
 	if err == nil && ok {
@@ -62,8 +62,8 @@ func (k *Keeper) keepPlace(h Hash, l loc, ok bool, err error) (first bool) {
 	return true
 }
 
-// KeepLeaf keeps an object that refers to no other objects. It is faster than Keep.
-func (k *Keeper) KeepLeaf(h Hash) {
+// MarkLeaf keeps an object that refers to no other objects. It is faster than Keep.
+func (k *Keeper) MarkLeaf(h Hash) {
 	if k.leaves == nil {
 		k.leaves = make([]Hash, 0, maxLeaves) // full size at once: a growing slice would leave garbage
 	}
@@ -91,7 +91,7 @@ func (k *Keeper) keepLeaves() {
 
 	if int64(len(remaining))*walkFactor < k.s.objects() {
 		for _, h := range remaining {
-			k.Keep(h)
+			k.Mark(h)
 		}
 	} else if len(remaining) > 0 {
 		err := k.s.store.index.eachStoredObject(func(h Hash, l loc) {

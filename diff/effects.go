@@ -39,7 +39,7 @@ type Effect struct {
 
 // minorDifferences are the differences that are no effects. Programs that only read a file may set its time, and a
 // new link is an effect at its own path.
-const minorDifferences = tree.Mtime | tree.Links
+const minorDifferences = tree.MtimeDiffers | tree.LinksDiffer
 
 // Effects lists the effects between the trees a and b. It leaves out the paths for which skip returns true. The memory
 // of the list is charged to o.List.
@@ -143,9 +143,9 @@ func (f *effectFinder) effects() []Effect {
 			f.addToParent(p, parent, parent != nil && parent.wasDir() && parent.movedTo == nil, index, list, func() { add(p, Effect{Action: ActionDelete}) })
 		case p.Before == nil:
 			f.addToParent(p, parent, parent != nil && parent.becameDir() && parent.movedFrom == nil, index, list, func() { add(p, Effect{Action: ActionAdd}) })
-		case p.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) != 0:
+		case p.Differences&(tree.TypeDiffers|tree.DataDiffers|tree.TargetDiffers|tree.RdevDiffers) != 0:
 			add(p, Effect{Action: ActionOverwrite})
-		case p.What&^minorDifferences != 0:
+		case p.Differences&^minorDifferences != 0:
 			add(p, Effect{Action: ActionSetAttributes})
 		}
 	}

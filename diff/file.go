@@ -134,7 +134,7 @@ func fileOf(c tree.Change) (f File, ok bool) {
 		f.Status = Deleted
 	case (before == modeSymlink) != (after == modeSymlink):
 		f.Status = Type
-	case before != after, c.What&(tree.Data|tree.Target) != 0:
+	case before != after, c.Differences&(tree.DataDiffers|tree.TargetDiffers) != 0:
 		f.Status = Modified
 	default:
 		return f, false

@@ -142,7 +142,7 @@ type Merger struct {
 
 // Merge merges one file, and calls onMerged with the result. It returns nil without calling onMerged if
 // the file is binary, or if its sides are too different or too large to be compared.
-func (m Merger) Merge(ctx context.Context, in threeway.Input, onMerged func(threeway.Merged) error) error {
+func (m Merger) Merge(ctx context.Context, in threeway.TextInput, onMerged func(threeway.MergedText) error) error {
 	sides := [3]*io.SectionReader{in.Base, in.Ours, in.Theirs}
 	var all survey
 	for _, side := range sides {
@@ -189,7 +189,7 @@ func (m Merger) Merge(ctx context.Context, in threeway.Input, onMerged func(thre
 		}
 	}
 
-	return onMerged(threeway.Merged{Text: text, Clean: clean})
+	return onMerged(threeway.MergedText{Text: text, Clean: clean})
 }
 
 // errTooLarge is the error for texts that need more than all memory for comparisons.

@@ -23,10 +23,10 @@ func section(text string) *io.SectionReader {
 }
 
 // merge returns the result of a Merger, nil if the file does not merge.
-func merge(t *testing.T, m Merger, sides ...string) (got *threeway.Merged) {
+func merge(t *testing.T, m Merger, sides ...string) (got *threeway.MergedText) {
 	t.Helper()
-	in := threeway.Input{Base: section(sides[0]), Ours: section(sides[1]), Theirs: section(sides[2])}
-	must.OK(t, m.Merge(context.Background(), in, func(m threeway.Merged) error {
+	in := threeway.TextInput{Base: section(sides[0]), Ours: section(sides[1]), Theirs: section(sides[2])}
+	must.OK(t, m.Merge(context.Background(), in, func(m threeway.MergedText) error {
 		got = &m
 		return nil
 	}))
@@ -57,9 +57,9 @@ func TestMerge(t *testing.T) {
 	if got := merge(t, Merger{Memory: budget.New(1 << 10)}, "a\n", "b\n", strings.Repeat("c\n", 1<<10)); got != nil {
 		t.Errorf("without memory: %+v", got)
 	}
-	in := threeway.Input{Base: section("a\n"), Ours: section("b\n"), Theirs: section("a\n")}
+	in := threeway.TextInput{Base: section("a\n"), Ours: section("b\n"), Theirs: section("a\n")}
 	refused := Merger{Admit: func(int64) error { return errors.ErrUnsupported }}
-	if err := refused.Merge(context.Background(), in, func(threeway.Merged) error { return nil }); !errors.Is(err, errors.ErrUnsupported) {
+	if err := refused.Merge(context.Background(), in, func(threeway.MergedText) error { return nil }); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("without room: %v", err)
 	}
 }

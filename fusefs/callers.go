@@ -30,7 +30,7 @@ func caller(h *fuse.InHeader) actors.Caller {
 // changes of this actor.
 func (c *callers) writerFor(h *fuse.InHeader) (actors.Caller, live.Writer) {
 	who := caller(h)
-	who.Actor = c.store.Actors().Of(who.PID, who.UID, live.NodeID(h.NodeId).View())
+	who.Actor = c.store.Actors().ActorOf(who.PID, who.UID, live.NodeID(h.NodeId).View())
 	return who, c.forest.WithActor(who.Actor)
 }
 

@@ -28,7 +28,7 @@ func TestErrno(t *testing.T) {
 		{fmt.Errorf("%w: %w", errs.Damaged, errors.New("chunk")), syscall.EIO},
 		{fmt.Errorf("snapshot x: %w", catalogue.ErrNotFound), syscall.ENOENT},
 		{fmt.Errorf("snapshot x: %w", errs.Exist), syscall.EEXIST},
-		{fmt.Errorf("snapshot x: %w", naming.ErrBad), syscall.EINVAL},
+		{fmt.Errorf("snapshot x: %w", naming.ErrBadName), syscall.EINVAL},
 		{fmt.Errorf("snapshot x: %w", errs.Busy), syscall.EBUSY},
 		{fmt.Errorf("restore: %w", context.Canceled), syscall.EINTR},
 		{fmt.Errorf("open: %w", syscall.EMFILE), syscall.EMFILE},

@@ -18,10 +18,10 @@ import (
 // setting, and other texts with lines. Configurations are never in conflict, because git does not merge
 // them either: a setting that both sides changed keeps the value of ours.
 func MergeConfigs(lines threeway.Merger) threeway.Merger {
-	return func(ctx context.Context, in threeway.Input, merged func(threeway.Merged) error) error {
-		if _, rel, ok := threeway.InGit(in.Path); ok && (path.Base(rel) == "config" || path.Base(rel) == "config.worktree") {
+	return func(ctx context.Context, in threeway.TextInput, merged func(threeway.MergedText) error) error {
+		if _, rel, ok := threeway.SplitGitPath(in.Path); ok && (path.Base(rel) == "config" || path.Base(rel) == "config.worktree") {
 			if text, err := mergeConfig(ctx, in); err == nil {
-				return merged(threeway.Merged{Text: text, Clean: true})
+				return merged(threeway.MergedText{Text: text, Clean: true})
 			}
 
 			for _, side := range []*io.SectionReader{in.Base, in.Ours, in.Theirs} { // git cannot read a configuration, or is not installed
@@ -35,7 +35,7 @@ func MergeConfigs(lines threeway.Merger) threeway.Merger {
 }
 
 // mergeConfig returns the configuration of ours with the settings that only theirs changed.
-func mergeConfig(ctx context.Context, in threeway.Input) ([]byte, error) {
+func mergeConfig(ctx context.Context, in threeway.TextInput) ([]byte, error) {
 	temp, err := scratch.New(scratch.Merge)
 	if err != nil {
 		return nil, fmt.Errorf("making a temporary directory: %w", err)

@@ -21,14 +21,14 @@ func TestMergeConfigs(t *testing.T) {
 		"another's file": {"config", base + "1", base + "2", "lines"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lines := func(_ context.Context, in threeway.Input, do func(threeway.Merged) error) error {
+			lines := func(_ context.Context, in threeway.TextInput, do func(threeway.MergedText) error) error {
 				if b := got(io.ReadAll(in.Ours)); string(b) != c.ours {
 					t.Errorf("by lines: ours is %q", b)
 				}
-				return do(threeway.Merged{Text: []byte("lines")})
+				return do(threeway.MergedText{Text: []byte("lines")})
 			}
-			in := threeway.Input{Base: section(base), Ours: section(c.ours), Theirs: section(c.theirs), Path: c.path}
-			err := MergeConfigs(lines)(t.Context(), in, func(m threeway.Merged) error {
+			in := threeway.TextInput{Base: section(base), Ours: section(c.ours), Theirs: section(c.theirs), Path: c.path}
+			err := MergeConfigs(lines)(t.Context(), in, func(m threeway.MergedText) error {
 				if string(m.Text) != c.want {
 					t.Errorf("it is %q, want %q", m.Text, c.want)
 				}

@@ -16,7 +16,7 @@ func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, log
 	git := NewGitDiffer(src, base, now)
 	git.compareLogs = logs
 	err := tree.Diff(ctx, src, base, now, tree.DiffOptions{Paths: paths}, func(c tree.Change) error {
-		if c.Before != nil && c.After != nil && c.After.IsDir() && c.What&^tree.Mtime == 0 {
+		if c.Before != nil && c.After != nil && c.After.IsDir() && c.Differences&^tree.MtimeDiffers == 0 {
 			return nil
 		}
 		differs, err := git.Differs(c)

@@ -314,7 +314,7 @@ func (h *histories) applied(o hostdir.ApplyOptions) (said string, conflicts []st
 	if res != nil {
 		var text []string
 		for _, g := range res.Git {
-			text = slices.Concat(text, g.Lines, g.Commits, g.Off)
+			text = slices.Concat(text, g.Lines, g.Commits, g.DroppedCommits)
 		}
 		said, conflicts = strings.Join(text, "; "), res.Conflicts
 	}
@@ -360,19 +360,19 @@ func (h *histories) merge(how string, rule threeway.Rule) (said string, conflict
 		ours, theirs, to = theirs, ours, r.dir
 	}
 	p := &threeway.Plan{
-		Source: r.m.Src, Store: r.m.Text, Ours: ours, View: 1, Now: time.Now().UnixNano(), ByPath: true, Merge: MergeConfigs(trees.MergeByGit),
+		Source: r.m.Src, StoreText: r.m.Text, Ours: ours, View: 1, Now: time.Now().UnixNano(), ByPath: true, Merge: MergeConfigs(trees.MergeByGit),
 		Rule: func(string) threeway.Rule { return rule }, Git: Merger{}.Repositories,
-		GitRules: threeway.GitRules{Name: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh", Merge: h.join},
+		GitRules: threeway.GitRules{TheirName: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh", MergeBranch: h.join},
 	}
 	steps, _, err := p.TakeAll(ctx, threeway.Interval{Base: r.base, Theirs: theirs, View: 2})
 	if err != nil {
 		return "", nil, err
 	}
 	var text []string
-	for _, g := range p.Said {
+	for _, g := range p.Repositories {
 		text = slices.Concat(text, g.Lines, g.Commits)
 	}
-	if err := p.Refused(); err != nil {
+	if err := p.ConflictError(); err != nil {
 		return "", p.Conflicts, err
 	}
 	r.make(to, theirs, steps)
@@ -390,12 +390,12 @@ func (h *histories) merge(how string, rule threeway.Rule) (said string, conflict
 // make makes steps in a directory.
 func (r *rig) make(to string, theirs *tree.State, steps []graft.Step) {
 	for _, s := range slices.Backward(steps) {
-		if at := filepath.Join(to, s.Path.String()); s.Before != 0 && (s.After == 0 || s.WasDir != s.IsDir) && s.With == nil || s.With != nil && s.Before != 0 && s.With.IsDir() != s.WasDir {
+		if at := filepath.Join(to, s.Path.String()); s.Before != 0 && (s.After == 0 || s.WasDir != s.IsDir) && s.WithNode == nil || s.WithNode != nil && s.Before != 0 && s.WithNode.IsDir() != s.WasDir {
 			must.OK(r.t, but(os.Remove(at), fs.ErrNotExist))
 		}
 	}
 	for _, s := range steps {
-		at, n := filepath.Join(to, s.Path.String()), s.With
+		at, n := filepath.Join(to, s.Path.String()), s.WithNode
 		if n == nil && s.After == 0 {
 			continue
 		}

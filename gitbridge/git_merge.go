@@ -156,7 +156,7 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 	case to.isReplaced:
 		return changes, nil
 	case !inTheirs:
-		above, err := g.theirs.At(g.src, path.Dir(at))
+		above, err := g.theirs.InodeAt(g.src, path.Dir(at))
 		if err == nil && above == nil && path.Dir(at) != "." && to.outsideDir == "" {
 			return changes, nil // theirs has removed the directory around the git directory, too
 		}
@@ -215,7 +215,7 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 		return err
 	}
 
-	r.plan, r.Lines, r.Commits, r.Off = plan, plan.Lines, plan.NewCommits, plan.DroppedCommits
+	r.plan, r.Lines, r.Commits, r.DroppedCommits = plan, plan.Lines, plan.NewCommits, plan.DroppedCommits
 	for _, d := range plan.DivergedBranches {
 		for i, at := range d.Conflicts {
 			d.Conflicts[i] = path.Join(r.worktree, at)
@@ -240,7 +240,7 @@ func branchPath(dir, branch string) string { return dir + "/refs/heads/" + branc
 // changes that the merge of files takes.
 func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change, error) {
 	changes = slices.DeleteFunc(changes, func(c tree.Change) bool {
-		return r.skippedDir != "" && threeway.Under(c.Path.String(), map[string]bool{r.skippedDir: true}) != ""
+		return r.skippedDir != "" && threeway.NearestIn(c.Path.String(), map[string]bool{r.skippedDir: true}) != ""
 	})
 	if r.plan == nil {
 		return changes, nil
@@ -357,7 +357,7 @@ func (g *gitMerge) isRemoved(dir string) bool {
 // changedHere reports whether the receiving side has changed the working tree dir of the base, or the HEAD of its git
 // directory if that lies in the states. link is the text of dir/.git.
 func (g *gitMerge) changedHere(dir, link string) bool {
-	_, head, _ := threeway.InGit(link + "/HEAD")
+	_, head, _ := threeway.SplitGitPath(link + "/HEAD")
 	for at := dir; at != "."; {
 		at = path.Dir(at)
 		file := path.Join(at, ".git", head)

@@ -88,7 +88,7 @@ func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Ch
 	sides, bytes := [3]map[string]*gitdir.File{{}, {}, {}}, int64(0)
 	slices.Sort(names)
 	for _, at := range slices.Compact(names) {
-		if _, _, inGit := threeway.InGit(at + "/"); inGit {
+		if _, _, inGit := threeway.SplitGitPath(at + "/"); inGit {
 			continue
 		}
 		for i, n := range []*tree.Inode{g.inodeAt(g.base, at), g.entryAt(at), g.inodeAt(g.theirs, at)} {

@@ -21,7 +21,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Merger merges the git directories of two states. Its method Repositories is a threeway.Repositories.
+// A Merger merges the git directories of two states. Its method Repositories is a threeway.GitMerger.
 type Merger struct {
 	// Memory is charged with the memory of git. May be nil.
 	Memory *budget.Budget
@@ -41,21 +41,21 @@ type stateMerge struct {
 	merger Merger
 	sides  threeway.Sides
 	copies map[string]*gitdir.Copy // copies of the receiving git directories, by path
-	taken  []string                // see threeway.Outcome.Taken
+	taken  []string                // see threeway.GitOutcome.Taken
 	edits  []threeway.Edit
 
 	release func() // returns gitMemory to Merger.Memory
 }
 
-// Repositories plans the merge of the git directories of two states. It is a threeway.Repositories.
+// Repositories plans the merge of the git directories of two states. It is a threeway.GitMerger.
 //
 // Git changes a copy of each receiving git directory, in a temporary directory. The differences become edits. Git
 // cannot work in the workspace, because this process serves its mount.
-func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threeway.Outcome, err error) {
+func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threeway.GitOutcome, err error) {
 	s := &stateMerge{merger: m, sides: in, copies: make(map[string]*gitdir.Copy), release: func() {}, gitMerge: gitMerge{
-		ctx: ctx, git: runGit, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Theirs, theirName: in.Name, theirPhrase: map[bool]string{true: "the directory", false: "the fork"}[in.FromDirectory], comparesInodes: !in.FromDirectory, rule: in.Rule,
+		ctx: ctx, git: runGit, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Theirs, theirName: in.TheirName, theirPhrase: map[bool]string{true: "the directory", false: "the fork"}[in.FromDirectory], comparesInodes: !in.FromDirectory, rule: in.Rule,
 		answers: mergeAnswers{
-			mergesBranches:    func(at string) bool { return in.Merge || in.Rule(at) == threeway.MergeBranch },
+			mergesBranches:    func(at string) bool { return in.MergeBranch || in.Rule(at) == threeway.MergeCheckedOut },
 			asksAboutBranches: in.RefuseDiverged,
 			resolveConflict:   func(at string) gitdir.Resolution { return resolutions[in.Rule(at)] },
 			keepsPath:         func(string) bool { return false },
@@ -78,7 +78,7 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 	slices.SortStableFunc(s.edits, func(a, b threeway.Edit) int { // a removed file may be in the way of a new directory
 		return cmp.Compare(map[bool]int{true: 1}[a.Open != nil], map[bool]int{true: 1}[b.Open != nil])
 	})
-	out.Taken, out.Edits, out.Said, out.Conflicts = s.taken, s.edits, s.reports, s.conflicts
+	out.TakenPaths, out.Edits, out.Repositories, out.Conflicts = s.taken, s.edits, s.reports, s.conflicts
 	return out, err
 }
 
@@ -96,7 +96,7 @@ func (s *stateMerge) receiverAt(at string, base treeFiles) (*receiver, error) {
 	} else if inBase && s.sides.FromDirectory {
 		// If ours has not changed the git directory, it becomes as in the directory of the host, even if another
 		// repository is there now.
-		if to.isReplaced, err = tree.Equal(s.ctx, s.src, s.base, s.ours, tree.DiffOptions{Paths: []string{at}}, tree.Mtime); err != nil {
+		if to.isReplaced, err = tree.Equal(s.ctx, s.src, s.base, s.ours, tree.DiffOptions{Paths: []string{at}}, tree.MtimeDiffers); err != nil {
 			return nil, err
 		}
 	}
@@ -149,7 +149,7 @@ func (s *stateMerge) addEdits(r *repoMerge, follow []string, merged map[string]g
 				}
 			}
 
-			edit.Mode = threeway.Executable(mode, file.Exec)
+			edit.Mode = threeway.ExecutableMode(mode, file.Exec)
 			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file.Data)), nil }
 		}
 

@@ -89,7 +89,7 @@ func rulesAbove(src *tree.Source, st *tree.State, paths []string) (map[string][]
 	for _, p := range paths {
 		for dir := path.Dir(strings.TrimSuffix(p, "/")); !seen[dir]; dir = path.Dir(dir) {
 			seen[dir] = true
-			n, err := st.At(src, path.Join(dir, IgnoreFile))
+			n, err := st.InodeAt(src, path.Join(dir, IgnoreFile))
 			if err != nil || n == nil || !n.IsRegular() {
 				continue // dir has no readable rules; dir may also be a file or not exist
 			}

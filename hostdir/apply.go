@@ -161,7 +161,7 @@ func (r *Applied) skip(p *tree.Path, why string) {
 
 // inGitOrder returns 1 for paths below .git, which are sorted after all other paths, and else 0.
 func inGitOrder(p string) int {
-	if _, _, ok := threeway.InGit(p); ok {
+	if _, _, ok := threeway.SplitGitPath(p); ok {
 		return 1
 	}
 	return 0

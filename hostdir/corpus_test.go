@@ -75,7 +75,7 @@ func (s stateSide) edit(p string, do func(e *tree.Editor, parent uint64, name st
 }
 
 func (s stateSide) write(p, text string) {
-	n, err := s.st.At(s.m.Src, p)
+	n, err := s.st.InodeAt(s.m.Src, p)
 	must.OK(s.t, err)
 	if n == nil {
 		s.m.Add(s.t, s.st, p, trees.File(text))

@@ -57,7 +57,7 @@ func (pl *planner) planAll() error {
 	}
 
 	pl.merge = &threeway.Plan{
-		Source: pl.o.Source, Store: pl.tree.texts.store, Ours: pl.tree.edit.State, Now: time.Now().UnixNano(), Merge: pl.mergeLines, ByPath: true, Rule: pl.o.Rule,
+		Source: pl.o.Source, StoreText: pl.tree.texts.store, Ours: pl.tree.edit.State, Now: time.Now().UnixNano(), Merge: pl.mergeLines, ByPath: true, Rule: pl.o.Rule,
 	}
 	if pl.o.Git != nil {
 		pl.merge.Git = pl.planGit
@@ -202,7 +202,7 @@ func (pl *planner) readNamed(name string, read func(*tree.Path) error) error {
 }
 
 // planGit is threeway.Plan.Git: it plans the git directories.
-func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.Outcome, err error) {
+func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.GitOutcome, err error) {
 	if pl.repos, err = pl.o.Git.Plan(ctx, RepositorySides{&pl.o, s.Changes, s.Ours, Receiver{pl}}); err != nil {
 		return out, err
 	}
@@ -216,12 +216,12 @@ func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.
 			return out, err
 		}
 
-		is, err := pl.o.Now.At(pl.o.Source, name)
+		is, err := pl.o.Now.InodeAt(pl.o.Source, name)
 		if err != nil {
 			return out, err
 		}
 		if isDir := pl.tree.places[name].isDir(); !isDir || is != nil && !is.IsDir() {
-			planned[name], out.Taken = true, append(out.Taken, name)
+			planned[name], out.TakenPaths = true, append(out.TakenPaths, name)
 		}
 	}
 
@@ -235,11 +235,11 @@ func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.
 		file, mode, like := pl.repos.Merged[name], uint32(unix.S_IFREG|0o644), (*tree.Inode)(nil)
 		if at := pl.tree.places[name]; at.exists && at.st.Mode&unix.S_IFMT == unix.S_IFREG {
 			mode = at.st.Mode
-		} else if n, err := pl.o.Now.At(pl.o.Source, name); err == nil && n != nil && n.IsRegular() {
+		} else if n, err := pl.o.Now.InodeAt(pl.o.Source, name); err == nil && n != nil && n.IsRegular() {
 			mode, like = n.Mode, n
 		}
 
-		edit := threeway.Edit{Path: name, Mode: threeway.Executable(mode, file.Exec), Like: like}
+		edit := threeway.Edit{Path: name, Mode: threeway.ExecutableMode(mode, file.Exec), Like: like}
 		if file.Data != nil {
 			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file.Data)), nil }
 		}
@@ -256,7 +256,7 @@ func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.
 }
 
 // mergeLines is threeway.Plan.Merge.
-func (pl *planner) mergeLines(ctx context.Context, in threeway.Input, merged func(threeway.Merged) error) error {
+func (pl *planner) mergeLines(ctx context.Context, in threeway.TextInput, merged func(threeway.MergedText) error) error {
 	if pl.o.MergeLines == nil {
 		return nil
 	}
@@ -308,6 +308,6 @@ func inSet(p *tree.Path, set map[string]bool) bool {
 
 // minor reports whether only the modification time and other hard links of a file differ.
 func minor(c tree.Change) bool {
-	return c.Before != nil && c.After != nil && c.What&^(tree.Mtime|tree.Links) == 0 &&
-		(c.What&tree.Links == 0 || c.Before.Ino == c.After.Ino || len(c.Before.Links) < 2 && len(c.After.Links) < 2)
+	return c.Before != nil && c.After != nil && c.Differences&^(tree.MtimeDiffers|tree.LinksDiffer) == 0 &&
+		(c.Differences&tree.LinksDiffer == 0 || c.Before.Ino == c.After.Ino || len(c.Before.Links) < 2 && len(c.After.Links) < 2)
 }

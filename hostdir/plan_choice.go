@@ -49,7 +49,7 @@ type Planned struct {
 // choose applies the choice for a path to its change, and reports whether the directory keeps its version. A
 // change of the times alone is always applied.
 func (pl *planner) choose(c *tree.Change) (leave bool, err error) {
-	if minor(*c) && c.What&tree.Links == 0 {
+	if minor(*c) && c.Differences&tree.LinksDiffer == 0 {
 		return false, nil
 	}
 
@@ -63,7 +63,7 @@ func (pl *planner) choose(c *tree.Change) (leave bool, err error) {
 	if n.Content, err = pl.tree.texts.store(pl.ctx, bytes.NewReader(choice.Text)); len(n.Links) > 1 {
 		n.Ino, n.Links, pl.tree.last = pl.tree.last, n.Links[:1], pl.tree.last-1
 	}
-	c.After, c.What = &n, c.What|tree.Data
+	c.After, c.Differences = &n, c.Differences|tree.DataDiffers
 
 	return choice.Leave, err
 }

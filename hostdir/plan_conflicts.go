@@ -41,7 +41,7 @@ func (pl *planner) noteConflicts() error {
 		switch rule := pl.o.Rule(name); {
 		case marked != nil && pl.o.ChoiceOf(name).Markers:
 			edit := threeway.Edit{Path: name, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(marked)), nil }}
-			if err := pl.merge.Edit(pl.ctx, []threeway.Edit{edit}); err != nil {
+			if err := pl.merge.PlanEdits(pl.ctx, []threeway.Edit{edit}); err != nil {
 				return err
 			}
 
@@ -61,15 +61,15 @@ func (pl *planner) changeOf(name string) (c tree.Change, err error) {
 		return c, nil
 	}
 
-	c.What = tree.Data
+	c.Differences = tree.DataDiffers
 	if c.Path, err = tree.ParsePath(name); err != nil {
 		return c, err
 	}
-	if c.Before, err = pl.o.Base.At(pl.o.Source, name); err != nil {
+	if c.Before, err = pl.o.Base.InodeAt(pl.o.Source, name); err != nil {
 		return c, err
 	}
 
-	c.After, err = pl.o.Now.At(pl.o.Source, name)
+	c.After, err = pl.o.Now.InodeAt(pl.o.Source, name)
 	return c, err
 }
 
@@ -85,9 +85,9 @@ func (pl *planner) markedLines(c tree.Change) (marked []byte, err error) {
 		base = c.Before
 	}
 	files := pl.o.Source.Files
-	in := threeway.Input{Base: base.Content.Reader(files), Ours: has.Content.Reader(files), Theirs: c.After.Content.Reader(files), Path: c.Path.String()}
+	in := threeway.TextInput{Base: base.Content.Reader(files), Ours: has.Content.Reader(files), Theirs: c.After.Content.Reader(files), Path: c.Path.String()}
 
-	err = pl.mergeLines(pl.ctx, in, func(m threeway.Merged) error {
+	err = pl.mergeLines(pl.ctx, in, func(m threeway.MergedText) error {
 		if !m.Clean {
 			marked = bytes.Clone(m.Text)
 		}

@@ -83,7 +83,7 @@ func (pl *planner) useFile(to *hostFile, f *threeway.File, at string, has *tree.
 	}
 
 	// Another planned file may keep the file.
-	other, err := pl.merge.Keeper(has)
+	other, err := pl.merge.FileOf(has)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (pl *planner) isLinked(has *tree.Inode, at string) (bool, error) {
 
 	paths, err := pl.tree.edit.State.Paths(pl.o.Source, has)
 	for _, p := range paths {
-		other, oerr := pl.o.Now.At(pl.o.Source, p)
+		other, oerr := pl.o.Now.InodeAt(pl.o.Source, p)
 		if oerr != nil {
 			return false, oerr
 		}
@@ -185,7 +185,7 @@ func kindOf(n *tree.Inode) fileKind { return fileKind{n.Type(), n.UID, n.GID, n.
 // does not have.
 func (pl *planner) findLost() error {
 	for _, c := range pl.changes {
-		if c.Before == nil || c.Before.IsDir() || c.After != nil && (c.After.Ino == c.Before.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) == 0) {
+		if c.Before == nil || c.Before.IsDir() || c.After != nil && (c.After.Ino == c.Before.Ino || c.Differences&(tree.TypeDiffers|tree.DataDiffers|tree.TargetDiffers|tree.RdevDiffers) == 0) {
 			continue
 		}
 		now, err := pl.o.Now.Get(pl.o.Source, c.Before.Ino)

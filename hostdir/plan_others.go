@@ -108,7 +108,7 @@ func (pl *planner) mountPoints() (map[string]bool, error) {
 // outside of the directory, which keeps the old contents.
 func (s *step) isLinkedOutside() bool {
 	c := s.change
-	return c.Before != nil && c.After != nil && c.Before.Ino == c.After.Ino && c.After.IsRegular() && c.What&tree.Data != 0 &&
+	return c.Before != nil && c.After != nil && c.Before.Ino == c.After.Ino && c.After.IsRegular() && c.Differences&tree.DataDiffers != 0 &&
 		s.seen.st.Mode&unix.S_IFMT == unix.S_IFREG && int(s.seen.st.Nlink) > max(1, len(c.Before.Links))
 }
 

@@ -104,7 +104,7 @@ func (pl *planner) planStep(d *decision) error {
 
 	switch {
 	case f == nil:
-		d.change.What, d.action = tree.Removed, remove
+		d.change.Differences, d.action = tree.PathRemoved, remove
 		return nil
 	case f.Node().IsDir():
 		d.action = makeDir
@@ -131,7 +131,7 @@ func (pl *planner) planStep(d *decision) error {
 		d.change.Before.UID, d.change.Before.GID = n.UID, n.GID
 	}
 	if has == nil {
-		d.change.What = tree.Added
+		d.change.Differences = tree.PathAdded
 	} else if err := pl.compare(d, f, &n); err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (pl *planner) planMtime(d *decision, n *tree.Inode) error {
 	return nil
 }
 
-// compare sets d.change.What for a path that exists in the directory and in the plan. n is the planned inode.
+// compare sets d.change.Differences for a path that exists in the directory and in the plan. n is the planned inode.
 func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
 	has := d.change.Before
 	same, err := tree.SameData(pl.o.Source, has, n)
@@ -188,9 +188,9 @@ func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
 		return err
 	}
 
-	d.change.What &^= tree.Added | tree.Removed
-	if !same || d.change.What == 0 {
-		d.change.What |= tree.Data
+	d.change.Differences &^= tree.PathAdded | tree.PathRemoved
+	if !same || d.change.Differences == 0 {
+		d.change.Differences |= tree.DataDiffers
 	}
 
 	// An inode that replaces another file gets a number that occurs in no state.

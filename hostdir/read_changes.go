@@ -165,7 +165,7 @@ func ChangedFile(c tree.Change) (file, inGit bool) {
 		return false, false
 	}
 
-	_, _, inGit = threeway.InGit(c.Path.String())
+	_, _, inGit = threeway.SplitGitPath(c.Path.String())
 	return !inGit, inGit
 }
 

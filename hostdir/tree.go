@@ -52,7 +52,7 @@ func newHostTree(ctx context.Context, h *host, o *ApplyOptions, texts *textLog) 
 }
 
 // at returns the inode at a path, nil if there is none.
-func (h *hostTree) at(name string) (*tree.Inode, error) { return h.edit.State.At(h.src, name) }
+func (h *hostTree) at(name string) (*tree.Inode, error) { return h.edit.State.InodeAt(h.src, name) }
 
 // here returns the directory's version of a path that was read, nil if there is none.
 func (h *hostTree) here(name string) (*tree.Inode, error) {
@@ -115,7 +115,7 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 		if strings.HasPrefix(e.Name(), h.host.temps) {
 			continue // a temporary name; the writer removes its file
 		}
-		if err := h.readBelow(p.Entry(e.Name())); err != nil {
+		if err := h.readBelow(p.ChildUnchecked(e.Name())); err != nil {
 			return err
 		}
 	}
@@ -294,7 +294,7 @@ func (h *hostTree) keepOwner(p *tree.Path, n, was *tree.Inode) (err error) {
 		return nil
 	}
 	if was == nil {
-		if was, err = h.now.At(h.src, p.String()); err != nil {
+		if was, err = h.now.InodeAt(h.src, p.String()); err != nil {
 			return err
 		}
 	}
@@ -324,7 +324,7 @@ func (h *hostTree) data(p *tree.Path, at hostEntry, n *tree.Inode) (err error) {
 	var versions [2]*tree.Inode
 
 	for i, st := range []*tree.State{h.base, h.now} {
-		v, err := st.At(h.src, p.String())
+		v, err := st.InodeAt(h.src, p.String())
 		if err != nil {
 			return err
 		}
@@ -406,7 +406,7 @@ func (h *hostTree) halfWritten(p *tree.Path, at hostEntry, was, is *tree.Inode) 
 func (h *hostTree) hasMoreThanBase(name string) (bool, error) {
 	only := false
 	err := h.edit.State.WalkFrom(h.ctx, h.src, name, func(p *tree.Path, _ *tree.Inode) error {
-		n, err := h.base.At(h.src, p.String())
+		n, err := h.base.InodeAt(h.src, p.String())
 		only = only || n == nil && p.String() != name
 		return err
 	})
@@ -419,7 +419,7 @@ func (h *hostTree) isFileInWay(dir string) (bool, error) {
 		if n, err := h.at(dir); err != nil || n != nil && n.IsDir() {
 			return false, err
 		} else if n != nil {
-			was, err := h.base.At(h.src, dir)
+			was, err := h.base.InodeAt(h.src, dir)
 			return was == nil || was.IsDir(), err
 		}
 	}

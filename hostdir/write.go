@@ -338,7 +338,7 @@ func (w *writer) discard() {
 		case err != nil || s.temp == "":
 		case s.how == moveName: // the file has no other name, so it is not removed
 			if kept, err := setAside(dir, s.temp); err == nil {
-				w.res.skip(s.change.Path.Dir.Entry(kept), "the file from "+s.from.Short()+", which could not get its name")
+				w.res.skip(s.change.Path.Dir.ChildUnchecked(kept), "the file from "+s.from.Short()+", which could not get its name")
 			}
 		default:
 			_ = removeBelow(dir, s.temp) // if it fails, the next apply removes it

@@ -156,7 +156,7 @@ func (w *writer) moveTo(s *step, exchange bool) error {
 func (w *writer) mayMoveDir(s *step) error {
 	err := errors.Join(w.placer.mayTouch(s.source), w.mayChange(s.from), w.mayChange(s.change.Path))
 	if err == nil && s.from.Dir.String() != s.change.Path.Dir.String() {
-		err = w.mayChange(s.from.Entry("."))
+		err = w.mayChange(s.from.ChildUnchecked("."))
 	}
 	if err == nil {
 		w.staged = append(w.staged, s)

@@ -148,7 +148,7 @@ func (w *placer) moveOut(dir int, s *step) (temp string, err error) {
 // keptError returns the error for another program's file that could not be renamed back to its name.
 func (w *placer) keptError(dir int, temp string, s *step, err error) error {
 	kept, kerr := setAside(dir, temp)
-	text := fmt.Errorf("%w; what was there is kept as %q", w.changedMeanwhile(s), s.change.Path.Dir.Entry(kept).Short())
+	text := fmt.Errorf("%w; what was there is kept as %q", w.changedMeanwhile(s), s.change.Path.Dir.ChildUnchecked(kept).Short())
 	if err = cmp.Or(err, kerr); err != nil {
 		return fmt.Errorf("%w: %w", text, err)
 	}

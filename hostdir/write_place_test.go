@@ -156,7 +156,7 @@ func saved(t *testing.T, how string) (w *writer, s *step, dir string) {
 	must.OK(t, os.WriteFile(f, []byte("old"), 0o644))
 	must.OK(t, os.WriteFile(filepath.Join(dir, "staged"), []byte("new"), 0o644))
 	w = newWriter(t.Context(), h, ApplyOptions{}, &Applied{})
-	s = &step{change: tree.Change{Path: (*tree.Path)(nil).Entry("f")}, temp: "staged"}
+	s = &step{change: tree.Change{Path: (*tree.Path)(nil).ChildUnchecked("f")}, temp: "staged"}
 	s.seen, err = h.look(s.change.Path)
 	must.OK(t, err)
 	must.OK(t, w.placer.checkAndTouch(s))
@@ -264,7 +264,7 @@ func TestApplyMakesNoFileOfALink(t *testing.T) {
 	a, s, dir := saved(t, "not")
 	n := &tree.Inode{Ino: 7, Mode: unix.S_IFLNK | 0o777, Target: "x", Links: make([]tree.Link, 2)}
 	s.change.After = n
-	other := &step{change: tree.Change{Path: (*tree.Path)(nil).Entry("g"), After: n}, temp: "no such file"}
+	other := &step{change: tree.Change{Path: (*tree.Path)(nil).ChildUnchecked("g"), After: n}, temp: "no such file"}
 	s.file = &hostFile{first: other}
 	if err := a.write(a.host.root, "second", s); err == nil {
 		t.Error("no error")

@@ -118,7 +118,7 @@ func (w *changedDirs) sweepOne(p *tree.Path, dir int, name, rest string) error {
 	}
 
 	kept, err := setAside(dir, name)
-	w.res.skip(p.Entry(kept), "an apply that was interrupted took it from its place: it is another program's")
+	w.res.skip(p.ChildUnchecked(kept), "an apply that was interrupted took it from its place: it is another program's")
 
 	return err
 }
@@ -169,7 +169,7 @@ func (w *changedDirs) enter(p *tree.Path) (dir int, err error) {
 // wasPlaced reports whether an earlier apply, which was interrupted, has already placed the file of a step.
 func (s *step) wasPlaced() bool {
 	c := s.change
-	return s.action == keep && (c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) != 0)
+	return s.action == keep && (c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || c.Differences&(tree.TypeDiffers|tree.DataDiffers|tree.TargetDiffers|tree.RdevDiffers) != 0)
 }
 
 // setAside renames a file to a name that no apply removes.

@@ -156,7 +156,7 @@ func TestDiscardKeepsAMovedFile(t *testing.T) {
 		must.OK(t, err)
 		t.Cleanup(h.close)
 		w := newWriter(t.Context(), h, ApplyOptions{}, &Applied{})
-		s := &step{change: tree.Change{Path: (*tree.Path)(nil).Entry("new")}, action: write, how: moveName, from: (*tree.Path)(nil).Entry("old")}
+		s := &step{change: tree.Change{Path: (*tree.Path)(nil).ChildUnchecked("new")}, action: write, how: moveName, from: (*tree.Path)(nil).ChildUnchecked("old")}
 		s.seen, err = h.look(s.change.Path)
 		must.OK(t, err)
 		w.staged = []*step{s}

@@ -118,7 +118,7 @@ func checkActor(ctx context.Context, r *Request, actor string) error {
 		top, _, _ := strings.Cut(a.Name, "/")
 		names = append(names, a.Name, top)
 	}
-	if actors.Among(names, actor) || r.Workspace.Store().Actors().Registered(actor, r.Workspace.View()) {
+	if actors.ContainsOrBelow(names, actor) || r.Workspace.Store().Actors().IsRegistered(actor, r.Workspace.View()) {
 		return nil
 	}
 
@@ -166,7 +166,7 @@ func undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy
 	if err != nil {
 		return result, explainConflict(err, result, nil, "", "")
 	}
-	if changes.Undo != "" && !actors.Below(r.Caller.Actor, a.Actor) {
+	if changes.Undo != "" && !actors.IsOrBelow(r.Caller.Actor, a.Actor) {
 		result.Later = r.Workspace.Snapshots().Intervals()[0].By(a.Actor)
 	}
 
@@ -226,8 +226,8 @@ func appendPathsBy(ctx context.Context, r *Request, i catalogue.Interval, actor 
 	defer open.Close()
 
 	list := r.listMemory()
-	return open.Changes(ctx, tree.DiffOptions{Paths: paths}, func(c blame.ChangedBy) error {
-		if !actors.Among(c.By, actor) || c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
+	return open.EachChange(ctx, tree.DiffOptions{Paths: paths}, func(c blame.ActorsChange) error {
+		if !actors.ContainsOrBelow(c.Actors, actor) || c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
 			return turns.Yield(ctx)
 		}
 		*out = append(*out, naming.BytePath(c.Path.String()))
@@ -246,12 +246,12 @@ func actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inode) (names []s
 
 	for _, n := range nodes {
 		if n != nil {
-			names = append(names, open.Set.Of(n.Ino)...)
+			names = append(names, open.Set.ActorsOf(n.Ino)...)
 		}
 	}
 
 	if len(names) == 0 {
-		names = open.Set.Rest()
+		names = open.Set.ActorsWithoutInodes()
 	}
 
 	slices.Sort(names)

@@ -91,14 +91,14 @@ func setEffects(ctx context.Context, r *Request, from, to *tree.State, d *WhatCh
 	src := r.source()
 	repos := make(map[string]bool) // the git directories of both states
 	inGit := func(p string) bool {
-		repo, rel, ok := threeway.InGit(p)
+		repo, rel, ok := threeway.SplitGitPath(p)
 		if !ok || gitdir.IsFile(rel) {
 			return false
 		}
 
 		if _, known := repos[repo]; !known {
-			was, err := from.At(src, repo)
-			is, nerr := to.At(src, repo)
+			was, err := from.InodeAt(src, repo)
+			is, nerr := to.InodeAt(src, repo)
 			repos[repo] = err == nil && nerr == nil && was != nil && is != nil && was.IsDir() && is.IsDir()
 		}
 
@@ -190,7 +190,7 @@ func undoCommand(r *Request, since string) string {
 
 func newPathEffect(e diff.Effect) PathEffect {
 	out := PathEffect{
-		Action: string(e.Action), Path: e.Path, Raw: naming.Raw(e.Path), From: e.From, Dir: e.Dir, Files: e.Files,
+		Action: string(e.Action), Path: e.Path, Raw: naming.Base64(e.Path), From: e.From, Dir: e.Dir, Files: e.Files,
 		OldSize: diff.Size(e.Change.Before), NewSize: diff.Size(e.Change.After),
 	}
 	if b, a := e.Change.Before, e.Change.After; b != nil && a != nil {

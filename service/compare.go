@@ -167,9 +167,9 @@ func countLines(ctx context.Context, r *Request, files []diff.File, out []Diffed
 }
 
 func diffedFile(f diff.File) DiffedFile {
-	d := DiffedFile{Status: string(rune(f.Status)), Path: f.Path, Raw: naming.Raw(f.Path), OldSize: diff.Size(f.Before), NewSize: diff.Size(f.After)}
+	d := DiffedFile{Status: string(rune(f.Status)), Path: f.Path, Raw: naming.Base64(f.Path), OldSize: diff.Size(f.Before), NewSize: diff.Size(f.After)}
 	if f.Status == diff.Renamed {
-		d.From, d.RawFrom, d.Score = f.OldPath, naming.Raw(f.OldPath), f.Similarity
+		d.From, d.RawFrom, d.Score = f.OldPath, naming.Base64(f.OldPath), f.Similarity
 	}
 	return d
 }

@@ -17,14 +17,14 @@ import (
 
 // explainConflict returns an error of the kind Conflict for two errors of a merge. For threeway.ErrConflict,
 // the text is the number of paths in conflict, followed by change, which says where these paths were changed. The
-// error also has the hint and the result. threeway.ErrMeanwhile means that contents have changed after the
+// error also has the hint and the result. threeway.ErrStaleDecision means that contents have changed after the
 // user decided about them. explainConflict returns other errors unchanged.
 func explainConflict(err error, result any, paths []string, change, hint string) error {
 	switch {
 	case errors.Is(err, threeway.ErrConflict):
 		return errs.Fail(errs.Conflict, "%s %s", plural(len(paths), "path", "paths"), change).
 			WithHint("%s", threeway.DecideHint(hint, paths)).WithResult(result)
-	case errors.Is(err, threeway.ErrMeanwhile):
+	case errors.Is(err, threeway.ErrStaleDecision):
 		return errs.Fail(errs.Conflict, "%w", err).WithHint("look at it again")
 	}
 	return err
@@ -40,7 +40,7 @@ func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting,
 	}
 	defer release()
 
-	ours, err := now.At(r.source(), string(a.Path))
+	ours, err := now.InodeAt(r.source(), string(a.Path))
 	if err != nil {
 		return out, err
 	}
@@ -54,12 +54,12 @@ func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting,
 	}
 
 	err = withStates(&Request{Workspace: f}, baseName, "", func(from, to *tree.State) error {
-		base, err := from.At(r.source(), string(a.Path))
+		base, err := from.InodeAt(r.source(), string(a.Path))
 		if err != nil {
 			return err
 		}
 
-		theirs, err := to.At(r.source(), string(a.Path))
+		theirs, err := to.InodeAt(r.source(), string(a.Path))
 		if err != nil {
 			return err
 		}

@@ -39,8 +39,8 @@ type Connection struct {
 }
 
 // Connect returns the function for snapshot.Options.Connect. ctx ends the requests that this function sends.
-func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.StartSnapshot, error) {
-	return func(args snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.StartSnapshot, error) {
+func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tree.RemoteObjects, *snapshot.StartSnapshot, error) {
+	return func(args snapshot.ConnectArgs) (tree.RemoteObjects, *snapshot.StartSnapshot, error) {
 		k, err := known.Open(args.Dir, known.Options{FS: args.Disk, Logger: c.Log, Timeout: c.Timeout})
 		if err != nil {
 			return nil, nil, err

@@ -231,7 +231,7 @@ func authors(ws *snapshot.Workspace, names []string) []string {
 
 func recordExport(_ context.Context, r *Request, a Exported) (None, error) {
 	r.log.Info("export", "snapshot", a.Name, "repository", a.Repo, "ref", a.Ref, "commit", a.Commit)
-	return None{}, r.Workspace.Snapshots().Amend(a.Name, func(i *info.Info) { i.Exported(a.Commit) })
+	return None{}, r.Workspace.Snapshots().Amend(a.Name, func(i *info.Info) { i.AddExport(a.Commit) })
 }
 
 // maxSkipped bounds the list of entries that an archive cannot represent.

@@ -155,7 +155,7 @@ func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error
 func countFork(ctx context.Context, src *tree.Source, f *ForkState, base, present *tree.State) error {
 	files, more, err := diff.FirstFiles(ctx, src, base, present, diff.Options{}, maxForkChanges)
 	all := len(files)
-	files = slices.DeleteFunc(files, func(c diff.File) bool { _, _, git := threeway.InGit(c.Path); return git })
+	files = slices.DeleteFunc(files, func(c diff.File) bool { _, _, git := threeway.SplitGitPath(c.Path); return git })
 	f.Changed, f.More = len(files), more
 	for _, changed := range files[:min(len(files), 3)] {
 		f.Paths = append(f.Paths, changed.Path)
@@ -287,7 +287,7 @@ func refuseWorktree(ws *snapshot.Workspace, name string) error {
 		}
 		defer release()
 
-		return st.At(ws.Store().Source(), ".git")
+		return st.InodeAt(ws.Store().Source(), ".git")
 	}
 
 	ours, err := git(ws)

@@ -40,7 +40,7 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 		return h, err
 	}
 
-	node, err := before.At(r.source(), h.Path)
+	node, err := before.InodeAt(r.source(), h.Path)
 	if err != nil {
 		return h, err
 	}
@@ -96,7 +96,7 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 // have no action yet.
 func historyEntries(ctx context.Context, r *Request) (states []HistoryEntry, err error) {
 	for _, i := range slices.Backward(r.Workspace.List()) {
-		if !i.Past() {
+		if !i.IsPastState() {
 			continue
 		}
 		if err := chargeInfo(ctx, r.listMemory(), i); err != nil {
@@ -114,7 +114,7 @@ const pathUnchanged = "unchanged"
 // comparePath compares the file at a path in a state with the file at the path in the previous state, which the
 // caller passes as old. now is the file in the state. action is "" if neither state has a file at the path.
 func comparePath(ctx context.Context, src *tree.Source, previous, state *tree.State, old *tree.Inode, path string) (now *tree.Inode, action string, err error) {
-	now, err = state.At(src, path)
+	now, err = state.InodeAt(src, path)
 	switch {
 	case err != nil || old == nil && now == nil:
 		return nil, "", err
@@ -165,7 +165,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 		return out, errs.Fail(errs.Invalid, "%s is not an earlier state of this workspace", a.Snapshot)
 	}
 
-	node, err := now.At(r.source(), string(a.Path))
+	node, err := now.InodeAt(r.source(), string(a.Path))
 	switch {
 	case err != nil:
 		return out, err
@@ -252,7 +252,7 @@ func fileVersions(ctx context.Context, r *Request, path string, node *tree.Inode
 		}
 
 		*releases = append(*releases, release)
-		before, err := older.At(r.source(), path)
+		before, err := older.InodeAt(r.source(), path)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -402,7 +402,7 @@ const (
 
 // matches reports whether an event has the action, the command and the actor in the fields of a.
 func (a Log) matches(e events.Event) bool {
-	return (a.Action == "" || e.Action == a.Action) && strings.HasPrefix(e.Command, a.Command) && (a.By == "" || actors.Below(e.Actor, a.By))
+	return (a.Action == "" || e.Action == a.Action) && strings.HasPrefix(e.Command, a.Command) && (a.By == "" || actors.IsOrBelow(e.Actor, a.By))
 }
 
 // concerns reports whether the path of an event, or the old path of a rename, is at or below path.
@@ -410,5 +410,5 @@ func concerns(e events.Event, path string) bool {
 	if path == "" || path == "." {
 		return true
 	}
-	return naming.Under(e.Path, path) || e.Action == events.Renamed && naming.Under(e.From, path)
+	return naming.IsUnder(e.Path, path) || e.Action == events.Renamed && naming.IsUnder(e.From, path)
 }

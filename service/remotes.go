@@ -121,7 +121,7 @@ func (rs *remotes) pullOne(ctx context.Context, r *Request, a Pull, source *remo
 	}
 
 	info := InfoOf(ref)
-	info.Name = cmp.Or(a.As, naming.Local(ref.Name))
+	info.Name = cmp.Or(a.As, naming.LocalName(ref.Name))
 	if present, err := r.Workspace.Find(info.Name); err == nil && present.ID == ref.ID {
 		return present, nil
 	}
@@ -364,7 +364,7 @@ func (rs *remotes) addRemoteSnapshot(r *Request, ref *remote.Ref) (string, error
 	defer rs.store.BeginImport()()
 
 	info := InfoOf(ref)
-	info.Name = naming.Local(info.Name)
+	info.Name = naming.LocalName(info.Name)
 	if err := r.Workspace.Remotes().MayPull(info); errors.Is(err, errs.Exist) {
 		info.Name = fmt.Sprintf("%.100s-%.8s", info.Name, info.ID)
 	} else if err != nil {

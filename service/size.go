@@ -36,7 +36,7 @@ func measureSize(ctx context.Context, r *Request, a Size) (out Sized, err error)
 		return Sized{Files: st.Inodes - 1, Bytes: st.Bytes}, nil
 	}
 
-	n, err := st.At(r.source(), string(a.Path))
+	n, err := st.InodeAt(r.source(), string(a.Path))
 	switch {
 	case err != nil:
 		return out, err

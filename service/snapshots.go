@@ -109,7 +109,7 @@ func (a List) matches(i info.Info) bool {
 			return false
 		}
 	}
-	if a.By != "" && !actors.Among(i.Actors, a.By) {
+	if a.By != "" && !actors.ContainsOrBelow(i.Actors, a.By) {
 		return false
 	}
 	return (a.Kind == "" || i.Kind == a.Kind) && !slices.Contains(strings.Split(a.Without, ","), i.Kind)
@@ -164,7 +164,7 @@ func summarizeSnapshots(ctx context.Context, r *Request, a Summaries) (Summarize
 		sum := Summary{Against: one.Parent}
 
 		if _, err := r.Workspace.Find(one.Parent); err != nil {
-			before, _ := newestSnapshot(r.Workspace, func(i info.Info) bool { return i.Seq < one.Seq && i.Past() })
+			before, _ := newestSnapshot(r.Workspace, func(i info.Info) bool { return i.Seq < one.Seq && i.IsPastState() })
 			sum.Against = cmp.Or(before.Name, baseName)
 		}
 
@@ -326,7 +326,7 @@ func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (st
 		}
 		defer release()
 
-		n, err := state.At(src, path)
+		n, err := state.InodeAt(src, path)
 		if name == baseName && (err != nil || n == nil || n.Ino == tree.RootIno) {
 			return false, nil
 		}
@@ -335,7 +335,7 @@ func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (st
 	}
 
 	for info := range ws.Snapshots().NewestFirst() {
-		if !info.Past() {
+		if !info.IsPastState() {
 			continue
 		}
 		if differs, err := differsIn(info.Name); err != nil || differs {
@@ -346,7 +346,7 @@ func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (st
 		return baseName, err
 	}
 
-	if n, _ := now.At(src, path); n == nil {
+	if n, _ := now.InodeAt(src, path); n == nil {
 		return "", errNoPath(path)
 	}
 
@@ -364,7 +364,7 @@ func errNoPath(path string) error {
 
 // pathDiffers reports whether two states differ at path or below, modification times included.
 func pathDiffers(ctx context.Context, src *tree.Source, a, b *tree.State, path string) (bool, error) {
-	equal, err := tree.Equal(ctx, src, a, b, tree.DiffOptions{Paths: diffPaths(naming.BytePath(path))}, tree.Mtime)
+	equal, err := tree.Equal(ctx, src, a, b, tree.DiffOptions{Paths: diffPaths(naming.BytePath(path))}, tree.MtimeDiffers)
 	return err == nil && !equal, err
 }
 

@@ -311,7 +311,7 @@ func HiddenText(paths []string) string {
 // WithoutGit returns the paths outside of .git directories, and the number of the others.
 func WithoutGit(paths []graft.PathChange) (work []graft.PathChange, inGit int) {
 	for _, p := range paths {
-		if _, _, git := threeway.InGit(p.Path); !git {
+		if _, _, git := threeway.SplitGitPath(p.Path); !git {
 			work = append(work, p)
 		}
 	}

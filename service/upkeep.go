@@ -61,7 +61,7 @@ func (u *upkeep) status(_ context.Context, r *Request, _ GetStatus) (Status, err
 	}
 
 	slices.SortFunc(st.Remotes, func(a, b RemoteState) int { return strings.Compare(a.URL, b.URL) })
-	st.FromRemote = u.registry.Any()
+	st.FromRemote = u.registry.HasAny()
 	return st, nil
 }
 

@@ -74,7 +74,7 @@ func TestActorsOfMergedNames(t *testing.T) {
 			_, err = w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{Actor: "carol", Merge: stores.MergeLines, Caller: actors.Caller{Actor: "op"}})
 			must.OK(t, err)
 			if n, err := w.State(); errors.Join(err) == nil {
-				in, err := n.At(s.Source(), "f")
+				in, err := n.InodeAt(s.Source(), "f")
 				must.OK(t, err)
 				text := make([]byte, in.Size())
 				_, err = in.Content.ReadAt(s.Source().Files, text, 0)

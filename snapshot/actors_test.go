@@ -28,8 +28,8 @@ func whose(t *testing.T, w *snapshot.Workspace) string {
 		fmt.Fprintf(&b, "%s %v:", i.To.Name, i.Actors)
 		o, err := w.Snapshots().OpenInterval(i)
 		must.OK(t, err)
-		must.OK(t, o.Changes(context.Background(), tree.DiffOptions{}, func(c blame.ChangedBy) error {
-			fmt.Fprintf(&b, " %s=%s", c.Path, strings.Join(c.By, "+"))
+		must.OK(t, o.EachChange(context.Background(), tree.DiffOptions{}, func(c blame.ActorsChange) error {
+			fmt.Fprintf(&b, " %s=%s", c.Path, strings.Join(c.Actors, "+"))
 			return nil
 		}))
 		o.Close()

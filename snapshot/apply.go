@@ -134,7 +134,7 @@ func (t *applier) Tree(sn *catalogue.Snapshot) (*tree.State, error) { return sn.
 
 // Pushed implements catalogue.Trees.
 func (t *applier) Pushed(id cas.Hash) (*tree.State, uint64, error) {
-	return t.s.objects.Pushed(t.s.src, id)
+	return t.s.objects.LoadPushed(t.s.src, id)
 }
 
 // Edited implements catalogue.Trees. In recovery it repeats the edit that the record describes.

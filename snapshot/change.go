@@ -123,7 +123,7 @@ func (c *change) prepare(ctx context.Context, plan func(*change) error) (changes
 
 	stop()
 
-	c.steps = graft.OwnRoot(c.steps)
+	c.steps = graft.WithoutRootOwner(c.steps)
 	if err := c.checkReadOnly(ctx); err != nil {
 		return false, err
 	}
@@ -175,8 +175,8 @@ func (c *change) checkReadOnly(ctx context.Context) error {
 	check := func(step *graft.Step, prefix string) error {
 		p := path.Join(prefix, step.Path.String())
 		for _, r := range readOnly {
-			above := step.WasDir && !step.IsDir && naming.Under(r, p)
-			if above || naming.Under(p, r) && !graft.Trivial(step) {
+			above := step.WasDir && !step.IsDir && naming.IsUnder(r, p)
+			if above || naming.IsUnder(p, r) && !graft.IsTrivial(step) {
 				return fmt.Errorf("%s: %w", p, live.ErrProtected)
 			}
 		}
@@ -356,7 +356,7 @@ func (c *change) report() {
 	event(events.Event{Action: "captured", From: c.Undo})
 
 	for i := range c.steps {
-		if step := &c.steps[i]; !graft.Trivial(step) {
+		if step := &c.steps[i]; !graft.IsTrivial(step) {
 			p := graft.PathChangeOf(*step)
 			event(events.Event{Action: "restored", Path: p.Path, From: c.sourceName, Size: step.Size, Detail: p.Action})
 		}
@@ -381,8 +381,8 @@ func (c *change) report() {
 // usePlan copies the result of a merge plan into the change. It fails if the plan has conflicts that no rule
 // decides.
 func (c *change) usePlan(p *threeway.Plan, steps []graft.Step) (err error) {
-	c.conflicts, c.repositories = p.Conflicts, p.Said
-	if err := p.Refused(); err != nil {
+	c.conflicts, c.repositories = p.Conflicts, p.Repositories
+	if err := p.ConflictError(); err != nil {
 		return err
 	}
 

@@ -146,8 +146,8 @@ func TestEditsGiveWay(t *testing.T) {
 			return err
 		},
 		"merge": func(w *Workspace, _ *tree.State) error {
-			merge := func(_ context.Context, _ threeway.Input, merged func(threeway.Merged) error) error {
-				return merged(threeway.Merged{Text: []byte("merged"), Clean: true})
+			merge := func(_ context.Context, _ threeway.TextInput, merged func(threeway.MergedText) error) error {
+				return merged(threeway.MergedText{Text: []byte("merged"), Clean: true})
 			}
 			_, err := w.Forks().Merge(context.Background(), MergeOptions{Fork: "from", Merge: merge})
 			return err

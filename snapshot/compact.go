@@ -66,7 +66,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		return Compacted{}, err
 	}
 
-	highest, err := st.Highest(s.src)
+	highest, err := st.HighestIno(s.src)
 	if err != nil {
 		return Compacted{}, err
 	}

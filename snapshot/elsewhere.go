@@ -36,12 +36,12 @@ type StartSnapshot struct {
 // addStartSnapshot adds a pushed snapshot to main and returns its state, the first state of main.
 func addStartSnapshot(s *Store, tx *live.Tx, start *StartSnapshot, w *Workspace) (*tree.State, error) {
 	info := start.Info
-	info.Name = naming.Local(info.Name)
+	info.Name = naming.LocalName(info.Name)
 	if err := catalogue.CheckPulled(info); err != nil {
 		return nil, err
 	}
 
-	st, highest, err := s.objects.Pushed(s.src, start.ID)
+	st, highest, err := s.objects.LoadPushed(s.src, start.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func addStartSnapshot(s *Store, tx *live.Tx, start *StartSnapshot, w *Workspace)
 // returned.
 func (rs Remotes) AddPulled(i info.Info, id cas.Hash, c actors.Caller) (info.Info, error) {
 	s := rs.w.store
-	st, highest, err := s.objects.Pushed(s.src, id)
+	st, highest, err := s.objects.LoadPushed(s.src, id)
 	if err != nil {
 		return info.Info{}, err
 	}

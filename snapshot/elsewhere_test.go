@@ -33,7 +33,7 @@ type place struct {
 
 func newPlace() *place { return &place{objects: map[cas.Hash][]byte{}, near: map[cas.Hash]bool{}} }
 
-func (p *place) Any() bool { return true }
+func (p *place) HasAny() bool { return true }
 
 func (p *place) Has(h cas.Hash) (bool, error) {
 	p.mu.Lock()
@@ -57,7 +57,7 @@ func (p *place) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return append(dst[:0], b...), nil
 }
 
-func (p *place) Near(h cas.Hash, dst []byte) ([]byte, error) {
+func (p *place) GetLocal(h cas.Hash, dst []byte) ([]byte, error) {
 	p.mu.Lock()
 	near := p.near[h]
 	_, ok := p.objects[h]
@@ -98,7 +98,7 @@ func (p *place) push(t *testing.T, w *snapshot.Workspace, name string) info.Info
 
 func openWith(t *testing.T, dir string, p *place, start *snapshot.StartSnapshot) *snapshot.Store {
 	t.Helper()
-	s, err := snapshot.Open(dir, snapshot.Options{Connect: func(c snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.StartSnapshot, error) {
+	s, err := snapshot.Open(dir, snapshot.Options{Connect: func(c snapshot.ConnectArgs) (tree.RemoteObjects, *snapshot.StartSnapshot, error) {
 		if c.Empty != (start != nil || p.fresh) {
 			t.Errorf("it is the first time: %v", c.Empty)
 		}
@@ -197,7 +197,7 @@ func TestStartRefused(t *testing.T) {
 	} {
 		bad := pushed
 		spoil(&bad)
-		_, err := snapshot.Open(t.TempDir(), snapshot.Options{Connect: func(c snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.StartSnapshot, error) {
+		_, err := snapshot.Open(t.TempDir(), snapshot.Options{Connect: func(c snapshot.ConnectArgs) (tree.RemoteObjects, *snapshot.StartSnapshot, error) {
 			return p, startOf(t, bad), nil
 		}})
 		if !errors.Is(err, errs.Invalid) && !errors.Is(err, errs.NameTooLong) {

@@ -295,7 +295,7 @@ func (f ForgottenContents) Rewritten() map[string]RewrittenSnapshot {
 	f.parts.WithReadLock(func(*live.Tx) {
 		for _, w := range f.workspaces.byView {
 			for _, sn := range w.ws.Snapshots.All() {
-				for _, id := range sn.Was {
+				for _, id := range sn.FormerIDs {
 					all[id] = RewrittenSnapshot{w, sn.Name}
 				}
 			}

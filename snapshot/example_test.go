@@ -142,7 +142,7 @@ func ExampleForks_Merge() {
 	// Output: other of main
 }
 
-// Held returns the tree of a snapshot, which stays readable until release is called. Walk visits its files.
+// HoldState returns the tree of a snapshot, which stays readable until release is called. Walk visits its files.
 func ExampleWorkspace_HoldState_walk() {
 	s, end := newExample()
 	defer end()

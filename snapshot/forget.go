@@ -343,14 +343,14 @@ func (f *forgetRun) notify() {
 	var held []*catalogue.Snapshot
 	f.w.store.withReadLock(func(*live.Tx) {
 		for _, sn := range f.w.store.cat.Snapshots.All() {
-			if len(sn.Was) > 0 && f.trees[sn.Was[len(sn.Was)-1]] != nil && f.w.store.forest.Takeover.Held(live.Node(sn.View, live.RootIno)) {
+			if len(sn.FormerIDs) > 0 && f.trees[sn.FormerIDs[len(sn.FormerIDs)-1]] != nil && f.w.store.forest.Takeover.Held(live.Node(sn.View, live.RootIno)) {
 				held = append(held, sn)
 			}
 		}
 	})
 
 	for _, sn := range held {
-		id := sn.Was[len(sn.Was)-1]
+		id := sn.FormerIDs[len(sn.FormerIDs)-1]
 		st, err := loadTree(f.w.store.src, id)
 		if err != nil {
 			continue // the kernel drops the data with the mount
@@ -366,8 +366,8 @@ func (f *forgetRun) notify() {
 func (f *forgetRun) invalidation(view uint32, before *tree.State, t *rewrittenTree) (inv live.Invalidation) {
 	for _, p := range t.paths {
 		dir, name, _ := splitPath(p)
-		parent, err := before.At(f.w.store.src, dir)
-		n, nerr := before.At(f.w.store.src, p)
+		parent, err := before.InodeAt(f.w.store.src, dir)
+		n, nerr := before.InodeAt(f.w.store.src, p)
 		if err != nil || nerr != nil || parent == nil || n == nil {
 			continue
 		}

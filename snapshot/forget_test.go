@@ -115,14 +115,14 @@ func isForgotten(t *testing.T, s *snapshot.Store, all bool) {
 		must.OK(t, err)
 		st, release, err := s.Main().HoldState(name)
 		must.OK(t, err)
-		n, err := st.At(s.Source(), ".env")
+		n, err := st.InodeAt(s.Source(), ".env")
 		if release(); n != nil || err != nil {
 			t.Errorf("%s has .env: %v", name, err)
 		}
-		if len(i.Was) != 1 || i.ID == i.Was[0] {
-			t.Errorf("%s: id %s, before %v", name, i.ID, i.Was)
+		if len(i.FormerIDs) != 1 || i.ID == i.FormerIDs[0] {
+			t.Errorf("%s: id %s, before %v", name, i.ID, i.FormerIDs)
 		}
-		if old, err := s.Main().Find(i.Was[0][:12]); err != nil || old.ID != i.ID {
+		if old, err := s.Main().Find(i.FormerIDs[0][:12]); err != nil || old.ID != i.ID {
 			t.Errorf("the old id of %s leads to %s: %v", name, old.Name, err)
 		}
 	}
@@ -215,7 +215,7 @@ func TestForgetKilled(t *testing.T) {
 	st, release, err := s.Main().HoldState("v1")
 	must.OK(t, err)
 	defer release()
-	if n, err := st.At(s.Source(), ".env"); n == nil || err != nil {
+	if n, err := st.InodeAt(s.Source(), ".env"); n == nil || err != nil {
 		t.Errorf("before: %v", err)
 	}
 	must.OK(t, s.Close())
@@ -250,7 +250,7 @@ func TestForgetMatch(t *testing.T) {
 		st, release, err := s.Main().HoldState(name)
 		must.OK(t, err)
 		defer release()
-		n, err := st.At(s.Source(), ".env")
+		n, err := st.InodeAt(s.Source(), ".env")
 		must.OK(t, err)
 		b := make([]byte, n.Size())
 		_, err = n.Content.ReadAt(s.Source().Files, b, 0)

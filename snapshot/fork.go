@@ -111,7 +111,7 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 
 // reportFork updates the metrics and emits the event of a new fork.
 func (fs Forks) reportFork(fork *Workspace, o ForkOptions, start time.Time) {
-	fs.w.store.metrics.Note(func(m *info.Metrics) { m.Forks++; m.LastForkMs = info.MsSince(start) })
+	fs.w.store.metrics.Update(func(m *info.Metrics) { m.Forks++; m.LastForkMs = info.MsSince(start) })
 	fs.w.store.Hooks.emit(events.Event{Workspace: fs.w.ws.View, Action: "forked", From: fork.BeganFrom(), Detail: o.Name}, o.Caller)
 }
 

@@ -65,7 +65,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 
 	c, err := w.change(ctx, change{name: "import", caller: o.Caller, sourceName: o.NamedPath}, func(c *change) error {
 		c.overlay = &graft.Overlay{Base: c.now, Source: o.Tree, Prefix: prefix}
-		c.graft.Options = graft.Options{Now: time.Now().UnixNano(), Top: o.CopyRootAttrs}
+		c.graft.Options = graft.Options{Now: time.Now().UnixNano(), CopyRootAttrs: o.CopyRootAttrs}
 		c.message = "before import"
 		if o.Image == nil {
 			return nil

@@ -283,7 +283,7 @@ func removePath(e *tree.Editor, name string, empty bool) error {
 	if err != nil {
 		return err
 	}
-	n, err := e.State.At(e.Source, name)
+	n, err := e.State.InodeAt(e.Source, name)
 	if err != nil || n == nil {
 		return err
 	}
@@ -292,7 +292,7 @@ func removePath(e *tree.Editor, name string, empty bool) error {
 	if parsed.Dir != nil {
 		parentPath = parsed.Dir.String()
 	}
-	parent, err := e.State.At(e.Source, parentPath)
+	parent, err := e.State.InodeAt(e.Source, parentPath)
 	if err != nil {
 		return err
 	}

@@ -35,10 +35,10 @@ type MergeOptions struct {
 	Keep        []naming.BytePath            `json:"keep,omitempty" jsonschema:"paths that the workspace keeps as they are, with all below them"`
 	MergeBranch bool                         `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
 	// RefuseDiverged is described at threeway.GitRules.
-	RefuseDiverged bool                  `json:"refuse_diverged,omitempty" jsonschema:"a branch of git that moved on both sides is a conflict, which resolve decides by its path, such as .git/refs/heads/main"`
-	DryRun         bool                  `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
-	Merge          threeway.Merger       `json:"-"` // merges files that changed on both sides; nil: they are conflicts
-	Git            threeway.Repositories `json:"-"` // merges git directories; nil: they are merged as files
+	RefuseDiverged bool               `json:"refuse_diverged,omitempty" jsonschema:"a branch of git that moved on both sides is a conflict, which resolve decides by its path, such as .git/refs/heads/main"`
+	DryRun         bool               `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+	Merge          threeway.Merger    `json:"-"` // merges files that changed on both sides; nil: they are conflicts
+	Git            threeway.GitMerger `json:"-"` // merges git directories; nil: they are merged as files
 	// FromDirectory is described at threeway.GitRules.
 	FromDirectory bool           `json:"-"`
 	Caller        actors.Caller  `json:"-"`
@@ -147,28 +147,28 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	}
 
 	for path, side := range o.Resolve {
-		if side != threeway.KeepOurs && side != threeway.TakeTheirs && side != threeway.MergeBranch {
+		if side != threeway.KeepOurs && side != threeway.TakeTheirs && side != threeway.MergeCheckedOut {
 			return errs.New(errs.Invalid, "resolve takes ours, theirs or merge for %s, not %q", path, side)
 		}
 	}
 
 	rules := func(path string) threeway.Rule {
-		if o.Hidden.Hides(path, true) || slices.ContainsFunc(keep, func(k string) bool { return naming.Under(path, k) }) {
+		if o.Hidden.Hides(path, true) || slices.ContainsFunc(keep, func(k string) bool { return naming.IsUnder(path, k) }) {
 			return threeway.KeepOurs
 		}
 		return cmp.Or(o.Resolve[path], rule)
 	}
 
 	p := &threeway.Plan{
-		Source: c.w.store.src, Store: textStore(c.w.store), Ours: c.now, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.ListCharge, ByPath: true,
-		Decided: o.Contents, Rule: rules, Git: o.Git,
-		GitRules: threeway.GitRules{Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, Merge: o.MergeBranch, RefuseDiverged: o.RefuseDiverged},
+		Source: c.w.store.src, StoreText: textStore(c.w.store), Ours: c.now, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, ListCharge: o.ListCharge, ByPath: true,
+		Decisions: o.Contents, Rule: rules, Git: o.Git,
+		GitRules: threeway.GitRules{TheirName: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, MergeBranch: o.MergeBranch, RefuseDiverged: o.RefuseDiverged},
 	}
 	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: c.graft.Source, View: c.graft.View})
 	if err != nil {
 		return err
 	}
-	if err := p.AllDecided(); err != nil {
+	if err := p.CheckDecisions(); err != nil {
 		return err
 	}
 
@@ -186,6 +186,6 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	c.hidden = slices.Sorted(maps.Keys(hidden))
 
 	partial := len(kept)+len(c.hidden) > 0
-	c.graft.Exact, c.graft.KeepFull = exact && !partial, partial
+	c.graft.Exact, c.graft.KeepNonEmptyDirs = exact && !partial, partial
 	return c.usePlan(p, all)
 }

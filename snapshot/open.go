@@ -136,7 +136,7 @@ func openParts(s *Store) error {
 
 	s.objects.Store = s.cas
 	if s.opt.Connect != nil {
-		if s.objects.Elsewhere, s.start, err = s.opt.Connect(ConnectArgs{s.opt.FS, s.dir, checkpoint.First}); err != nil {
+		if s.objects.Remote, s.start, err = s.opt.Connect(ConnectArgs{s.opt.FS, s.dir, checkpoint.First}); err != nil {
 			return err
 		}
 	}
@@ -155,7 +155,7 @@ func openParts(s *Store) error {
 		return fmt.Errorf("recovering: %w", err)
 	}
 
-	s.forest.Recovery.SetSource(s.src.With(s.objects.Near()))
+	s.forest.Recovery.SetSource(s.src.WithObjects(s.objects.Local()))
 	s.room.Stored.Store(s.cas.Stats().Stored)
 
 	if !s.opt.Quiet {

@@ -16,7 +16,7 @@ import (
 var errNoRemote = errors.New("there is no such remote")
 
 // fails is how a store is opened that cannot begin with its remote.
-var fails = Options{Quiet: true, Connect: func(ConnectArgs) (tree.Elsewhere, *StartSnapshot, error) { return nil, nil, errNoRemote }}
+var fails = Options{Quiet: true, Connect: func(ConnectArgs) (tree.RemoteObjects, *StartSnapshot, error) { return nil, nil, errNoRemote }}
 
 // An opening that fails removes what it made, and nothing else.
 func TestFailedOpeningRemovesWhatItMade(t *testing.T) {

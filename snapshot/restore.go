@@ -67,12 +67,12 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		} else {
 			e := graft.EditedFile{Objects: w.store.cas, Edit: o.Edit, DryRun: o.DryRun}
 			c.steps, err = e.Steps(ctx, w.store.src, c.now, to.Paths)
-			c.newObjects = e.Stored
+			c.newObjects = e.NewObjects
 		}
 
 		all := len(to.Paths) == 0
 		c.graft.Options = graft.Options{
-			Now: time.Now().UnixNano(), Source: to.State, View: sn.View, Touch: !all, Exact: all, KeepFull: len(to.Kept) > 0,
+			Now: time.Now().UnixNano(), Source: to.State, View: sn.View, Touch: !all, Exact: all, KeepNonEmptyDirs: len(to.Kept) > 0,
 		}
 		if all && len(to.Kept) == 0 {
 			c.record.Restored = sn.View
@@ -95,7 +95,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	}
 
 	if !o.DryRun {
-		w.store.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
+		w.store.metrics.Update(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	}
 
 	return res, nil
@@ -122,7 +122,7 @@ func (w *Workspace) findRestore(o RestoreOptions) (sn *catalogue.Snapshot, to *g
 		}
 		to.Keep = append(to.Keep, w.ws.Policy.ReadOnly...)
 		for _, p := range to.Paths {
-			if slices.ContainsFunc(w.ws.Policy.ReadOnly, func(r string) bool { return naming.Under(p, r) }) {
+			if slices.ContainsFunc(w.ws.Policy.ReadOnly, func(r string) bool { return naming.IsUnder(p, r) }) {
 				err = fmt.Errorf("%s: %w", p, live.ErrProtected)
 			}
 		}
@@ -137,7 +137,7 @@ func (w *Workspace) findRestore(o RestoreOptions) (sn *catalogue.Snapshot, to *g
 			return
 		}
 
-		to.Snapshot, to.Like = sn.Name, w.ws.RestoredState(sn.View)
+		to.Snapshot, to.Renumbered = sn.Name, w.ws.RestoredState(sn.View)
 		to.State, err = sn.Tree(w.store.src)
 	})
 

@@ -143,7 +143,7 @@ func TestRestoreOfVeryMany(t *testing.T) {
 		then, _, err := s.Main().HoldState(name)
 		must.OK(t, err)
 		if err := tree.Diff(ctx, s.Source(), now, then, tree.DiffOptions{}, func(c tree.Change) error {
-			return fmt.Errorf("%s differs: %x", c.Path, c.What)
+			return fmt.Errorf("%s differs: %x", c.Path, c.Differences)
 		}); err != nil {
 			t.Errorf("after the restore of %s: %v", name, err)
 		}

@@ -22,7 +22,7 @@ func TestVerifyWhileGC(t *testing.T) {
 	fill(t, s, "file", 3, 'b')
 	must.OK(t, s.Checkpoint(ctx))
 	n := 0
-	s.objects.Elsewhere = whileMarking{func() {
+	s.objects.Remote = whileMarking{func() {
 		if n++; n != 1 {
 			return
 		}

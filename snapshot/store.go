@@ -73,7 +73,7 @@ type Options struct {
 	// Connect, if not nil, is called when the store is locked and nothing is loaded yet. It
 	// returns the remote objects that the store reads, and the snapshot that an empty store
 	// begins with; each may be nil.
-	Connect func(ConnectArgs) (tree.Elsewhere, *StartSnapshot, error)
+	Connect func(ConnectArgs) (tree.RemoteObjects, *StartSnapshot, error)
 	// Lock is the lock of the store, if this process inherited it.
 	Lock *os.File
 }

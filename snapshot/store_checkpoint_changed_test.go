@@ -86,7 +86,7 @@ func (s *Store) SameAsStored(t *testing.T) {
 		must.OK(t, err)
 	})
 	id := func(view uint32, st *tree.State) cas.Hash {
-		new(tree.Unsealed).Each(st, true, func(*content.Content) { t.Errorf("workspace %d has files that are not sealed", view) })
+		new(tree.UnsealedContents).Each(st, true, func(*content.Content) { t.Errorf("workspace %d has files that are not sealed", view) })
 		h, err := s.sealer.InTurn(t.Context(), view, st)
 		must.OK(t, err)
 		return h

@@ -22,7 +22,7 @@ import (
 
 func openQuiet(t *testing.T, dir string, p *place, start *snapshot.StartSnapshot) *snapshot.Store {
 	t.Helper()
-	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true, Connect: func(snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.StartSnapshot, error) {
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true, Connect: func(snapshot.ConnectArgs) (tree.RemoteObjects, *snapshot.StartSnapshot, error) {
 		return p, start, nil
 	}})
 	must.OK(t, err)

@@ -189,7 +189,7 @@ func (w whileReading) Get(h cas.Hash, dst []byte) ([]byte, error) {
 // whileMarking calls fn at each object that a gc keeps.
 type whileMarking struct{ fn func() }
 
-func (w whileMarking) Any() bool {
+func (w whileMarking) HasAny() bool {
 	w.fn()
 	return false
 }
@@ -198,12 +198,12 @@ func (whileMarking) Has(cas.Hash) (bool, error) { return false, nil }
 
 func (whileMarking) Get(cas.Hash, []byte) ([]byte, error) { return nil, cas.ErrNotFound }
 
-func (whileMarking) Near(cas.Hash, []byte) ([]byte, error) { return nil, cas.ErrNotFound }
+func (whileMarking) GetLocal(cas.Hash, []byte) ([]byte, error) { return nil, cas.ErrNotFound }
 
 // WhileMarking has fn called at each object that a gc keeps, or nothing.
 func (s *Store) WhileMarking(fn func()) {
-	if s.gc.Objects.Elsewhere = nil; fn != nil {
-		s.gc.Objects.Elsewhere = whileMarking{fn}
+	if s.gc.Objects.Remote = nil; fn != nil {
+		s.gc.Objects.Remote = whileMarking{fn}
 	}
 }
 

@@ -26,7 +26,7 @@ type UndoByOptions struct {
 	Ours   bool              `json:"ours,omitempty" jsonschema:"leave paths in conflict as they are"`
 	Theirs bool              `json:"theirs,omitempty" jsonschema:"make paths in conflict what they were before the actor"`
 	DryRun bool              `json:"dry_run,omitempty" jsonschema:"return what would change, and change nothing"`
-	// Contents has priority over Ours and Theirs. Decision.Of is the Digest of the present file.
+	// Contents has priority over Ours and Theirs. Decision.Digest is the Digest of the present file.
 	Contents   map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single paths, by path"`
 	After      time.Time                    `json:"-"` // undo only changes in intervals that ended later
 	Merge      threeway.Merger              `json:"-"` // see MergeOptions
@@ -58,10 +58,10 @@ func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, 
 	args := change{name: "undo-by", caller: o.Caller, listCharge: o.ListCharge, sourceName: o.Actor, Changes: Changes{DryRun: o.DryRun}}
 	c, err := ss.w.change(ctx, args, func(c *change) error { return planUndoBy(ctx, u, c) })
 	if c.Undo != "" {
-		ss.w.store.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
+		ss.w.store.metrics.Update(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	}
 
-	return UndoByResult{o.Actor, c.mergeResult(), slices.Sorted(maps.Keys(u.Shared)), slices.Sorted(maps.Keys(u.Kept))}, err
+	return UndoByResult{o.Actor, c.mergeResult(), slices.Sorted(maps.Keys(u.SharedPaths)), slices.Sorted(maps.Keys(u.KeptPaths))}, err
 }
 
 // newUndoBy checks the options and finds the intervals to revert.
@@ -86,10 +86,10 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (*blame.Undo, error) {
 	}
 
 	u := blame.NewUndo(o.Actor, paths, keep)
-	u.Decided, u.View, u.Open = o.Contents, ss.w.ws.View, ss.OpenInterval
+	u.Decisions, u.View, u.OpenInterval = o.Contents, ss.w.ws.View, ss.OpenInterval
 	u.NewPlan = func() *threeway.Plan {
 		return &threeway.Plan{
-			Source: s.src, Store: textStore(s), Now: time.Now().UnixNano(), Merge: o.Merge, List: o.ListCharge, Skip: u.Keep,
+			Source: s.src, StoreText: textStore(s), Now: time.Now().UnixNano(), Merge: o.Merge, ListCharge: o.ListCharge, SkipPaths: u.KeepPaths,
 			Rule: func(string) threeway.Rule { return rule },
 		}
 	}
@@ -101,7 +101,7 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (*blame.Undo, error) {
 		}
 	}
 
-	if !u.Choose(ss.Intervals(), since, o.After) {
+	if !u.ChooseIntervals(ss.Intervals(), since, o.After) {
 		return nil, errs.New(errs.Invalid, "malformed request: snapshot %s is no earlier state of this workspace", o.Since)
 	}
 
@@ -116,11 +116,11 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 		return err
 	}
 
-	for at, d := range u.Decided {
-		if threeway.Under(at, u.Keep) != "" {
+	for at, d := range u.Decisions {
+		if threeway.NearestIn(at, u.KeepPaths) != "" {
 			continue
 		}
-		if err := p.Decide(ctx, at, d); err != nil {
+		if err := p.UseDecision(ctx, at, d); err != nil {
 			return err
 		}
 	}
@@ -145,10 +145,10 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 	}
 
 	c.graft.Options = graft.Options{Source: deepest, View: u.View, Touch: true}
-	c.message = "before undo of " + u.By
-	c.snapshotAfter = &CaptureOptions{Kind: info.KindActor, Message: "after undo of " + u.By}
-	c.undone = &catalogue.Undone{By: u.By, Since: u.Since}
-	c.keptPaths = slices.Sorted(maps.Keys(u.Kept))
+	c.message = "before undo of " + u.Actor
+	c.snapshotAfter = &CaptureOptions{Kind: info.KindActor, Message: "after undo of " + u.Actor}
+	c.undone = &catalogue.Undone{By: u.Actor, Since: u.SinceSeq}
+	c.keptPaths = slices.Sorted(maps.Keys(u.KeptPaths))
 	c.check = func() error {
 		for _, i := range u.Intervals {
 			if used[i.From.View] && c.w.store.cat.Snapshots.At(i.From.View) == nil {
@@ -175,7 +175,7 @@ func (ss Snapshots) VersionsBy(ctx context.Context, o UndoByOptions, fn func(lef
 	if err != nil {
 		return err
 	}
-	if err := p.Refused(); err != nil {
+	if err := p.ConflictError(); err != nil {
 		return err
 	}
 

@@ -80,7 +80,7 @@ func (k *keptRun) checkApart() error {
 
 	for i, dir := range dirs {
 		for n, above := range dirs {
-			if i != n && naming.Under(dir, above) {
+			if i != n && naming.IsUnder(dir, above) {
 				return errs.Fail(errs.Invalid, "%s is in %s, which is in the run", dir, above).WithHint("leave one of them out")
 			}
 		}

@@ -210,7 +210,7 @@ func committedPaths(ctx context.Context, dir string, paths []string) []string {
 
 	files := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
 	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
-		return !slices.ContainsFunc(files, func(f string) bool { return naming.Under(f, p) })
+		return !slices.ContainsFunc(files, func(f string) bool { return naming.IsUnder(f, p) })
 	})
 }
 

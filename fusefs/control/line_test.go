@@ -115,7 +115,7 @@ func FuzzQuery(f *testing.F) {
 // TestNamesOfControlFiles: no snapshot has the name of a control file.
 func TestNamesOfControlFiles(t *testing.T) {
 	for _, f := range files {
-		if err := naming.Check(f.name); !errors.Is(err, naming.ErrBad) {
+		if err := naming.Check(f.name); !errors.Is(err, naming.ErrBadName) {
 			t.Errorf("a snapshot may have the name %q: %v", f.name, err)
 		}
 	}

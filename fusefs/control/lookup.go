@@ -73,7 +73,7 @@ func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 	}
 
 	e, err := t.lookupInSnapshots(ws, name, r)
-	if errors.Is(err, naming.ErrBad) || errors.Is(err, errs.NameTooLong) {
+	if errors.Is(err, naming.ErrBadName) || errors.Is(err, errs.NameTooLong) {
 		return e, errs.NotExist
 	}
 

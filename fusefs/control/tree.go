@@ -63,7 +63,7 @@ type Entry struct {
 func (r Request) serviceRequest(ws *snapshot.Workspace) *service.Request {
 	caller := r.Caller
 	caller.Command = process.ProgramName(int(r.PID))
-	caller.Actor = ws.Store().Actors().Of(r.PID, r.UID, ws.View())
+	caller.Actor = ws.Store().Actors().ActorOf(r.PID, r.UID, ws.View())
 	return &service.Request{Caller: caller, Workspace: ws, Carried: r.Carried}
 }
 

@@ -8,5 +8,5 @@
 // agreed to its URL: by a command line with the URL, or by `amberfs remote trust`. See trust.go.
 //
 // The sources of a store are the remote snapshots that it was mounted from. A Registry also reads
-// objects that the store lacks from its sources (tree.Elsewhere).
+// objects that the store lacks from its sources (tree.RemoteObjects).
 package known

@@ -209,8 +209,8 @@ func (k *Registry) ProbeSources() {
 	}
 }
 
-// Any reports whether the store has sources.
-func (k *Registry) Any() bool { return len(k.sources()) > 0 }
+// HasAny reports whether the store has sources.
+func (k *Registry) HasAny() bool { return len(k.sources()) > 0 }
 
 // Has reports whether a source has the object. It returns an error only if no source has it.
 func (k *Registry) Has(h cas.Hash) (bool, error) {
@@ -264,9 +264,9 @@ func readFromAny(k *Registry, h cas.Hash, read func(*remote.Snapshot) error) err
 	return failed
 }
 
-// Near does as Get, but reads only from the cache. It returns a cas.AbsentError if the object is in an index that
+// GetLocal does as Get, but reads only from the cache. It returns a cas.AbsentError if the object is in an index that
 // was read, but not in the cache, or if it may be in an index that was not read yet.
-func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
+func (k *Registry) GetLocal(h cas.Hash, dst []byte) ([]byte, error) {
 	var unread []*remote.Snapshot
 	for _, s := range sourcesLoadedFirst(k) {
 		if !s.IsLoaded() {

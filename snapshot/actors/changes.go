@@ -11,7 +11,7 @@ import (
 // Changes has the actor sets of an interval: the inodes that each actor changed.
 type Changes struct {
 	Names  []string   // all actors, sorted
-	Stored []cas.Hash // sets that are stored as objects
+	Stored []cas.Hash // hashes of sets that are stored as objects
 	Sets   []*Set     // sets in memory, which are not in Stored
 }
 
@@ -24,8 +24,8 @@ func ChangesOf(sets []*Set) Changes {
 	return c
 }
 
-// Take adds the changes of o to c.
-func (c *Changes) Take(o Changes) {
+// Add adds the changes of o to c.
+func (c *Changes) Add(o Changes) {
 	c.Names = JoinNames(c.Names, o.Names)
 	for _, h := range o.Stored {
 		if !slices.Contains(c.Stored, h) {
@@ -63,7 +63,7 @@ func (c Changes) Union(objects content.ObjectStore, logger *slog.Logger) *Set {
 		set, err := loadSet(objects, h)
 		if err != nil {
 			logger.Warn("the actors of an interval cannot be read", "object", h, "err", err)
-			all.AddRest(Unknown)
+			all.AddWithoutInodes(Unknown)
 			continue
 		}
 

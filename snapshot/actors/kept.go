@@ -10,7 +10,7 @@ import (
 // savedNames is the JSON document with the registered names of processes.
 type savedNames struct {
 	Boot  string      `json:"boot"` // id of the boot: process ids and start times are valid only until a reboot
-	Named []savedName `json:"named"`
+	Names []savedName `json:"named"`
 }
 
 type savedName struct {
@@ -20,8 +20,8 @@ type savedName struct {
 	Name  string `json:"name"`
 }
 
-// LoadNames registers the names in b, written by save, for processes that still run. Afterwards the Registry
-// calls save whenever the names change, so that the next daemon can load them.
+// LoadNames registers the names in b for processes that still run. An earlier Registry passed b to its function
+// save. This Registry calls save whenever the names change, so that the next daemon can load them.
 func (r *Registry) LoadNames(b []byte, save func([]byte) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,33 +32,33 @@ func (r *Registry) LoadNames(b []byte, save func([]byte) error) {
 		return
 	}
 	if k.Boot != process.BootID() {
-		k.Named = slices.DeleteFunc(k.Named, func(n savedName) bool { return n.PID != 0 })
+		k.Names = slices.DeleteFunc(k.Names, func(n savedName) bool { return n.PID != 0 })
 	}
 
-	for _, n := range k.Named {
+	for _, n := range k.Names {
 		if n.PID == 0 && Check(n.Name) == nil {
-			r.unseenNames[n.View], r.registered[n.Name] = n.Name, true
+			r.unseenNames[n.View], r.everRegistered[n.Name] = n.Name, true
 		} else if st, err := process.StatOf(n.PID); err == nil && st.Start == n.Start && Check(n.Name) == nil {
-			r.named[processView{n.PID, n.View}], r.registered[n.Name] = namedProcess{n.Start, n.Name}, true
+			r.processNames[processView{n.PID, n.View}], r.everRegistered[n.Name] = namedProcess{n.Start, n.Name}, true
 		}
 	}
 }
 
-// saveNames calls save with the registered names. It ignores an error, after which
-// the next daemon has no names.
+// saveNames calls save with the registered names. It ignores an error of save, after which the next daemon has no
+// names.
 func (r *Registry) saveNames() {
-	r.saving.Lock()
-	defer r.saving.Unlock()
+	r.saveMu.Lock()
+	defer r.saveMu.Unlock()
 
 	k := savedNames{Boot: process.BootID()}
 	r.mu.RLock()
-	for p, n := range r.named {
-		k.Named = append(k.Named, savedName{p.id, n.start, p.view, n.name})
+	for p, n := range r.processNames {
+		k.Names = append(k.Names, savedName{p.id, n.start, p.view, n.name})
 	}
 
 	for view, name := range r.unseenNames {
-		if v := r.viewsAround(view); v[0] == view { // skip a fork that has ended
-			k.Named = append(k.Named, savedName{View: view, Name: name})
+		if v := r.viewAndAncestors(view); v[0] == view { // skip a fork that has ended
+			k.Names = append(k.Names, savedName{View: view, Name: name})
 		}
 	}
 

@@ -27,12 +27,12 @@ func Check(name string) error {
 	return nil
 }
 
-// Below reports whether actor equals by, or is below it: a/b is below a.
-func Below(actor, by string) bool {
-	return actor == by || strings.HasPrefix(actor, by) && actor[len(by)] == '/'
+// IsOrBelow reports whether an actor equals name, or is below it: a/b is below a.
+func IsOrBelow(actor, name string) bool {
+	return actor == name || strings.HasPrefix(actor, name) && actor[len(name)] == '/'
 }
 
-// Among reports whether a list has an actor, or an actor below it.
-func Among(list []string, actor string) bool {
-	return slices.ContainsFunc(list, func(a string) bool { return Below(a, actor) })
+// ContainsOrBelow reports whether a list has an actor that equals the given name, or is below it.
+func ContainsOrBelow(list []string, actor string) bool {
+	return slices.ContainsFunc(list, func(a string) bool { return IsOrBelow(a, actor) })
 }

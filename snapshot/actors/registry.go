@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// trusted is the time for which the information about a process is used without checking that the process id
-	// still belongs to that process.
-	trusted = 100 * time.Millisecond
-	// maxKnown is the limit for remembered processes, and maxNamed the limit for registered
-	// processes of a workspace.
+	// trustTime is how long the information about a process is used without checking that the process id still
+	// belongs to that process.
+	trustTime = 100 * time.Millisecond
+	// maxKnown is the limit for remembered processes, and maxNamed the limit for registered processes of a
+	// workspace.
 	maxKnown = 8192
 	maxNamed = 1000
 	// maxAncestors is the limit for the ancestors of a process that are searched.
@@ -35,20 +35,20 @@ const (
 //
 // A name that was registered in a workspace is valid in this workspace and in the forks in it.
 type Registry struct {
-	// viewsAround returns the view of a workspace and the views of its ancestors, main last.
-	viewsAround func(view uint32) []uint32
+	// viewAndAncestors returns the view of a workspace and the views of its ancestors, main last.
+	viewAndAncestors func(view uint32) []uint32
 	// forkName returns the name of a fork, "" for main.
 	forkName func(view uint32) string
 
-	mu          sync.RWMutex
-	known       map[processView]*processInfo
-	named       map[processView]namedProcess // registered names
-	unseenNames map[uint32]string            // by view: registered name of unseen processes and gateways
-	leaders     map[int]namedProcess         // by session
-	registered  map[string]bool              // all names that were registered
-	gateways    map[uint32]string            // by view: command of the last gateway that changed the fork
+	mu             sync.RWMutex
+	infos          map[processView]*processInfo
+	processNames   map[processView]namedProcess // registered names
+	unseenNames    map[uint32]string            // by view: registered name of unseen processes and gateways
+	sessionNames   map[int]namedProcess         // by session id
+	everRegistered map[string]bool              // all names that were registered
+	gateways       map[uint32]string            // by view: command of the last gateway that changed the fork
 
-	saving sync.Mutex
+	saveMu sync.Mutex
 	save   func([]byte) error // see LoadNames
 }
 
@@ -67,38 +67,38 @@ type namedProcess struct {
 
 // A processInfo is the actor of a process, as findActor found it.
 type processInfo struct {
-	start   uint64
-	actor   string
-	session int          // the session in the actor's name, 0 for a registered name
-	via     []int        // ids of the process and its ancestors, up to the process with the name
-	checked atomic.Int64 // time of the last check that the id still belongs to the process, in ns since began
+	start      uint64
+	actor      string
+	session    int          // the session in the actor's name, 0 for a registered name
+	pathToName []int        // ids of the process and its ancestors, up to the process with the name
+	checkedAt  atomic.Int64 // time of the last check that the id still belongs to the process, in ns since clockStart
 }
 
-// NewRegistry returns an empty Registry. Both functions are fields of Registry.
-func NewRegistry(viewsAround func(view uint32) []uint32, forkName func(view uint32) string) *Registry {
+// NewRegistry returns an empty Registry. The arguments are the fields of the same names.
+func NewRegistry(viewAndAncestors func(view uint32) []uint32, forkName func(view uint32) string) *Registry {
 	return &Registry{
-		viewsAround: viewsAround, forkName: forkName, known: make(map[processView]*processInfo), named: make(map[processView]namedProcess),
-		unseenNames: make(map[uint32]string), leaders: make(map[int]namedProcess), registered: make(map[string]bool),
+		viewAndAncestors: viewAndAncestors, forkName: forkName, infos: make(map[processView]*processInfo), processNames: make(map[processView]namedProcess),
+		unseenNames: make(map[uint32]string), sessionNames: make(map[int]namedProcess), everRegistered: make(map[string]bool),
 		gateways: make(map[uint32]string),
 	}
 }
 
-// began is the start of the monotonic clock for processInfo.checked.
-var began = time.Now()
+// clockStart is the start of the monotonic clock for processInfo.checkedAt.
+var clockStart = time.Now()
 
-// Of returns the actor of a process or thread that changes a workspace. id is the id of the process or thread, 0
+// ActorOf returns the actor of a process or thread that changes a workspace. id is the id of the process or thread, 0
 // for an unseen process.
-func (r *Registry) Of(id, uid, view uint32) string {
+func (r *Registry) ActorOf(id, uid, view uint32) string {
 	if id == 0 {
 		return r.unseenActor(uid, view)
 	}
-	key, now := processView{int(id), view}, int64(time.Since(began))
+	key, now := processView{int(id), view}, int64(time.Since(clockStart))
 	if k := r.recentInfo(key, now); k != nil {
 		return k.actor
 	}
 
 	r.mu.RLock()
-	k := r.known[key]
+	k := r.infos[key]
 	r.mu.RUnlock()
 	st, err := process.StatOf(int(id))
 	switch {
@@ -107,7 +107,7 @@ func (r *Registry) Of(id, uid, view uint32) string {
 	case err != nil:
 		return r.unseenActor(uid, view)
 	case k != nil && k.start == st.Start:
-		k.checked.Store(now)
+		k.checkedAt.Store(now)
 		return k.actor
 	}
 
@@ -116,21 +116,21 @@ func (r *Registry) Of(id, uid, view uint32) string {
 
 // unseenActor returns the actor of an unseen process.
 func (r *Registry) unseenActor(uid, view uint32) string {
-	scopes := r.viewsAround(view)
+	views := r.viewAndAncestors(view)
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 
-	if name := r.unseenName(scopes); name != "" {
+	if name := r.unseenName(views); name != "" {
 		return name
 	}
 
 	return fmt.Sprintf("uid:%d", uid)
 }
 
-// unseenName returns the name of all unseen processes in a workspace, "" if there is none. scopes is
-// the result of viewsAround. The caller holds mu.
-func (r *Registry) unseenName(scopes []uint32) string {
-	for _, v := range scopes {
+// unseenName returns the name of all unseen processes in a workspace, "" if there is none. views are the views of
+// the workspace and its ancestors. The caller holds mu.
+func (r *Registry) unseenName(views []uint32) string {
+	for _, v := range views {
 		if name, ok := r.unseenNames[v]; ok {
 			return name
 		}
@@ -139,11 +139,11 @@ func (r *Registry) unseenName(scopes []uint32) string {
 }
 
 // gatewayName returns the actor of a process that is a gateway, "" for other processes.
-func (r *Registry) gatewayName(p process.Stat, scopes []uint32) string {
+func (r *Registry) gatewayName(p process.Stat, views []uint32) string {
 	if !process.IsGateway(p) {
 		return ""
 	}
-	own := r.forkName(scopes[0])
+	forkName := r.forkName(views[0])
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -151,15 +151,15 @@ func (r *Registry) gatewayName(p process.Stat, scopes []uint32) string {
 		clear(r.gateways)
 	}
 
-	r.gateways[scopes[0]] = commandName(p.Command)
-	if name := r.unseenName(scopes); name != "" {
+	r.gateways[views[0]] = commandName(p.Command)
+	if name := r.unseenName(views); name != "" {
 		return name
 	}
-	if own == "" || r.registeredIn(scopes[1:], own) != "" {
+	if forkName == "" || r.registeredIn(views[1:], forkName) != "" {
 		return ""
 	}
 
-	return own
+	return forkName
 }
 
 // Gateway returns the command of the last gateway that changed a workspace, "" if there was none.
@@ -169,17 +169,17 @@ func (r *Registry) Gateway(view uint32) string {
 	return r.gateways[view]
 }
 
-// findActor searches the process of st, which may be a thread, and its ancestors for the actor. It remembers the
+// findActor searches the process of st, which may be a thread, and its ancestors for the actor. It stores the
 // result for the process and for the ancestors that it has searched.
 func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) string {
-	scopes := r.viewsAround(view)
-	var way []process.Stat
+	views := r.viewAndAncestors(view)
+	var searched []process.Stat
 	var found *processInfo
-	var via []int
+	var pathToName []int
 	at := st
 	leader := 0 // the index in way of the process, if st is one of its threads
 	if id := process.ProcessOf(st.ID); id != st.ID {
-		way = append(way, st)
+		searched = append(searched, st)
 		leader = 1
 		var err error
 		if at, err = process.StatOf(id); err != nil {
@@ -189,16 +189,16 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 
 	// Search the ancestors until there is information about one of them.
 	for range maxAncestors {
-		way = append(way, at)
+		searched = append(searched, at)
 
-		if found = r.lookUp(at, scopes, view, now); found != nil {
-			via = found.via[1:]
+		if found = r.findInfo(at, views, view, now); found != nil {
+			pathToName = found.pathToName[1:]
 			break
 		}
 
 		// Do not read /proc again for the parent of many short processes.
 		if found = r.recentInfo(processView{at.Parent, view}, now); found != nil {
-			via = found.via
+			pathToName = found.pathToName
 			break
 		}
 		if at.Parent <= 1 {
@@ -218,11 +218,11 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 	}
 
 	if session != 0 {
-		if name := r.gatewayName(way[leader], scopes); name != "" {
-			for _, p := range slices.Backward(way[leader+1:]) { // the name is not valid for the ancestors of the leader
-				via = append([]int{p.ID}, via...)
+		if name := r.gatewayName(searched[leader], views); name != "" {
+			for _, p := range slices.Backward(searched[leader+1:]) { // the name is not valid for the ancestors of the leader
+				pathToName = append([]int{p.ID}, pathToName...)
 			}
-			actor, session, way = name, 0, way[:leader+1]
+			actor, session, searched = name, 0, searched[:leader+1]
 		}
 	}
 
@@ -233,50 +233,49 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if len(r.known)+len(way) > maxKnown {
-		clear(r.known)
+	if len(r.infos)+len(searched) > maxKnown {
+		clear(r.infos)
 	}
 
-	for _, p := range slices.Backward(way) {
-		via = append([]int{p.ID}, via...)
+	for _, p := range slices.Backward(searched) {
+		pathToName = append([]int{p.ID}, pathToName...)
 		if session != 0 && p.Session != session {
 			continue // the ancestor is in another session, so it has another actor
 		}
 
-		k := &processInfo{start: p.Start, actor: actor, session: session, via: via}
-		k.checked.Store(now)
-		r.known[processView{p.ID, view}] = k
+		k := &processInfo{start: p.Start, actor: actor, session: session, pathToName: pathToName}
+		k.checkedAt.Store(now)
+		r.infos[processView{p.ID, view}] = k
 	}
 
 	return actor
 }
 
-// lookUp returns the registered name of a process, or else the information that was found earlier. Without either
-// it returns nil.
-func (r *Registry) lookUp(p process.Stat, scopes []uint32, view uint32, now int64) *processInfo {
+// findInfo returns the registered name of a process, or else the information that was found earlier. Without
+// either it returns nil.
+func (r *Registry) findInfo(p process.Stat, views []uint32, view uint32, now int64) *processInfo {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 
-	for _, v := range scopes {
-		if n, ok := r.named[processView{p.ID, v}]; ok && n.start == p.Start {
-			return &processInfo{actor: n.name, via: []int{p.ID}}
+	for _, v := range views {
+		if n, ok := r.processNames[processView{p.ID, v}]; ok && n.start == p.Start {
+			return &processInfo{actor: n.name, pathToName: []int{p.ID}}
 		}
 	}
 
-	if k := r.known[processView{p.ID, view}]; k != nil && k.start == p.Start {
-		k.checked.Store(now)
+	if k := r.infos[processView{p.ID, view}]; k != nil && k.start == p.Start {
+		k.checkedAt.Store(now)
 		return k
 	}
 
 	return nil
 }
 
-// recentInfo returns the information about a process if it was checked less than trusted ago, else
-// nil.
+// recentInfo returns the information about a process if it was checked less than trustTime ago, else nil.
 func (r *Registry) recentInfo(key processView, now int64) *processInfo {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if k := r.known[key]; k != nil && now-k.checked.Load() < int64(trusted) {
+	if k := r.infos[key]; k != nil && now-k.checkedAt.Load() < int64(trustTime) {
 		return k
 	}
 	return nil
@@ -292,7 +291,7 @@ func (r *Registry) sessionName(p process.Stat, uid uint32) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	n, ok := r.leaders[p.Session]
+	n, ok := r.sessionNames[p.Session]
 	if err != nil && ok {
 		return n.name // the leader has exited, the session continues
 	}
@@ -301,12 +300,12 @@ func (r *Registry) sessionName(p process.Stat, uid uint32) string {
 	}
 
 	if !ok || n.start != leader.Start {
-		if len(r.leaders) >= maxKnown {
-			clear(r.leaders)
+		if len(r.sessionNames) >= maxKnown {
+			clear(r.sessionNames)
 		}
 
 		n = namedProcess{leader.Start, fmt.Sprintf("%s/%d", commandName(leader.Command), p.Session)}
-		r.leaders[p.Session] = n
+		r.sessionNames[p.Session] = n
 	}
 
 	return n.name
@@ -329,11 +328,11 @@ func commandName(command string) string {
 	return name
 }
 
-// Register registers the name of a process and its descendants in a workspace. With id 0 it registers the name of
-// all unseen processes.
+// Register registers the name of a process and its descendants in a workspace. If id is 0, it registers the name
+// of all unseen processes.
 //
 // In a fork, Register fails with errs.Protected if the name, or a name above it, is registered in an ancestor of
-// the fork. It does not fail if the present actor of the process is that registered name, or below it.
+// the fork. It does not fail if the present actor of the process equals that registered name, or is below it.
 func (r *Registry) Register(id, uid, view uint32, name string) error {
 	if err := r.register(id, uid, view, name); err != nil {
 		return err
@@ -342,13 +341,13 @@ func (r *Registry) Register(id, uid, view uint32, name string) error {
 	return nil
 }
 
-// register implements Register, without saving the names.
+// register does the work of Register, except that it does not save the names.
 func (r *Registry) register(id, uid, view uint32, name string) error {
 	if err := Check(name); err != nil {
 		return err
 	}
 
-	present := r.Of(id, uid, view)
+	present := r.ActorOf(id, uid, view)
 	var start uint64
 	if id != 0 {
 		st, err := process.StatOf(int(id))
@@ -358,18 +357,18 @@ func (r *Registry) register(id, uid, view uint32, name string) error {
 		start = st.Start
 	}
 
-	scopes := r.viewsAround(view)
+	views := r.viewAndAncestors(view)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if taken := r.registeredIn(scopes[1:], name); taken != "" && !Below(present, taken) {
+	if taken := r.registeredIn(views[1:], name); taken != "" && !IsOrBelow(present, taken) {
 		return errs.New(errs.Protected, "protected: actor %q is registered outside of the fork; choose another name", taken)
 	}
-	if len(r.registered) >= maxKnown {
-		clear(r.registered)
+	if len(r.everRegistered) >= maxKnown {
+		clear(r.everRegistered)
 	}
 
-	r.registered[name] = true
+	r.everRegistered[name] = true
 	if id == 0 {
 		r.unseenNames[view] = name
 		return nil
@@ -377,9 +376,9 @@ func (r *Registry) register(id, uid, view uint32, name string) error {
 
 	// Remove the names of processes that have exited, and count the others.
 	n := 0
-	for k, old := range r.named {
+	for k, old := range r.processNames {
 		if st, err := process.StatOf(k.id); err != nil || st.Start != old.start {
-			delete(r.named, k)
+			delete(r.processNames, k)
 		} else if k.view == view {
 			n++
 		}
@@ -388,10 +387,10 @@ func (r *Registry) register(id, uid, view uint32, name string) error {
 		return errs.New(errs.Quota, "limit reached: %d processes of the workspace have names", n)
 	}
 
-	r.named[processView{int(id), view}] = namedProcess{start, name}
-	for k, p := range r.known {
-		if slices.Contains(p.via, int(id)) {
-			delete(r.known, k)
+	r.processNames[processView{int(id), view}] = namedProcess{start, name}
+	for k, p := range r.infos {
+		if slices.Contains(p.pathToName, int(id)) {
+			delete(r.infos, k)
 		}
 	}
 
@@ -405,29 +404,29 @@ var userForm = pattern.New(`^(uid:[0-9]+|[^/]+/[0-9]+|unknown)$`)
 func (r *Registry) IsUser(name string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return userForm().MatchString(name) && !r.registered[name]
+	return userForm().MatchString(name) && !r.everRegistered[name]
 }
 
-// Registered reports whether a name, or a name below it, is registered in a workspace for unseen processes, or
+// IsRegistered reports whether a name, or a name below it, is registered in a workspace for unseen processes, or
 // for a process that may still run.
-func (r *Registry) Registered(by string, view uint32) bool {
+func (r *Registry) IsRegistered(name string, view uint32) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 
-	for k, n := range r.named {
-		if k.view == view && Below(n.name, by) {
+	for k, n := range r.processNames {
+		if k.view == view && IsOrBelow(n.name, name) {
 			return true
 		}
 	}
 
-	return Below(r.unseenNames[view], by)
+	return IsOrBelow(r.unseenNames[view], name)
 }
 
 // registeredIn returns a registered name of one of the views that equals name or is above it, "" if
 // there is none. The caller holds mu.
 func (r *Registry) registeredIn(views []uint32, name string) string {
-	for k, n := range r.named {
-		if slices.Contains(views, k.view) && Below(name, n.name) {
+	for k, n := range r.processNames {
+		if slices.Contains(views, k.view) && IsOrBelow(name, n.name) {
 			return n.name
 		}
 	}

@@ -49,7 +49,7 @@ func TestRegistry(t *testing.T) {
 	r := forks()
 	of := func(what string, id, view uint32, want string) {
 		t.Helper()
-		if got := r.Of(id, 7, view); got != want {
+		if got := r.ActorOf(id, 7, view); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 	}
@@ -114,7 +114,7 @@ func TestKeep(t *testing.T) {
 		r := forks()
 		r.LoadNames([]byte(b), nil)
 		for id, name := range map[uint32]string{c1: "a", p2: "b"} {
-			if r.Of(id, 7, 0) == name && !r.IsUser(name) {
+			if r.ActorOf(id, 7, 0) == name && !r.IsUser(name) {
 				again++
 			}
 		}
@@ -132,7 +132,7 @@ func TestThreads(t *testing.T) {
 	done := make(chan struct{})
 	for range 4 {
 		go func() {
-			if got := r.Of(uint32(syscall.Gettid()), 7, 0); got != "me" {
+			if got := r.ActorOf(uint32(syscall.Gettid()), 7, 0); got != "me" {
 				t.Errorf("a thread is %s", got)
 			}
 			done <- struct{}{}
@@ -148,19 +148,19 @@ func TestReuse(t *testing.T) {
 	r := forks()
 	p, c := shell(t, true)
 	must.OK(t, r.Register(p, 7, 0, "a"))
-	r.Of(c, 7, 0)
+	r.ActorOf(c, 7, 0)
 	for _, id := range []uint32{p, c} { // as if they had been others
 		key := processView{int(id), 0}
-		if k := r.known[key]; k != nil {
+		if k := r.infos[key]; k != nil {
 			k.start--
-			k.checked.Store(k.checked.Load() - int64(time.Second))
+			k.checkedAt.Store(k.checkedAt.Load() - int64(time.Second))
 		}
-		if n, ok := r.named[key]; ok {
+		if n, ok := r.processNames[key]; ok {
 			n.start--
-			r.named[key] = n
+			r.processNames[key] = n
 		}
 	}
-	if got := r.Of(c, 7, 0); got != fmt.Sprintf("sh/%d", p) {
+	if got := r.ActorOf(c, 7, 0); got != fmt.Sprintf("sh/%d", p) {
 		t.Errorf("the actor of another process: %s", got)
 	}
 }
@@ -170,14 +170,14 @@ func TestOrphans(t *testing.T) {
 	r := forks()
 	p, c := shell(t, true)
 	must.OK(t, r.Register(p, 7, 0, "a"))
-	r.Of(c, 7, 0)
+	r.ActorOf(c, 7, 0)
 	must.OK(t, syscall.Kill(int(p), syscall.SIGKILL))
 	await.True(t, "it has another parent", func() bool {
 		st, err := process.StatOf(int(c))
 		return err == nil && st.Parent != int(p)
 	})
-	r.known[processView{int(c), 0}].checked.Add(-int64(trusted))
-	if got := r.Of(c, 7, 0); got != "a" {
+	r.infos[processView{int(c), 0}].checkedAt.Add(-int64(trustTime))
+	if got := r.ActorOf(c, 7, 0); got != "a" {
 		t.Errorf("an orphan is %s", got)
 	}
 }
@@ -193,11 +193,11 @@ func TestCommandName(t *testing.T) {
 func BenchmarkOf(b *testing.B) {
 	r := forks()
 	me := uint32(os.Getpid())
-	if !strings.Contains(r.Of(me, 7, 0), "/") {
+	if !strings.Contains(r.ActorOf(me, 7, 0), "/") {
 		b.Skip("no session")
 	}
 	for b.Loop() {
-		r.Of(me, 7, 0)
+		r.ActorOf(me, 7, 0)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestGateway(t *testing.T) {
 	own := fmt.Sprintf("sh/%d", cmd.Process.Pid)
 	want := func(id, view uint32, actor string) {
 		t.Helper()
-		if got := r.Of(id, 0, view); got != actor {
+		if got := r.ActorOf(id, 0, view); got != actor {
 			t.Errorf("process %d in view %d is %q, want %q", id, view, got, actor)
 		}
 	}

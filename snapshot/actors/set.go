@@ -18,10 +18,10 @@ const (
 // A Set has the inodes that each actor changed. The zero value is an empty set. It is safe for
 // concurrent reads, but not for concurrent changes.
 type Set struct {
-	names  []string
-	rest   []int // indices in names of the actors of AddRest
-	blocks map[uint64][]blockMark
-	marks  int // number of blockMarks
+	names         []string
+	withoutInodes []int // indexes in names of the actors of AddWithoutInodes
+	blocks        map[uint64][]blockMark
+	marks         int // number of blockMarks
 }
 
 // A blockMark has the inodes of one block that an actor changed.
@@ -32,7 +32,7 @@ type blockMark struct {
 
 // Add records that an actor changed an inode.
 func (s *Set) Add(ino uint64, actor string) {
-	s.addMark(ino/blockInodes, blockMark{s.number(actor), 1 << (ino % blockInodes)})
+	s.addMark(ino/blockInodes, blockMark{s.indexOf(actor), 1 << (ino % blockInodes)})
 }
 
 func (s *Set) addMark(block uint64, m blockMark) {
@@ -52,28 +52,28 @@ func (s *Set) addMark(block uint64, m blockMark) {
 	s.marks++
 }
 
-// AddRest records that an actor changed inodes whose numbers are not known.
-func (s *Set) AddRest(actor string) {
-	if n := s.number(actor); !slices.Contains(s.rest, n) {
-		s.rest = append(s.rest, n)
+// AddWithoutInodes records that an actor changed inodes whose numbers are not known.
+func (s *Set) AddWithoutInodes(actor string) {
+	if n := s.indexOf(actor); !slices.Contains(s.withoutInodes, n) {
+		s.withoutInodes = append(s.withoutInodes, n)
 	}
 }
 
-// number returns the actor's index in names, and adds the actor if it is new.
-func (s *Set) number(actor string) int {
+// indexOf returns the actor's index in names, and adds the actor if it is new.
+func (s *Set) indexOf(actor string) int {
 	if n := slices.Index(s.names, actor); n >= 0 {
 		return n
 	}
 	if len(s.names) >= maxNames && actor != Unknown {
-		return s.number(Unknown)
+		return s.indexOf(Unknown)
 	}
 
 	s.names = append(s.names, actor)
 	return len(s.names) - 1
 }
 
-// Of returns the actors that changed an inode, sorted, without the actors of AddRest.
-func (s *Set) Of(ino uint64) []string {
+// ActorsOf returns the actors that changed an inode, sorted, without the actors of AddWithoutInodes.
+func (s *Set) ActorsOf(ino uint64) []string {
 	var out []string
 	for _, m := range s.blocks[ino/blockInodes] {
 		if m.inos&(1<<(ino%blockInodes)) != 0 {
@@ -85,8 +85,8 @@ func (s *Set) Of(ino uint64) []string {
 	return out
 }
 
-// Others reports whether an actor other than the given one changed an inode.
-func (s *Set) Others(ino uint64, actor string) bool {
+// ChangedByOthers reports whether an actor other than the given one changed an inode.
+func (s *Set) ChangedByOthers(ino uint64, actor string) bool {
 	for _, m := range s.blocks[ino/blockInodes] {
 		if m.inos&(1<<(ino%blockInodes)) != 0 && s.names[m.actor] != actor {
 			return true
@@ -100,10 +100,10 @@ func (s *Set) OnlyBy(actor string) bool {
 	return len(s.names) == 0 || len(s.names) == 1 && s.names[0] == actor
 }
 
-// Rest returns the actors of AddRest, sorted.
-func (s *Set) Rest() []string {
+// ActorsWithoutInodes returns the actors of AddWithoutInodes, sorted.
+func (s *Set) ActorsWithoutInodes() []string {
 	var out []string
-	for _, n := range s.rest {
+	for _, n := range s.withoutInodes {
 		out = append(out, s.names[n])
 	}
 	slices.Sort(out)
@@ -122,12 +122,12 @@ func (s *Set) Size() int { return 64*s.marks + 64*len(s.names) }
 func (s *Set) Merge(o *Set) {
 	for block, marks := range o.blocks {
 		for _, m := range marks {
-			s.addMark(block, blockMark{s.number(o.names[m.actor]), m.inos})
+			s.addMark(block, blockMark{s.indexOf(o.names[m.actor]), m.inos})
 		}
 	}
 
-	for _, n := range o.rest {
-		s.AddRest(o.names[n])
+	for _, n := range o.withoutInodes {
+		s.AddWithoutInodes(o.names[n])
 	}
 }
 
@@ -149,8 +149,8 @@ func (s *Set) Encode() []byte {
 		e.String(n)
 	}
 
-	e.Uvarint(uint64(len(s.rest)))
-	for _, n := range s.rest {
+	e.Uvarint(uint64(len(s.withoutInodes)))
+	for _, n := range s.withoutInodes {
 		e.Uvarint(uint64(n))
 	}
 
@@ -171,8 +171,8 @@ func (s *Set) Encode() []byte {
 	return e.Bytes()
 }
 
-// EncodeWithin returns the encoded set. If it is larger than limit bytes, it returns a set with the
-// same actors as actors of AddRest, without inodes.
+// EncodeWithin returns the encoded set. If it is larger than limit bytes, it returns instead a set in which the
+// same actors have no inodes, as after AddWithoutInodes.
 func (s *Set) EncodeWithin(limit int) []byte {
 	b := s.Encode()
 	if len(b) <= limit {
@@ -181,7 +181,7 @@ func (s *Set) EncodeWithin(limit int) []byte {
 
 	var rest Set
 	for _, name := range s.Actors() {
-		rest.AddRest(name)
+		rest.AddWithoutInodes(name)
 	}
 
 	return rest.Encode()
@@ -214,7 +214,7 @@ func Decode(b []byte) (*Set, error) {
 		return n
 	}
 	for range d.Count(1) {
-		s.rest = append(s.rest, actor())
+		s.withoutInodes = append(s.withoutInodes, actor())
 	}
 
 	block := uint64(0)

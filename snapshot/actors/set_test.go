@@ -34,10 +34,10 @@ func TestSet(t *testing.T) {
 		for _, ino := range []uint64{ino, ino + 1<<35} {
 			want := model[ino]
 			slices.Sort(want)
-			if !slices.Equal(got.Of(ino), want) || !slices.Equal(all.Of(ino), want) {
-				t.Fatalf("inode %d was changed by %v, want %v", ino, got.Of(ino), want)
+			if !slices.Equal(got.ActorsOf(ino), want) || !slices.Equal(all.ActorsOf(ino), want) {
+				t.Fatalf("inode %d was changed by %v, want %v", ino, got.ActorsOf(ino), want)
 			}
-			if got.Others(ino, "a") != (len(want) > 1 || len(want) == 1 && want[0] != "a") {
+			if got.ChangedByOthers(ino, "a") != (len(want) > 1 || len(want) == 1 && want[0] != "a") {
 				t.Fatalf("inode %d: others than a: %v", ino, want)
 			}
 		}
@@ -56,7 +56,7 @@ func TestSetOfMany(t *testing.T) {
 		t.Errorf("100,000 files in a row take %d bytes, and %d of memory", n, s.Size())
 	}
 	for i := range 2 * maxNames {
-		s.AddRest(fmt.Sprint(i))
+		s.AddWithoutInodes(fmt.Sprint(i))
 	}
 	if n := len(s.Actors()); n > maxNames+1 {
 		t.Errorf("%d actors", n)
@@ -69,7 +69,7 @@ func TestSetOfMany(t *testing.T) {
 func TestMalformed(t *testing.T) {
 	var s Set
 	s.Add(7, "a")
-	s.AddRest("b")
+	s.AddWithoutInodes("b")
 	b := s.Encode()
 	for i := range b {
 		if _, err := Decode(b[:i]); !errors.Is(err, errs.Damaged) {
@@ -79,7 +79,7 @@ func TestMalformed(t *testing.T) {
 			c := slices.Clone(b)
 			c[i] = byte(v)
 			if s, err := Decode(c); err == nil {
-				s.Of(7)
+				s.ActorsOf(7)
 				s.Actors()
 			}
 		}
@@ -95,7 +95,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if !Below("a/b", "a") || !Below("a", "a") || Below("ab", "a") || Below("a", "a/b") {
+	if !IsOrBelow("a/b", "a") || !IsOrBelow("a", "a") || IsOrBelow("ab", "a") || IsOrBelow("a", "a/b") {
 		t.Error("below")
 	}
 }
@@ -103,7 +103,7 @@ func TestNames(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	var s Set
 	s.Add(70, "a")
-	s.AddRest("b")
+	s.AddWithoutInodes("b")
 	f.Add(s.Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if s, err := Decode(b); err == nil {

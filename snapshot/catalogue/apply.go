@@ -242,7 +242,7 @@ func (a *applyRun) groupByWorkspace(snaps []*Snapshot) map[*Workspace][]*Snapsho
 // PresentChanges returns the changes since the newest snapshot.
 func (w *Workspace) PresentChanges(v Views) actors.Changes {
 	c := w.StoredChanges
-	c.Take(actors.ChangesOf(v.Actors(w.View)))
+	c.Add(actors.ChangesOf(v.Actors(w.View)))
 	return c
 }
 
@@ -255,8 +255,8 @@ func (w *Workspace) PresentActors(v Views) []string {
 func (w *Workspace) AllChanges(v Views) actors.Changes {
 	c := w.PresentChanges(v)
 	for _, sn := range w.Snapshots.All() {
-		if sn.Past() {
-			c.Take(sn.Changes)
+		if sn.IsPastState() {
+			c.Add(sn.Changes)
 		}
 	}
 
@@ -267,7 +267,7 @@ func (w *Workspace) AllChanges(v Views) actors.Changes {
 // the next snapshot with these changes.
 func (w *Workspace) endInterval(v Views) actors.Changes {
 	c := w.StoredChanges
-	c.Take(actors.ChangesOf(v.NextInterval(w.View)))
+	c.Add(actors.ChangesOf(v.NextInterval(w.View)))
 	w.StoredChanges = actors.Changes{}
 	return c
 }
@@ -278,7 +278,7 @@ func (a *applyRun) passOnChanges(removed []*Snapshot) {
 	for w, snaps := range a.groupByWorkspace(removed) {
 		present, heirs := w.Snapshots.PassOn(snaps)
 		for _, p := range present {
-			w.StoredChanges.Take(actors.Changes{Names: p.Names, Stored: p.Stored})
+			w.StoredChanges.Add(actors.Changes{Names: p.Names, Stored: p.Stored})
 			a.trees.ReturnActors(w.View, p.Sets)
 		}
 

@@ -23,9 +23,9 @@ type Edit struct {
 	// Post is the snapshot of the state after an import of an image or after an undo of an actor.
 	Post SnapshotRecord `json:"post,omitzero"`
 
-	Steps []graft.Span `json:"steps,omitempty"` // the places of the steps in the journal
-	Now   int64        `json:"now,omitempty"`   // the time of the steps
-	Depth int          `json:"depth,omitempty"` // State.Depth of the workspace after the edit
+	Steps []graft.JournalSpan `json:"steps,omitempty"` // the places of the steps in the journal
+	Now   int64               `json:"now,omitempty"`   // the time of the steps
+	Depth int                 `json:"depth,omitempty"` // State.Depth of the workspace after the edit
 
 	State   string `json:"state,omitempty"` // the id of the workspace's state after the edit
 	NextIno uint64 `json:"next_ino,omitempty"`
@@ -312,7 +312,7 @@ func (r *Pull) apply(a *applyRun) error {
 
 	for _, view := range r.Of {
 		if of := a.cat.Snapshots.At(view); of != nil {
-			sn.Changes.Take(of.Changes)
+			sn.Changes.Add(of.Changes)
 		}
 	}
 

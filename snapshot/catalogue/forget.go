@@ -181,8 +181,8 @@ func (a *applyRun) rewrite(r *Rewritten) error {
 		a.cat.Bytes.Add(r.Bytes)
 	}
 	sn.Files, sn.Bytes, sn.Hash = r.Files, r.Bytes, h
-	if !slices.Contains(sn.Was, r.Was) {
-		sn.Was = append(slices.Clone(sn.Was), r.Was)
+	if !slices.Contains(sn.FormerIDs, r.Was) {
+		sn.FormerIDs = append(slices.Clone(sn.FormerIDs), r.Was)
 	}
 
 	sn.GitCommits = nil

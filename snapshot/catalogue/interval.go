@@ -22,16 +22,16 @@ func (i Interval) By(actor string) bool {
 	if len(i.Actors) == 0 {
 		return actor == actors.Unknown
 	}
-	return actors.Among(i.Actors, actor)
+	return actors.ContainsOrBelow(i.Actors, actor)
 }
 
 // Intervals returns the intervals of a workspace, newest first. It leaves out snapshots that are not
-// past states of the workspace, see info.Info.Past.
+// past states of the workspace, see info.Info.IsPastState.
 func (c *Catalogue) Intervals(v Views, w *Workspace) (out []Interval) {
 	i := Interval{Actors: w.PresentActors(v)}
 
 	for _, sn := range slices.Backward(c.WithBase(w)) {
-		if sn.View != w.Base && !sn.Past() {
+		if sn.View != w.Base && !sn.IsPastState() {
 			continue
 		}
 		i.From = sn.Info

@@ -21,7 +21,7 @@ func (c *Catalogue) Lineage(w *Workspace, before uint64) []string {
 	}
 
 	for _, sn := range w.Snapshots.All() {
-		if (before == 0 || sn.Seq < before) && (sn.Past() || restored[sn.Name]) {
+		if (before == 0 || sn.Seq < before) && (sn.IsPastState() || restored[sn.Name]) {
 			ids = append(append(ids, sn.Lineage...), sn.ID)
 		}
 	}

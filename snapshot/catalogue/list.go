@@ -48,7 +48,7 @@ type Snapshot struct {
 // hasID reports whether the id of the snapshot, or one of its earlier ids, begins with prefix.
 func (s *Snapshot) hasID(prefix string) bool {
 	has := func(id string) bool { return strings.HasPrefix(id, prefix) }
-	return has(s.ID) || slices.ContainsFunc(s.Was, has)
+	return has(s.ID) || slices.ContainsFunc(s.FormerIDs, has)
 }
 
 // Record returns the record of the snapshot.
@@ -220,7 +220,7 @@ func (l *List) Remove(removed []*Snapshot, before, after int64) (own int64) {
 func (l *List) PassOn(removed []*Snapshot) (present []actors.Changes, heirs []*Snapshot) {
 	passes := make(map[*Snapshot]bool, len(removed)) // whether the snapshot has changes to pass on
 	for _, s := range removed {
-		passes[s] = s.Past()
+		passes[s] = s.IsPastState()
 	}
 
 	first, _ := l.index(slices.MinFunc(removed, bySeq).Seq)
@@ -228,11 +228,11 @@ func (l *List) PassOn(removed []*Snapshot) (present []actors.Changes, heirs []*S
 
 	for _, s := range slices.Backward(l.all[first:]) {
 		switch {
-		case !s.Past(), passes[s] && len(s.Changes.Names) == 0:
+		case !s.IsPastState(), passes[s] && len(s.Changes.Names) == 0:
 		case passes[s] && heir == nil:
 			present = append(present, s.Changes)
 		case passes[s]:
-			heir.Changes.Take(s.Changes)
+			heir.Changes.Add(s.Changes)
 			heir.Actors = heir.Changes.Names
 			heirs = append(heirs, heir)
 		default:

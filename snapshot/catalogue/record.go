@@ -128,7 +128,7 @@ func (p *Partly) Load(src *tree.Source, epoch uint64) (*tree.State, error) {
 	if err != nil || len(p.Files) == 0 {
 		return st, err
 	}
-	return st, st.Fill(src, epoch, p.Files)
+	return st, st.FillContents(src, epoch, p.Files)
 }
 
 // A SnapshotRecord is the record of a snapshot, in the metadata of the chunk store and in the

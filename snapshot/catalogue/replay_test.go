@@ -97,7 +97,7 @@ func (v *views) change(view uint32, by int64, who string) {
 		v.trees[view] = treeOf(st.Inodes + by)
 		v.changed[view]++
 		set := new(actors.Set)
-		set.AddRest(who)
+		set.AddWithoutInodes(who)
 		v.actors[view] = append(v.actors[view], set)
 	}
 }

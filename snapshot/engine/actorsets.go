@@ -79,13 +79,13 @@ func (c *Checkpoint) storeActors() error {
 
 		stored := actors.Changes{Names: set.Actors(), Stored: []cas.Hash{h}}
 		all := actors.Changes{Names: w.record.Actors, Stored: w.record.ActorSets}
-		all.Take(stored)
+		all.Add(stored)
 		w.record.Actors, w.record.ActorSets = all.Names, all.Stored
 		c.maker.WithLock(func(tx *live.Tx) {
 			if set.Size() <= maxKept {
 				tx.JoinActors(view, w.actors, set)
 			} else if tx.JoinActors(view, w.actors, nil) {
-				c.maker.Catalogue.Workspaces.At(view).StoredChanges.Take(stored)
+				c.maker.Catalogue.Workspaces.At(view).StoredChanges.Add(stored)
 			}
 		})
 	}

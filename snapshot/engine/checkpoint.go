@@ -138,7 +138,7 @@ func (p *Checkpointer) noteOutcome(err error) {
 		return
 	}
 
-	p.Metrics.Note(func(m *info.Metrics) { m.CheckpointsFailed++ })
+	p.Metrics.Update(func(m *info.Metrics) { m.CheckpointsFailed++ })
 	text := err.Error()
 	if old := p.failing.Swap(&text); old == nil || *old != text {
 		if err := vfs.WriteFile(p.FS, name, []byte(text)); err != nil {
@@ -182,7 +182,7 @@ func (p *Checkpointer) makeCheckpoint(ctx context.Context) (left, err error) {
 
 	p.Room.Stored.Store(p.CAS.Stats().Stored)
 	p.Collector.Signal.Send()
-	p.Metrics.Note(func(m *info.Metrics) { m.Checkpoints++; m.LastCheckpoint = info.MsSince(start) })
+	p.Metrics.Update(func(m *info.Metrics) { m.Checkpoints++; m.LastCheckpoint = info.MsSince(start) })
 
 	return c.left, nil
 }

@@ -271,7 +271,7 @@ func (g *Collector) collect(ctx context.Context, how func(*cas.Recording), sum *
 	g.Stored.Store(g.Objects.Stats().Stored)
 	g.Base.Store(g.Stored.Load())
 	g.garbage.subtract(weighed, long) // long: the gc kept the objects of the last checkpoint, the next gc removes them
-	g.Metrics.Note(func(m *info.Metrics) { m.GarbageCollects++ })
+	g.Metrics.Update(func(m *info.Metrics) { m.GarbageCollects++ })
 
 	return again, nil
 }
@@ -283,7 +283,7 @@ func (g *Collector) mark(ctx context.Context, roots *Roots, k *cas.Keeper) error
 	}
 
 	m := &marking{ctx: ctx, Collector: g, k: k, to: localKeeper{g.Objects, k}}
-	m.src = g.Source.With(m.to)
+	m.src = g.Source.WithObjects(m.to)
 	if err := m.snapshots(roots.Snapshots); err != nil {
 		return err
 	}

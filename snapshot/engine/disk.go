@@ -70,7 +70,7 @@ func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []
 	has := make(map[cas.Hash]*owner)
 	var by *owner
 	mark := func(id cas.Hash) (more bool) {
-		if !p.Objects.Here(id) {
+		if !p.Objects.MayBeInStore(id) {
 			return false
 		}
 		before, known := has[id]

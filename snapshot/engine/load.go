@@ -122,7 +122,7 @@ func (l *Loader) loadState(tx *live.Tx, w *catalogue.Workspace) (*tree.State, er
 
 	st, err := tree.Load(l.Source, id)
 	if err == nil && (l.Salvage || w.View == live.MainView) {
-		_, err = st.Get(l.Source.With(l.Objects.Near()), live.RootIno)
+		_, err = st.Get(l.Source.WithObjects(l.Objects.Local()), live.RootIno)
 	}
 	if st != nil && errs.KindOf(err) == errs.Unreachable {
 		err = nil

@@ -24,7 +24,7 @@ type marking struct {
 
 // state marks the objects of a state.
 func (m *marking) state(st *tree.State) error {
-	err := st.MarkFor(m.ctx, m.src, m.before, m.Incomplete.Load(), m.to)
+	err := st.MarkInto(m.ctx, m.src, m.before, m.Incomplete.Load(), m.to)
 	m.before = st
 	return err
 }
@@ -34,7 +34,7 @@ func (m *marking) state(st *tree.State) error {
 func (m *marking) leaf(h cas.Hash) (here bool, err error) {
 	here, err = m.Objects.Has(h)
 	if here {
-		m.to.KeepLeaf(h)
+		m.to.MarkLeaf(h)
 	}
 	return here, err
 }
@@ -44,7 +44,7 @@ func (m *marking) leaf(h cas.Hash) (here bool, err error) {
 // of older snapshots need not be marked again.
 func (m *marking) snapshots(all []SnapshotRoot) error {
 	marked := make(map[cas.Hash]bool)
-	remember := m.Objects.Elsewhere == nil || !m.Objects.Elsewhere.Any() // an object that is fetched later may reference unmarked objects
+	remember := m.Objects.Remote == nil || !m.Objects.Remote.HasAny() // an object that is fetched later may reference unmarked objects
 	if remember {
 		keys := make([]cas.Hash, len(all))
 		for i := range all {
@@ -123,18 +123,18 @@ type localKeeper struct {
 	k   *cas.Keeper
 }
 
-func (m localKeeper) Keep(h cas.Hash) bool { return m.all.Here(h) && m.k.Keep(h) }
+func (m localKeeper) Mark(h cas.Hash) bool { return m.all.MayBeInStore(h) && m.k.Mark(h) }
 
-func (m localKeeper) KeepLeaf(h cas.Hash) {
-	if m.all.Here(h) {
-		m.k.KeepLeaf(h)
+func (m localKeeper) MarkLeaf(h cas.Hash) {
+	if m.all.MayBeInStore(h) {
+		m.k.MarkLeaf(h)
 	}
 }
 
 func (m localKeeper) Put(kind cas.Kind, b []byte) (cas.Hash, error) { return m.all.Put(kind, b) }
 
 func (m localKeeper) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	if m.all.Elsewhere != nil {
+	if m.all.Remote != nil {
 		return m.all.Get(h, dst)
 	}
 	return m.k.Read(h, dst)

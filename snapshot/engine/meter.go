@@ -292,7 +292,7 @@ func (c *counter) addChain(states chain) error {
 func (c *counter) addDifference(a, b *tree.State) error {
 	defer c.hold(a)()
 	defer c.hold(b)()
-	return tree.Written(context.Background(), c.src, a, b, func(p content.Piece) {
+	return tree.EachWrittenPiece(context.Background(), c.src, a, b, func(p content.Piece) {
 		if p.Key.IsZero() { // an inode
 			c.total += p.Bytes
 		} else if more := p.Bytes - c.seen[p.Key]; more > 0 {

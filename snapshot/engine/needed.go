@@ -14,7 +14,7 @@ import (
 // There may be a million contents. So the caller first visits frozen states and unsealed snapshots
 // without the lock of the forest. With the lock it visits only contents that changed in that time.
 type journalScan struct {
-	seen tree.Unsealed
+	seen tree.UnsealedContents
 	low  int64
 }
 

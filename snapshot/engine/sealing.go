@@ -297,7 +297,7 @@ func (q *Sealer) Without(ctx context.Context, ws uint32, st *tree.State) (p *cat
 	low = live.NoPos
 	err = q.runInTurn(ctx, ws, func() error {
 		objects := q.Pacer.Objects(q.Objects)
-		id, left, err := tree.SealWithout(ctx, q.Source, q.turnSealer(ctx, objects), st)
+		id, left, err := tree.SealReadable(ctx, q.Source, q.turnSealer(ctx, objects), st)
 		if err != nil || len(left) == 0 {
 			return err
 		}
@@ -350,7 +350,7 @@ func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.
 		return id, added.Load(), err
 	}
 
-	q.Metrics.Note(func(m *info.Metrics) { m.Stored++; m.LastStoreMs = info.MsSince(start); m.PackedBytes += added.Load() })
+	q.Metrics.Update(func(m *info.Metrics) { m.Stored++; m.LastStoreMs = info.MsSince(start); m.PackedBytes += added.Load() })
 
 	return id, added.Load(), nil
 }

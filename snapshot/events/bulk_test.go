@@ -13,7 +13,7 @@ import (
 // TestVeryMany: of very many events few are in memory, and all are written, in files
 // that are not much larger than they should be.
 func TestVeryMany(t *testing.T) {
-	l, err := Open(t.TempDir(), Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler), Quiet: time.Hour})
+	l, err := Open(t.TempDir(), Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler), QuietTime: time.Hour})
 	must.OK(t, err)
 	defer l.Close()
 	const n = 5*maxWaiting + 1
@@ -37,7 +37,7 @@ func TestVeryMany(t *testing.T) {
 	}); err != nil || next != n+1 {
 		t.Errorf("%d events of %d, %v", next-1, n, err)
 	}
-	for _, s := range l.mu.views[1].segments {
+	for _, s := range l.mu.logs[1].segments {
 		if s.size > 2*DefaultSegmentSize+maxWaiting*200 {
 			t.Errorf("a file of %d bytes", s.size)
 		}

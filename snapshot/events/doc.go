@@ -13,7 +13,7 @@
 //
 // Record puts an event into a map and returns. Consecutive changes of a node by one process are one event: writes
 // to a new file belong to its creation, and a thousand writes are one modification. An event stays open until the
-// node was not changed for Options.Quiet (200 ms), at most for five times Quiet. Then a background goroutine
+// node was not changed for Options.QuietTime (200 ms), at most for five times QuietTime. Then a background goroutine
 // writes all due events, in the order in which they began. A process that continues to write to the node makes
 // further events at growing intervals of up to a minute, and a last one when it stops.
 //
@@ -50,9 +50,9 @@
 //
 //	Log.writer     held while files are written or removed
 //	  Log.mu       pending events, and the lists of files
-//	commands.mu    the cache of process names; no other lock is taken while it is held
+//	processNames.mu the cache of process names; no other lock is taken while it is held
 //
 // Options.Resolve and Share are called with Log.writer held and Log.mu not held. They may take the locks of the
-// forest. With these locks held, a caller may call Captured and LastSeq, but not Record, Flush, Read, Follow and
+// forest. With these locks held, a caller may call RecordCapture and LastSeq, but not Record, Flush, Read, Follow and
 // Close.
 package events

@@ -147,51 +147,51 @@ func parseHead(line []byte) (seq uint64, action string, ok bool) {
 }
 
 const (
-	commandAge = 20 * time.Millisecond // time for which a cached name is used, because exec may change the name
-	commandMax = 4096                  // number of cached names
+	maxNameAge      = 20 * time.Millisecond // time for which a cached name is used, because exec may change the name
+	maxProcessNames = 4096                  // number of cached names
 )
 
-// commands caches the names of processes. A request has the id of a thread. The thread's process is looked up
-// while the thread waits for the answer.
-type commands struct {
-	mu   sync.Mutex
-	seen map[uint32]processName // by thread
+// processNames caches the names of processes. A request has the id of a thread. The thread's process is looked up
+// while the thread waits for the answer to its request.
+type processNames struct {
+	mu       sync.Mutex
+	byThread map[uint32]processName // by the id of a thread
 }
 
 type processName struct {
-	pid  uint32 // the process of the thread
-	name string
-	at   time.Time // the time of the lookup
+	pid        uint32 // the process of the thread
+	name       string
+	lookedUpAt time.Time
 }
 
-// lookUp returns the process of a thread and its name. If the process has exited, it returns the
-// cached result.
-func (c *commands) lookUp(tid uint32, now time.Time) processName {
+// lookUp returns the process of the thread tid, and the name of that process. If the process has exited, it
+// returns the cached result.
+func (c *processNames) lookUp(tid uint32, now time.Time) processName {
 	if tid == 0 {
 		return processName{}
 	}
 	c.mu.Lock()
-	p, ok := c.seen[tid]
+	p, ok := c.byThread[tid]
 	c.mu.Unlock()
-	if ok && now.Sub(p.at) < commandAge {
+	if ok && now.Sub(p.lookedUpAt) < maxNameAge {
 		return p
 	}
 
-	fresh := processName{pid: uint32(process.ProcessOf(int(tid)))}
-	fresh.name = process.ProgramName(int(fresh.pid))
-	if fresh.name == "" && ok { // the process has exited
-		fresh.pid, fresh.name = p.pid, p.name
+	found := processName{pid: uint32(process.ProcessOf(int(tid)))}
+	found.name = process.ProgramName(int(found.pid))
+	if found.name == "" && ok { // the process has exited
+		found.pid, found.name = p.pid, p.name
 	}
 
-	fresh.at = now
+	found.lookedUpAt = now
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if c.seen == nil || len(c.seen) >= commandMax {
-		c.seen = map[uint32]processName{}
+	if c.byThread == nil || len(c.byThread) >= maxProcessNames {
+		c.byThread = map[uint32]processName{}
 	}
 
-	c.seen[tid] = fresh
+	c.byThread[tid] = found
 
-	return fresh
+	return found
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// flush writes the events that are due, or all pending events.
+// flush writes the events that are due or, if all is set, all pending events.
 func (l *Log) flush(all bool) error {
 	l.writer.Lock()
 	defer l.writer.Unlock()
@@ -21,19 +21,19 @@ func (l *Log) flush(all bool) error {
 	}
 
 	var err error
-	lines := map[*view][]byte{}
+	lines := map[*workspaceLog][]byte{}
 
 	for _, e := range due {
 		if !l.addPath(&e.Event) {
 			continue
 		}
-		b := appendLine(lines[e.v], &e.Event)
+		b := appendLine(lines[e.log], &e.Event)
 		if int64(len(b)) >= l.opts.SegmentSize {
-			err = errors.Join(err, l.write(e.v, b))
+			err = errors.Join(err, l.write(e.log, b))
 			b = b[:0]
 		}
 
-		lines[e.v] = b
+		lines[e.log] = b
 	}
 
 	for v, b := range lines {
@@ -46,7 +46,7 @@ func (l *Log) flush(all bool) error {
 	defer l.mu.Unlock()
 
 	if err == nil {
-		l.mu.failed = false
+		l.mu.lastWriteFailed = false
 	}
 
 	l.wakeFollowers()
@@ -54,8 +54,8 @@ func (l *Log) flush(all bool) error {
 	return err
 }
 
-// addPath adds the present path and size of the node to a created or modified event. It returns false if the
-// event has no path and the node no longer has one.
+// addPath adds the present path and size of the node to a created or modified event. It returns false if neither
+// the event nor the node has a path.
 func (l *Log) addPath(e *Event) bool {
 	if e.Node != 0 && l.opts.Resolve != nil && (e.Action == Created || e.Action == Modified) {
 		if path, size, ok := l.opts.Resolve(e.Workspace, e.Node); ok {
@@ -72,9 +72,9 @@ func (l *Log) addPath(e *Event) bool {
 
 // write appends lines to the newest file of a workspace, or to a new file if it is full.
 // The caller holds Log.writer.
-func (l *Log) write(v *view, lines []byte) error {
+func (l *Log) write(v *workspaceLog, lines []byte) error {
 	l.mu.Lock()
-	removed := l.mu.views[v.id] != v // whether the workspace was removed
+	removed := l.mu.logs[v.id] != v // whether the workspace was removed
 	l.mu.Unlock()
 	if removed || len(lines) == 0 {
 		return nil
@@ -92,7 +92,7 @@ func (l *Log) write(v *view, lines []byte) error {
 	}
 
 	s.size += int64(len(lines))
-	v.written, _, _ = parseHead(lines[bytes.LastIndexByte(lines[:len(lines)-1], '\n')+1:])
+	v.lastWritten, _, _ = parseHead(lines[bytes.LastIndexByte(lines[:len(lines)-1], '\n')+1:])
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -125,25 +125,25 @@ func (l *Log) enforceLimit() error {
 func (l *Log) size() (total int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, v := range l.mu.views {
+	for _, v := range l.mu.logs {
 		total += v.size()
 	}
 	return total
 }
 
-// largest returns the log of which a file is removed: of the tenant whose logs together are the largest, the
-// largest log. shareOf has the tenant of each workspace.
-func (l *Log) largest(shareOf map[uint32]uint32) (largest *view) {
+// largest returns the log of which enforceLimit removes a file: the largest log of the tenant whose logs together
+// are the largest. shareOf has the tenant of each workspace.
+func (l *Log) largest(shareOf map[uint32]uint32) (largest *workspaceLog) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	shares := map[uint32]int64{}
-	for id, v := range l.mu.views {
+	for id, v := range l.mu.logs {
 		shares[shareOf[id]] += v.size()
 	}
 
-	share := func(v *view) int64 { return shares[shareOf[v.id]] }
-	for _, v := range l.mu.views {
+	share := func(v *workspaceLog) int64 { return shares[shareOf[v.id]] }
+	for _, v := range l.mu.logs {
 		if largest == nil || share(v) > share(largest) || share(v) == share(largest) && v.size() > largest.size() {
 			largest = v
 		}
@@ -154,10 +154,10 @@ func (l *Log) largest(shareOf map[uint32]uint32) (largest *view) {
 
 // dropFirst removes the first file of a log. If it is the only file, dropFirst creates an empty file, whose name
 // contains the next number for the next opening.
-func (l *Log) dropFirst(v *view) error {
+func (l *Log) dropFirst(v *workspaceLog) error {
 	s, rest := v.segments[0], slices.Clone(v.segments[1:])
 	if len(rest) == 0 {
-		rest = []segment{{first: v.written + 1}}
+		rest = []segment{{first: v.lastWritten + 1}}
 		if err := v.append(rest[0], nil); err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (l *Log) dropFirst(v *view) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	v.dropped += s.size
+	v.droppedBytes += s.size
 	v.segments = rest
 
 	return nil

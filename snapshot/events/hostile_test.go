@@ -80,7 +80,7 @@ func TestHostileFiles(t *testing.T) {
 				t.Skip(err)
 			}
 		}
-		l, err := Open(dir, Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler), Quiet: time.Hour})
+		l, err := Open(dir, Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler), QuietTime: time.Hour})
 		must.OK(t, err)
 		record(t, l, 1)
 		if es := all(t, l, 1); len(es) != 1 || l.Reader(1, 0).Size() > 3*maxSegment {

@@ -2,13 +2,13 @@ package events
 
 import "fmt"
 
-// Load reads the logs in the directory. Then it adds to them the events that were recorded before the call, and that
-// waited in memory. After an error it can be called again.
+// Load reads the logs in the directory. Then it adds the events that were recorded before Load and waited in
+// memory. After an error it can be called again.
 func (l *Log) Load() error {
 	l.writer.Lock()
 	defer l.writer.Unlock()
 
-	views, err := l.read()
+	views, err := l.readLogs()
 	if err != nil {
 		return err
 	}
@@ -17,18 +17,18 @@ func (l *Log) Load() error {
 	defer l.mu.Unlock()
 
 	for id, v := range views {
-		if known := l.mu.views[id]; known != nil { // the view exists because a Reader uses it
+		if known := l.mu.logs[id]; known != nil { // the view exists because a Reader uses it
 			*known = *v
 		} else {
-			l.mu.views[id] = v
+			l.mu.logs[id] = v
 		}
 	}
 
 	l.mu.loaded = true
-	early := l.mu.early
-	l.mu.early = nil
+	early := l.mu.earlyEvents
+	l.mu.earlyEvents = nil
 	for _, e := range early {
-		v := l.view(e.Workspace)
+		v := l.workspaceLog(e.Workspace)
 		if e.Action == Captured {
 			l.mu.closeAll(v)
 		}
@@ -41,8 +41,8 @@ func (l *Log) Load() error {
 	return nil
 }
 
-// read opens the logs of all workspaces in the directory.
-func (l *Log) read() (map[uint32]*view, error) {
+// readLogs opens the logs of all workspaces in the directory.
+func (l *Log) readLogs() (map[uint32]*workspaceLog, error) {
 	if err := l.opts.FS.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open the event log: %w", err)
 	}
@@ -52,15 +52,15 @@ func (l *Log) read() (map[uint32]*view, error) {
 		return nil, fmt.Errorf("open the event log: %w", err)
 	}
 
-	views := make(map[uint32]*view)
+	views := make(map[uint32]*workspaceLog)
 
 	for _, i := range infos {
-		id, ok := parseView(i.Name)
+		id, ok := parseViewDirName(i.Name)
 		if !ok || !i.IsDir {
 			continue
 		}
 
-		v := l.newView(id)
+		v := l.newWorkspaceLog(id)
 		if err := v.open(); err != nil {
 			return nil, fmt.Errorf("open the event log of workspace %d: %w", id, err)
 		}
@@ -74,7 +74,7 @@ func (l *Log) read() (map[uint32]*view, error) {
 // keepEarly keeps an event in memory until Load. It keeps at most maxWaiting events; further events are lost. The
 // caller holds mu.
 func (l *Log) keepEarly(e Event) {
-	if len(l.mu.early) < maxWaiting {
-		l.mu.early = append(l.mu.early, e)
+	if len(l.mu.earlyEvents) < maxWaiting {
+		l.mu.earlyEvents = append(l.mu.earlyEvents, e)
 	}
 }

@@ -16,16 +16,16 @@ func TestLoadLater(t *testing.T) {
 	disk := vfstest.NewMem()
 	l := mustOpen(t, disk, Options{})
 	l.Record(Event{Workspace: 1, Action: Deleted, Path: "before"})
-	l.Captured(Event{Workspace: 1, From: "a"})
+	l.RecordCapture(Event{Workspace: 1, From: "a"})
 	must.OK(t, l.Close())
 
-	l = New("/events", Options{FS: vfstest.FailAt(disk, 1, syscall.EMFILE), Logger: slog.New(slog.DiscardHandler), Quiet: time.Hour})
+	l = New("/events", Options{FS: vfstest.FailAt(disk, 1, syscall.EMFILE), Logger: slog.New(slog.DiscardHandler), QuietTime: time.Hour})
 	if err := l.Load(); !errors.Is(err, syscall.EMFILE) {
 		t.Fatal(err)
 	}
 	reader := l.Reader(1, 0)
 	l.Record(Event{Workspace: 1, Action: Deleted, Path: "early"})
-	if s := l.Captured(Event{Workspace: 1, From: "b"}); s.Last >= s.First {
+	if s := l.RecordCapture(Event{Workspace: 1, From: "b"}); s.Last >= s.First {
 		t.Errorf("a span of events that have no numbers yet: %+v", s)
 	}
 	must.OK(t, l.Flush())

@@ -34,8 +34,8 @@ type Options struct {
 	Limit int64
 	// SegmentSize is the number of bytes of a file after which a new file is begun.
 	SegmentSize int64
-	// Quiet is the time without a change of a node after which its event is written.
-	Quiet time.Duration
+	// QuietTime is the time without a change of a node after which the node's event is written.
+	QuietTime time.Duration
 	// Resolve returns the present path and size of a node, for events that were
 	// recorded without a path. It is called some time after the event.
 	Resolve func(view uint32, node uint64) (path string, size int64, ok bool)
@@ -50,20 +50,20 @@ type Log struct {
 	dir  string
 	opts Options
 
-	commands commands
+	processNames processNames
 
 	writer sync.Mutex // held while files are written or removed
 
 	mu struct {
 		sync.Mutex
 		pendingEvents
-		views   map[uint32]*view
-		timer   *time.Timer   // runs while events are pending
-		written chan struct{} // closed when events are written, see wakeFollowers
-		closed  bool
-		failed  bool // the last write failed, and the failure was logged
-		loaded  bool
-		early   []Event // events recorded before Load
+		logs            map[uint32]*workspaceLog
+		timer           *time.Timer   // runs while events are pending
+		writtenSignal   chan struct{} // closed when events are written, see wakeFollowers
+		closed          bool
+		lastWriteFailed bool // the last write failed, and the failure was logged
+		loaded          bool
+		earlyEvents     []Event // events recorded before Load
 	}
 }
 
@@ -82,14 +82,14 @@ func New(dir string, o Options) *Log {
 	if o.Share == nil {
 		o.Share = func(view uint32) uint32 { return view }
 	}
-	if o.Quiet <= 0 {
-		o.Quiet = DefaultQuiet
+	if o.QuietTime <= 0 {
+		o.QuietTime = DefaultQuiet
 	}
 
 	l := &Log{dir: dir, opts: o}
-	l.mu.pendingEvents = newPending(o.Quiet)
-	l.mu.views = map[uint32]*view{}
-	l.mu.written = make(chan struct{})
+	l.mu.pendingEvents = newPending(o.QuietTime)
+	l.mu.logs = map[uint32]*workspaceLog{}
+	l.mu.writtenSignal = make(chan struct{})
 	return l
 }
 
@@ -107,7 +107,7 @@ func (l *Log) Record(e Event) {
 	if !l.mu.loaded {
 		l.keepEarly(n.Event)
 	} else if !l.mu.closed {
-		l.mu.add(l.view(e.Workspace), n)
+		l.mu.add(l.workspaceLog(e.Workspace), n)
 		l.startTimer()
 	}
 
@@ -124,9 +124,9 @@ type Span struct {
 	Counts      info.Counts
 }
 
-// Captured records the event of a new snapshot. It returns the span of events since the snapshot
-// before, including this event.
-func (l *Log) Captured(e Event) Span {
+// RecordCapture records the event of a new snapshot. It returns the span of events since the snapshot before,
+// including this event.
+func (l *Log) RecordCapture(e Event) Span {
 	e.Action = Captured
 	if e.Path == "" {
 		e.Path = "."
@@ -136,7 +136,7 @@ func (l *Log) Captured(e Event) Span {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	v := l.view(e.Workspace)
+	v := l.workspaceLog(e.Workspace)
 	if !l.mu.loaded {
 		l.keepEarly(e)
 	}
@@ -146,8 +146,8 @@ func (l *Log) Captured(e Event) Span {
 
 	l.mu.closeAll(v)
 	l.mu.add(v, &entry{Event: e})
-	s := Span{First: v.captured + 1, Last: v.lastSeq, Counts: v.since}
-	v.captured, v.since = v.lastSeq, info.Counts{}
+	s := Span{First: v.lastCapture + 1, Last: v.lastSeq, Counts: v.countsSinceCapture}
+	v.lastCapture, v.countsSinceCapture = v.lastSeq, info.Counts{}
 	l.startTimer()
 
 	return s
@@ -161,7 +161,7 @@ func (l *Log) setDefaults(e *Event) {
 	}
 
 	if e.Command == "" {
-		p := l.commands.lookUp(e.PID, e.Time)
+		p := l.processNames.lookUp(e.PID, e.Time)
 		e.Command = p.name
 		if p.pid != 0 {
 			e.PID = p.pid
@@ -174,7 +174,7 @@ func (l *Log) setDefaults(e *Event) {
 func (l *Log) LastSeq(view uint32) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if v := l.mu.views[view]; v != nil {
+	if v := l.mu.logs[view]; v != nil {
 		return v.lastSeq
 	}
 	return 0
@@ -184,31 +184,31 @@ func (l *Log) LastSeq(view uint32) uint64 {
 func (l *Log) Views() []uint32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Sorted(maps.Keys(l.mu.views))
+	return slices.Sorted(maps.Keys(l.mu.logs))
 }
 
-// view returns the log of a workspace, a new one if there is none. The caller holds mu.
-func (l *Log) view(id uint32) *view {
-	v := l.mu.views[id]
+// workspaceLog returns the log of a workspace, a new one if there is none. The caller holds mu.
+func (l *Log) workspaceLog(id uint32) *workspaceLog {
+	v := l.mu.logs[id]
 	if v == nil {
-		v = l.newView(id)
-		l.mu.views[id] = v
+		v = l.newWorkspaceLog(id)
+		l.mu.logs[id] = v
 	}
 	return v
 }
 
-func (l *Log) newView(id uint32) *view {
-	return &view{fs: l.opts.FS, id: id, dir: filepath.Join(l.dir, viewName(id))}
+func (l *Log) newWorkspaceLog(id uint32) *workspaceLog {
+	return &workspaceLog{fs: l.opts.FS, id: id, dir: filepath.Join(l.dir, viewDirName(id))}
 }
 
 // startTimer starts the timer if events are pending. The caller holds mu.
 func (l *Log) startTimer() {
 	if l.mu.timer == nil && !l.mu.closed && !l.mu.empty() {
-		l.mu.timer = time.AfterFunc(l.opts.Quiet, l.tick)
+		l.mu.timer = time.AfterFunc(l.opts.QuietTime, l.tick)
 	}
 }
 
-// writeOut calls flush, and logs its error unless the previous write failed, too.
+// writeOut calls flush with the argument all. It logs an error of flush, unless the previous write failed, too.
 func (l *Log) writeOut(all bool) {
 	err := guard.Do(func() error { return l.flush(all) })
 	if err == nil {
@@ -216,16 +216,16 @@ func (l *Log) writeOut(all bool) {
 	}
 
 	l.mu.Lock()
-	first := !l.mu.failed
-	l.mu.failed = true
+	first := !l.mu.lastWriteFailed
+	l.mu.lastWriteFailed = true
 	l.mu.Unlock()
 	if first {
 		l.opts.Logger.Error("events are being lost", "err", err, guard.Stack(err))
 	}
 }
 
-// tick writes the pending events that are due, and starts the timer again if other events are pending. The timer calls
-// it.
+// tick writes the pending events that are due, and starts the timer again if other events are pending. The timer
+// calls tick.
 func (l *Log) tick() {
 	l.writeOut(false)
 	l.mu.Lock()
@@ -258,8 +258,8 @@ func (l *Log) Close() error {
 
 // wakeFollowers makes all calls of Follow read again. The caller holds mu.
 func (l *Log) wakeFollowers() {
-	close(l.mu.written)
-	l.mu.written = make(chan struct{})
+	close(l.mu.writtenSignal)
+	l.mu.writtenSignal = make(chan struct{})
 }
 
 // Remove removes the log of a workspace.
@@ -272,8 +272,8 @@ func (l *Log) Remove(view uint32) error {
 	defer l.writer.Unlock()
 
 	l.mu.Lock()
-	v := l.mu.views[view]
-	delete(l.mu.views, view)
+	v := l.mu.logs[view]
+	delete(l.mu.logs, view)
 	l.mu.Unlock()
 	if v == nil {
 		return nil
@@ -285,21 +285,21 @@ func (l *Log) Remove(view uint32) error {
 	return nil
 }
 
-// Follow calls fn for each event of a workspace after the given number: first for the existing events, then for
-// each new event when it is written. It ends when ctx is done, the log is closed, or fn returns an error, which
-// Follow returns. elsewhere, which may be nil, is called when events of any workspace were written. An error of
-// elsewhere ends Follow, too.
-func (l *Log) Follow(ctx context.Context, view uint32, after uint64, fn func(Event) error, elsewhere func() error) error {
+// Follow calls fn for each event of a workspace whose number is above after: first for the existing events, then
+// for each new event when it is written. If onWrite is not nil, Follow calls it each time that events of any
+// workspace were written. Follow ends when ctx is done, when the log is closed, or when fn or onWrite returns an
+// error, which Follow returns.
+func (l *Log) Follow(ctx context.Context, view uint32, after uint64, fn func(Event) error, onWrite func() error) error {
 	for first := true; ; first = false {
 		l.mu.Lock()
-		written, closed := l.mu.written, l.mu.closed
+		written, closed := l.mu.writtenSignal, l.mu.closed
 		l.mu.Unlock()
 		err := l.Read(view, after, func(e Event) error {
 			after = e.Seq
 			return fn(e)
 		})
-		if err == nil && !first && elsewhere != nil {
-			err = elsewhere()
+		if err == nil && !first && onWrite != nil {
+			err = onWrite()
 		}
 		if err != nil || closed {
 			return err

@@ -34,8 +34,8 @@ func Open(dir string, o Options) (*Log, error) {
 func mustOpen(t testing.TB, fs vfs.FS, o Options) *Log {
 	t.Helper()
 	o.FS, o.Logger = fs, slog.New(slog.DiscardHandler)
-	if o.Quiet == 0 {
-		o.Quiet = time.Hour // only Flush writes
+	if o.QuietTime == 0 {
+		o.QuietTime = time.Hour // only Flush writes
 	}
 	l, err := Open("/events", o)
 	must.OK(t, err)
@@ -154,7 +154,7 @@ func TestCapturedCountsSinceTheOneBefore(t *testing.T) {
 		}
 	}
 	add(Created, Created, Deleted)
-	if s := l.Captured(Event{Workspace: 1, From: "v1"}); s != (Span{1, 4, info.Counts{Created: 2, Deleted: 1}}) {
+	if s := l.RecordCapture(Event{Workspace: 1, From: "v1"}); s != (Span{1, 4, info.Counts{Created: 2, Deleted: 1}}) {
 		t.Errorf("first: %+v", s)
 	}
 	add(Modified, Renamed, Restored)
@@ -165,10 +165,10 @@ func TestCapturedCountsSinceTheOneBefore(t *testing.T) {
 		l = mustOpen(t, fs, o)
 		add(Created)
 	}
-	if s := l.Captured(Event{Workspace: 1, From: "v2"}); s != (Span{5, 11, info.Counts{Created: 3, Modified: 1, Restored: 1}}) {
+	if s := l.RecordCapture(Event{Workspace: 1, From: "v2"}); s != (Span{5, 11, info.Counts{Created: 3, Modified: 1, Restored: 1}}) {
 		t.Errorf("second: %+v", s)
 	}
-	if s := l.Captured(Event{Workspace: 1, From: "v3"}); s != (Span{12, 12, info.Counts{}}) {
+	if s := l.RecordCapture(Event{Workspace: 1, From: "v3"}); s != (Span{12, 12, info.Counts{}}) {
 		t.Errorf("third: %+v", s)
 	}
 	es := all(t, l, 1)
@@ -190,7 +190,7 @@ func TestSpansAreWhatTheLogHas(t *testing.T) {
 			view := 1 + rnd.Uint32N(3)
 			switch n := rnd.IntN(40); {
 			case n < 3:
-				spans[view] = append(spans[view], l.Captured(Event{Workspace: view, From: "v"}))
+				spans[view] = append(spans[view], l.RecordCapture(Event{Workspace: view, From: "v"}))
 			case n == 3:
 				l.Flush()
 			case n == 4:
@@ -263,7 +263,7 @@ func TestLimit(t *testing.T) {
 		}
 	}
 	size := func() (n int64) {
-		for _, v := range l.mu.views {
+		for _, v := range l.mu.logs {
 			n += v.size()
 		}
 		return n
@@ -369,7 +369,7 @@ func TestReaderOffsetsAreStable(t *testing.T) {
 }
 
 func TestFollow(t *testing.T) {
-	l := mustOpen(t, vfstest.NewMem(), Options{Quiet: time.Millisecond})
+	l := mustOpen(t, vfstest.NewMem(), Options{QuietTime: time.Millisecond})
 	l.Record(Event{Workspace: 1, Action: Created, Path: "0"})
 	got := make(chan string, 10)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -393,7 +393,7 @@ func TestFollow(t *testing.T) {
 
 // TestFollowElsewhere: whoever follows a workspace learns that something happened in another one.
 func TestFollowElsewhere(t *testing.T) {
-	l := mustOpen(t, vfstest.NewMem(), Options{Quiet: time.Millisecond})
+	l := mustOpen(t, vfstest.NewMem(), Options{QuietTime: time.Millisecond})
 	l.Record(Event{Workspace: 1, Action: Created, Path: "0"})
 	begun, woken, done := make(chan string, 1), make(chan bool), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -450,14 +450,14 @@ func TestCommandOfAProcess(t *testing.T) {
 }
 
 func TestConcurrent(t *testing.T) {
-	l := mustOpen(t, vfstest.NewMem(), Options{Quiet: time.Millisecond, SegmentSize: 1000})
+	l := mustOpen(t, vfstest.NewMem(), Options{QuietTime: time.Millisecond, SegmentSize: 1000})
 	var wg sync.WaitGroup
 	for w := range 4 {
 		wg.Go(func() {
 			for i := range 300 {
 				l.Record(Event{Workspace: uint32(w % 2), Node: uint64(w*1000 + i), Action: Created, Path: fmt.Sprint(i), PID: uint32(w)})
 				if i%50 == 0 {
-					l.Captured(Event{Workspace: uint32(w % 2), From: "s"})
+					l.RecordCapture(Event{Workspace: uint32(w % 2), From: "s"})
 					if err := l.Read(uint32(w%2), 0, func(Event) error { return nil }); err != nil {
 						t.Error(err)
 					}
@@ -514,7 +514,7 @@ func TestPanicOfTheWriter(t *testing.T) {
 	var broken atomic.Bool
 	broken.Store(true)
 	panicked := make(chan struct{})
-	l := mustOpen(t, vfstest.NewMem(), Options{Quiet: time.Millisecond, Resolve: func(uint32, uint64) (string, int64, bool) {
+	l := mustOpen(t, vfstest.NewMem(), Options{QuietTime: time.Millisecond, Resolve: func(uint32, uint64) (string, int64, bool) {
 		if broken.Load() {
 			close(panicked)
 			panic("a fault in the tree")

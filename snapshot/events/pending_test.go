@@ -17,7 +17,7 @@ type act struct {
 
 func play(acts []act, every, until int) string {
 	p := newPending(200 * time.Millisecond)
-	v := &view{id: 1}
+	v := &workspaceLog{id: 1}
 	start := time.Unix(1000, 0)
 	var out []string
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
@@ -97,14 +97,14 @@ func TestCoalescing(t *testing.T) {
 
 func TestNothingIsKeptForEver(t *testing.T) {
 	p := newPending(200 * time.Millisecond)
-	v := &view{id: 1}
+	v := &workspaceLog{id: 1}
 	now := time.Unix(1000, 0)
 	for i := range 100 {
 		p.add(v, &entry{Event: Event{Action: Modified, Node: uint64(i + 1), PID: 5, Time: now}})
 	}
 	p.takeDue(now.Add(time.Second), false)
 	p.takeDue(now.Add(10*time.Second), false)
-	if len(p.open)+len(p.ongoing)+len(p.unwritten)+len(p.queue) != 0 {
-		t.Fatalf("%d, %d, %d, %d entries are left", len(p.open), len(p.ongoing), len(p.unwritten), len(p.queue))
+	if len(p.openEntries)+len(p.continuations)+len(p.unwritten)+len(p.queue) != 0 {
+		t.Fatalf("%d, %d, %d, %d entries are left", len(p.openEntries), len(p.continuations), len(p.unwritten), len(p.queue))
 	}
 }

@@ -10,25 +10,25 @@ import (
 // A Reader is the log of a workspace as a growing file, with a JSON object on each line. It keeps
 // no files open.
 type Reader struct {
-	l    *Log
-	v    *view
-	base int64 // the value of view.dropped when the log as a file began
+	log       *Log
+	workspace *workspaceLog
+	base      int64 // the value of view.droppedBytes when the log as a file began
 }
 
-// Reader returns a Reader of a workspace. The file begins with removed bytes of empty lines in place of lines
-// that were removed earlier, followed by the lines of the present files.
+// Reader returns a Reader of a workspace. The file begins with empty lines of removed bytes in total, in place of
+// lines that were removed earlier. The lines of the present files follow.
 func (l *Log) Reader(view uint32, removed int64) *Reader {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v := l.view(view)
-	return &Reader{l: l, v: v, base: v.dropped - removed}
+	v := l.workspaceLog(view)
+	return &Reader{log: l, workspace: v, base: v.droppedBytes - removed}
 }
 
 // current returns the present files, and the number of bytes of empty lines before them.
 func (r *Reader) current() (segments []segment, removed int64) {
-	r.l.mu.Lock()
-	defer r.l.mu.Unlock()
-	return r.v.segments, r.v.dropped - r.base
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	return r.workspace.segments, r.workspace.droppedBytes - r.base
 }
 
 // Size returns the length in bytes, which never shrinks.
@@ -58,9 +58,9 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	for _, s := range segments {
 		if at := off + n - start; at >= 0 && at < s.size {
 			part := p[n:min(int64(len(p)), n+s.size-at)]
-			k, err := r.v.readAt(s, part, at)
+			k, err := r.workspace.readAt(s, part, at)
 			if err != nil {
-				return int(n), fmt.Errorf("read the event log of workspace %d: %w", r.v.id, err)
+				return int(n), fmt.Errorf("read the event log of workspace %d: %w", r.workspace.id, err)
 			}
 			for i := range part[k:] { // the file was removed during the call
 				part[k+i] = '\n'
@@ -78,8 +78,8 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return int(n), nil
 }
 
-// Read calls fn for each event of a workspace after the given number, oldest first. Before, it writes pending
-// events. If fn returns an error, Read ends and returns the error.
+// Read calls fn for each event of a workspace whose number is above after, oldest first. Before that, it writes
+// pending events. If fn returns an error, Read ends and returns the error.
 func (l *Log) Read(view uint32, after uint64, fn func(Event) error) error {
 	if err := l.Flush(); err != nil {
 		// Earlier events can still be read.
@@ -87,7 +87,7 @@ func (l *Log) Read(view uint32, after uint64, fn func(Event) error) error {
 	}
 
 	l.mu.Lock()
-	v := l.mu.views[view]
+	v := l.mu.logs[view]
 	var segments []segment
 	if v != nil {
 		segments = v.segments

@@ -22,21 +22,21 @@ const (
 	maxSeq     = 1 << 62
 )
 
-// A view is the log of one workspace. Log.mu guards the fields that change. A goroutine that changes segments
-// also holds Log.writer.
-type view struct {
+// A workspaceLog is the log of one workspace. Log.mu guards the fields that change. A goroutine that changes
+// segments also holds Log.writer.
+type workspaceLog struct {
 	fs  vfs.FS
 	id  uint32
 	dir string
 
-	segments []segment // oldest first, lines are appended to the last; the slice is replaced, never changed
-	dropped  int64     // bytes of segments removed since the log was opened
-	written  uint64    // number of the last event in a file; guarded by Log.writer
-	lastSeq  uint64    // number of the last recorded event
-	epoch    int       // incremented by each capture
+	segments     []segment // oldest first, lines are appended to the last; the slice is replaced, never changed
+	droppedBytes int64     // bytes of segments that were removed since the log was opened
+	lastWritten  uint64    // number of the last event in a file; guarded by Log.writer
+	lastSeq      uint64    // number of the last recorded event
+	epoch        int       // incremented by each capture
 
-	captured uint64      // number of the last capture
-	since    info.Counts // counts of the events after that capture
+	lastCapture        uint64      // number of the last capture
+	countsSinceCapture info.Counts // counts of the events after the last capture
 }
 
 // A segment is a file of a log.
@@ -45,11 +45,11 @@ type segment struct {
 	size  int64  // bytes of complete lines
 }
 
-func viewName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
+func viewDirName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 
-func parseView(name string) (uint32, bool) {
+func parseViewDirName(name string) (uint32, bool) {
 	id, err := strconv.ParseUint(name, 10, 32)
-	return uint32(id), err == nil && viewName(uint32(id)) == name
+	return uint32(id), err == nil && viewDirName(uint32(id)) == name
 }
 
 func segmentName(first uint64) string { return fmt.Sprintf("%016x%s", first, segmentSuffix) }
@@ -61,9 +61,9 @@ func parseSegment(name string) (first uint64, ok bool) {
 	return first, ok && err == nil && segmentName(first) == name && 0 < first && first < maxSeq
 }
 
-func (v *view) path(s segment) string { return filepath.Join(v.dir, segmentName(s.first)) }
+func (v *workspaceLog) path(s segment) string { return filepath.Join(v.dir, segmentName(s.first)) }
 
-func (v *view) size() (n int64) {
+func (v *workspaceLog) size() (n int64) {
 	for _, s := range v.segments {
 		n += s.size
 	}
@@ -72,7 +72,7 @@ func (v *view) size() (n int64) {
 
 // open finds the files of a log, its last number, and the counts of events since the
 // last capture.
-func (v *view) open() error {
+func (v *workspaceLog) open() error {
 	infos, err := v.fs.ReadDir(v.dir)
 	if err != nil {
 		return err
@@ -85,20 +85,20 @@ func (v *view) open() error {
 	}
 
 	last := len(v.segments) - 1
-	for i := last; i >= 0 && v.captured == 0; i-- {
+	for i := last; i >= 0 && v.lastCapture == 0; i-- {
 		if err := v.countSegment(&v.segments[i], i == last); err != nil {
 			return err
 		}
 	}
 
-	v.lastSeq = v.written
+	v.lastSeq = v.lastWritten
 
 	return nil
 }
 
 // countSegment adds the events of a segment after its last capture to the counts. last is set for
 // the last segment: then it truncates the file after the last complete line.
-func (v *view) countSegment(s *segment, last bool) error {
+func (v *workspaceLog) countSegment(s *segment, last bool) error {
 	b, err := v.load(*s)
 	if err != nil {
 		return err
@@ -106,15 +106,15 @@ func (v *view) countSegment(s *segment, last bool) error {
 
 	seq, whole := s.first-1, int64(0) // number and end of the last complete line
 
-	for end := len(b); end > 0 && v.captured == 0; {
+	for end := len(b); end > 0 && v.lastCapture == 0; {
 		line := b[bytes.LastIndexByte(b[:end-1], '\n')+1 : end]
 		// A power cut may leave blocks of zeros. They are not lines.
 		if n, action, ok := parseHead(line); ok && bytes.HasSuffix(line, []byte("}\n")) {
 			if whole == 0 {
 				seq, whole = n, int64(end)
 			}
-			if count(&v.since, action); action == Captured {
-				v.captured = n
+			if count(&v.countsSinceCapture, action); action == Captured {
+				v.lastCapture = n
 			}
 		}
 
@@ -125,7 +125,7 @@ func (v *view) countSegment(s *segment, last bool) error {
 		return nil
 	}
 
-	v.written = seq
+	v.lastWritten = seq
 	if whole == s.size && s.size < maxSegment {
 		return nil
 	}
@@ -140,14 +140,14 @@ func (v *view) countSegment(s *segment, last bool) error {
 }
 
 // load returns the lines of a segment, or no lines if its file was removed.
-func (v *view) load(s segment) ([]byte, error) {
+func (v *workspaceLog) load(s segment) ([]byte, error) {
 	b := make([]byte, s.size)
 	n, err := v.readAt(s, b, 0)
 	return b[:n], err
 }
 
 // readAt reads bytes of a segment at an offset. It reads no bytes if the segment's file was removed.
-func (v *view) readAt(s segment, p []byte, off int64) (int, error) {
+func (v *workspaceLog) readAt(s segment, p []byte, off int64) (int, error) {
 	f, err := vfs.Open(v.fs, v.path(s))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -165,7 +165,7 @@ func (v *view) readAt(s segment, p []byte, off int64) (int, error) {
 }
 
 // append appends lines to the file of a segment, and creates the file if it does not exist.
-func (v *view) append(s segment, lines []byte) error {
+func (v *workspaceLog) append(s segment, lines []byte) error {
 	if err := v.fs.MkdirAll(v.dir, 0o700); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (v *view) append(s segment, lines []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func (v *view) remove() error {
+func (v *workspaceLog) remove() error {
 	for _, s := range v.segments {
 		if err := v.fs.Remove(v.path(s)); err != nil {
 			return err

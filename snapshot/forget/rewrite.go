@@ -81,7 +81,7 @@ type rewriteRun struct {
 
 // removePath removes a file, or a directory with all files and directories below it.
 func (r *rewriteRun) removePath(p string) error {
-	n, err := r.edit.State.At(r.Source, p)
+	n, err := r.edit.State.InodeAt(r.Source, p)
 	if err != nil || n == nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func eachChunk(src *tree.Source, c *content.Content, fn func(cas.Hash)) error {
 
 // searchFiles removes and overwrites the files of a state that the search finds.
 func (r *rewriteRun) searchFiles(st *tree.State) error {
-	inos, err := r.finder.In(r.ctx, st)
+	inos, err := r.finder.FindIn(r.ctx, st)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (u *ChunkFinder) Find(ctx context.Context, st *tree.State) (paths []string,
 		}}
 	}
 
-	inos, err := u.finder.In(ctx, st)
+	inos, err := u.finder.FindIn(ctx, st)
 	if err != nil {
 		return nil, err
 	}

@@ -7,60 +7,60 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An attrsCopy is a copy of attributes to the directory ino. The attributes are those of with or, if with is nil,
-// of the source's inode from.
+// An attrsCopy is a copy of attributes to the directory ino. The attributes are those of node or, if node is nil,
+// of the source's inode sourceIno.
 type attrsCopy struct {
-	ino, from uint64
-	with      *tree.Inode
+	ino, sourceIno uint64
+	node           *tree.Inode
 }
 
-// OwnRoot returns the steps without those that change the owner or group of the root directory. The root's owner
-// is set by the mount, like the owner of any mount point, and decides who may restore the workspace.
-func OwnRoot(all []Step) []Step {
-	return slices.DeleteFunc(all, func(s Step) bool { return s.Path == nil && s.What&tree.Owner != 0 })
+// WithoutRootOwner returns the steps except those that change the owner or group of the root directory. The mount
+// sets the root's owner, as for any mount point, and the owner decides who may restore the workspace.
+func WithoutRootOwner(all []Step) []Step {
+	return slices.DeleteFunc(all, func(s Step) bool { return s.Path == nil && s.Differences&tree.OwnerDiffers != 0 })
 }
 
-// setAttrs copies the attributes of attrs and, with Exact, the attributes of all directories whose
+// setAttrs makes the copies of pendingAttrs and, with Exact, copies the attributes of all directories whose
 // entries changed.
 func (j *graftRun) setAttrs() error {
-	if j.o.Exact {
-		for ino, p := range j.edited {
+	if j.options.Exact {
+		for ino, p := range j.editedDirs {
 			from, err := uint64(tree.RootIno), error(nil)
 			if p != nil {
-				from, err = j.from.find(p)
+				from, err = j.sourceDirs.findDir(p)
 			}
-			if j.o.KeepFull && (errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir)) {
+			if j.options.KeepNonEmptyDirs && (errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir)) {
 				continue // the directory is not in the source, and stays because it is not empty
 			}
 			if err != nil {
 				return err
 			}
-			j.attrs = append(j.attrs, attrsCopy{ino: ino, from: from})
+			j.pendingAttrs = append(j.pendingAttrs, attrsCopy{ino: ino, sourceIno: from})
 		}
 	}
 
-	root, err := j.t.State.Get(j.src, tree.RootIno)
+	root, err := j.target.State.Get(j.src, tree.RootIno)
 	if err != nil {
 		return tree.LoadError(err)
 	}
 
-	for _, a := range j.attrs {
-		from := a.with
+	for _, a := range j.pendingAttrs {
+		from := a.node
 		if from == nil {
 			var err error
-			if from, err = j.o.Source.Get(j.src, a.from); err != nil {
+			if from, err = j.options.Source.Get(j.src, a.sourceIno); err != nil {
 				return tree.LoadError(err)
 			}
 		}
-		if a.ino == root.Ino && (from.UID != root.UID || from.GID != root.GID) && !j.o.Top {
-			continue // see OwnRoot
+		if a.ino == root.Ino && (from.UID != root.UID || from.GID != root.GID) && !j.options.CopyRootAttrs {
+			continue // see WithoutRootOwner
 		}
 
 		n := &tree.Inode{Ino: a.ino}
-		n.SetAttrs(from, j.o.Now)
+		n.SetAttrs(from, j.options.Now)
 		j.setTimes(n)
-		j.stale[n.Ino] = true
-		if err := j.apply(&Op{Kind: SetAttrs, Node: n}); err != nil {
+		j.changedInodes[n.Ino] = true
+		if err := j.apply(&Op{Kind: OpSetAttrs, Node: n}); err != nil {
 			return err
 		}
 	}
@@ -70,7 +70,7 @@ func (j *graftRun) setAttrs() error {
 
 // setTimes sets atime and mtime of an inode to the time of the change if Touch is set.
 func (j *graftRun) setTimes(n *tree.Inode) {
-	if j.o.Touch {
-		n.Atime, n.Mtime = j.o.Now, j.o.Now
+	if j.options.Touch {
+		n.Atime, n.Mtime = j.options.Now, j.options.Now
 	}
 }

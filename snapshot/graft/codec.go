@@ -12,15 +12,15 @@ import (
 // inode.
 const maxView = 1<<(64-tree.InoBits) - 2
 
-// Encode writes an operation. If the contents of its node are not sealed, it writes From and View in place of the
-// contents.
+// Encode writes an operation. If the contents of its node are not sealed, it writes ContentIno and ContentView in
+// place of the contents.
 func (c *Op) Encode(e *wire.Encoder) {
 	e.Byte(byte(c.Kind))
-	if c.Kind == Link {
+	if c.Kind == OpLink {
 		e.Uvarint(c.Ino)
 	}
 
-	if c.Kind != SetAttrs {
+	if c.Kind != OpSetAttrs {
 		e.Uvarint(c.Parent)
 		e.String(c.Name)
 	}
@@ -29,11 +29,11 @@ func (c *Op) Encode(e *wire.Encoder) {
 	}
 
 	switch sealed := c.Node.Content.SealedMap(); {
-	case sealed == nil && c.From != 0:
+	case sealed == nil && c.ContentIno != 0:
 		encodeAttrs(e, c.Node)
 		e.Byte(contentOfNode)
-		e.Uvarint(uint64(c.View))
-		e.Uvarint(c.From)
+		e.Uvarint(uint64(c.ContentView))
+		e.Uvarint(c.ContentIno)
 
 	case c.Node.Content == nil:
 		encodeNode(e, c.Node, nil)
@@ -42,24 +42,24 @@ func (c *Op) Encode(e *wire.Encoder) {
 	}
 }
 
-// DecodeOp reads an operation that Encode wrote. If c.From is not 0, the caller must set the contents of c.Node
-// to the contents of inode c.From in the view c.View.
+// DecodeOp reads an operation that Encode wrote. If c.ContentIno is not 0, the caller must set the contents of
+// c.Node to the contents of the inode c.ContentIno in the view c.ContentView.
 func DecodeOp(d *wire.Decoder, epoch uint64) (c Op) {
 	switch c.Kind = Kind(d.Byte()); c.Kind {
-	case Link:
+	case OpLink:
 		c.Ino = d.Uint(tree.MaxIno)
-	case Remove, Put, SetAttrs:
+	case OpRemove, OpPut, OpSetAttrs:
 	default:
 		d.Fail("a step of type %d is unknown", c.Kind)
 	}
 
-	if c.Kind != SetAttrs {
+	if c.Kind != OpSetAttrs {
 		c.Parent = d.Uint(tree.MaxIno)
 		c.Name = d.String()
 	}
 
-	if c.Kind == Put || c.Kind == SetAttrs {
-		c.Node, c.View, c.From = decodeNode(d, epoch)
+	if c.Kind == OpPut || c.Kind == OpSetAttrs {
+		c.Node, c.ContentView, c.ContentIno = decodeNode(d, epoch)
 	}
 
 	return c
@@ -128,8 +128,8 @@ func decodeNode(d *wire.Decoder, epoch uint64) (n *tree.Inode, view uint32, from
 	return n, view, from
 }
 
-// A Span is the place of a blob's payload in the journal.
-type Span struct {
+// A JournalSpan is the place of a blob's payload in the journal.
+type JournalSpan struct {
 	Pos int64 `json:"pos"`
 	Len int   `json:"len"`
 }

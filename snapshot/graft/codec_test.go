@@ -22,11 +22,11 @@ func encoded(c graft.Op) []byte {
 func TestChangesComeBack(t *testing.T) {
 	file := newWorld(t, rand.NewPCG(0, 1)).newTree()
 	for _, c := range []graft.Op{
-		{Kind: graft.Link, Parent: 1, Name: "a\n\xff", Ino: 77},
-		{Kind: graft.Remove, Parent: 9, Name: "u"},
-		{Kind: graft.Put, Parent: 1, Name: "p", Node: &tree.Inode{Ino: 7, Mode: unix.S_IFLNK | 0o777, Rdev: 9, Target: "x"}, View: 3, From: 5},
-		{Kind: graft.Put, Parent: 1, Name: "p", Node: &tree.Inode{Ino: 7, Mode: unix.S_IFREG | 0o600, Content: file.content("text")}, View: 4, From: 9},
-		{Kind: graft.SetAttrs, Node: &tree.Inode{Ino: 8, Mode: unix.S_IFDIR | 0o700, Mtime: -5, Xattrs: []tree.Xattr{{Name: "user.a", Value: []byte{1}}}}},
+		{Kind: graft.OpLink, Parent: 1, Name: "a\n\xff", Ino: 77},
+		{Kind: graft.OpRemove, Parent: 9, Name: "u"},
+		{Kind: graft.OpPut, Parent: 1, Name: "p", Node: &tree.Inode{Ino: 7, Mode: unix.S_IFLNK | 0o777, Rdev: 9, Target: "x"}, ContentView: 3, ContentIno: 5},
+		{Kind: graft.OpPut, Parent: 1, Name: "p", Node: &tree.Inode{Ino: 7, Mode: unix.S_IFREG | 0o600, Content: file.content("text")}, ContentView: 4, ContentIno: 9},
+		{Kind: graft.OpSetAttrs, Node: &tree.Inode{Ino: 8, Mode: unix.S_IFDIR | 0o700, Mtime: -5, Xattrs: []tree.Xattr{{Name: "user.a", Value: []byte{1}}}}},
 	} {
 		b := encoded(c)
 		d := wire.NewDecoder(b)
@@ -35,8 +35,8 @@ func TestChangesComeBack(t *testing.T) {
 			t.Errorf("kind %d: %v", c.Kind, err)
 			continue
 		}
-		if stored := c.Node != nil && c.Node.Content != nil; stored != (got.From != 0) {
-			t.Errorf("kind %d: the contents are those of inode %d", c.Kind, got.From)
+		if stored := c.Node != nil && c.Node.Content != nil; stored != (got.ContentIno != 0) {
+			t.Errorf("kind %d: the contents are those of inode %d", c.Kind, got.ContentIno)
 		}
 		if c.Node != nil {
 			got.Node.Content = c.Node.Content

@@ -2,24 +2,24 @@ package graft
 
 import "github.com/amberfs/amberfs/snapshot/tree"
 
-// directories finds the directories of a state by path, and keeps the results.
-type directories struct {
+// A dirFinder finds the directories of a state by path, and keeps the results.
+type dirFinder struct {
 	src   *tree.Source
 	state *tree.State
-	known map[*tree.Path]uint64
+	found map[*tree.Path]uint64
 }
 
-func newDirectories(src *tree.Source, s *tree.State, root uint64) *directories {
-	return &directories{src, s, map[*tree.Path]uint64{nil: root}}
+func newDirFinder(src *tree.Source, s *tree.State, root uint64) *dirFinder {
+	return &dirFinder{src, s, map[*tree.Path]uint64{nil: root}}
 }
 
-// find returns the inode of the directory at a path. nil is the root.
-func (d *directories) find(p *tree.Path) (uint64, error) {
-	if ino, ok := d.known[p]; ok {
+// findDir returns the inode number of the directory at a path. A nil path is the root.
+func (d *dirFinder) findDir(p *tree.Path) (uint64, error) {
+	if ino, ok := d.found[p]; ok {
 		return ino, nil
 	}
 
-	n, err := d.entry(p)
+	n, err := d.findInode(p)
 	if err != nil {
 		return 0, err
 	}
@@ -27,14 +27,14 @@ func (d *directories) find(p *tree.Path) (uint64, error) {
 		return 0, tree.ErrNotDir
 	}
 
-	d.known[p] = n.Ino
+	d.found[p] = n.Ino
 
 	return n.Ino, nil
 }
 
-// entry returns the inode at a path other than the root.
-func (d *directories) entry(p *tree.Path) (*tree.Inode, error) {
-	ino, err := d.find(p.Dir)
+// findInode returns the inode at a path other than the root.
+func (d *dirFinder) findInode(p *tree.Path) (*tree.Inode, error) {
+	ino, err := d.findDir(p.Dir)
 	if err != nil {
 		return nil, err
 	}

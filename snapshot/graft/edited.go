@@ -17,12 +17,12 @@ type EditedFile struct {
 	Edit    func(now *tree.State) ([]byte, error) // returns the new contents
 	DryRun  bool                                  // do not store the new contents
 
-	Stored *tree.State // references the new contents; set by Steps
+	NewObjects *tree.State // references the new contents; set by Steps
 }
 
 // Steps stores the new contents of the file at the only path in paths, and returns the step that
 // replaces the contents.
-func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, now *tree.State, paths []string) ([]Step, error) {
+func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, present *tree.State, paths []string) ([]Step, error) {
 	if len(paths) != 1 {
 		return nil, errs.New(errs.Invalid, "malformed request: the path is no file")
 	}
@@ -31,7 +31,7 @@ func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, now *tree.Stat
 		return nil, err
 	}
 
-	n, err := now.Resolve(src, paths[0])
+	n, err := present.Resolve(src, paths[0])
 	if err != nil {
 		return nil, err
 	}
@@ -39,14 +39,14 @@ func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, now *tree.Stat
 		return nil, errs.New(errs.Invalid, "malformed request: %s is not a regular file with one name; restore all of it", path.Short())
 	}
 
-	text, err := f.Edit(now)
+	text, err := f.Edit(present)
 	if err != nil {
 		return nil, err
 	}
 
-	with := *n
-	step := StepOf(tree.Change{Path: path, Before: n, After: n, What: tree.Data})
-	step.With, step.Size = &with, int64(len(text))
+	edited := *n
+	step := StepOf(tree.Change{Path: path, Before: n, After: n, Differences: tree.DataDiffers})
+	step.WithNode, step.Size = &edited, int64(len(text))
 	if f.DryRun {
 		return []Step{step}, nil
 	}
@@ -56,8 +56,8 @@ func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, now *tree.Stat
 		return nil, err
 	}
 
-	with.Content = content.FromChunkMap(sealed)
-	f.Stored = tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFREG, Nlink: 1, Content: with.Content})
+	edited.Content = content.FromChunkMap(sealed)
+	f.NewObjects = tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFREG, Nlink: 1, Content: edited.Content})
 
 	return []Step{step}, nil
 }

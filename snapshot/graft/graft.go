@@ -24,28 +24,28 @@ type Options struct {
 	// Exact makes the target equal to the source, including the attributes of directories whose
 	// entries changed.
 	Exact bool
-	// KeepFull keeps directories that are not in the source, if they are not empty in the
-	// target after all steps.
-	KeepFull bool
-	// Top copies the attributes of the root of an overlay to the directory at Prefix.
-	Top bool
+	// KeepNonEmptyDirs keeps directories that are not in the source, if they are not empty in the target after all
+	// steps.
+	KeepNonEmptyDirs bool
+	// CopyRootAttrs copies the attributes of the root of an overlay to the directory at Prefix.
+	CopyRootAttrs bool
 	// Now is the time of the change in nanoseconds since 1970.
 	Now int64
-	// Before, if not nil, is called before each step.
-	Before func(*Step) error
+	// BeforeStep, if not nil, is called before each step.
+	BeforeStep func(*Step) error
 }
 
 const (
-	// maxUnsealed is the approximate memory of a graft, in bytes, after which Target.Seal is
+	// maxUnsealedBytes is the approximate memory of a graft, in bytes, after which Target.Seal is
 	// called.
-	maxUnsealed = 32 << 20
+	maxUnsealedBytes = 32 << 20
 	// stepMemory is the approximate memory of an inode with its directory entry and its page.
 	stepMemory = 1 << 10
-	// maxCopied is the limit as maxUnsealed for pages that were copied to be changed.
-	maxCopied = 32 << 20
-	// namesBelow is the limit for calls of Target.Replaced for names in new directories. The
-	// kernel does not know these names, but programs may watch for them.
-	namesBelow = 20_000
+	// maxCopiedBytes is the size of pages copied for changes, in bytes, after which Target.Seal is called.
+	maxCopiedBytes = 32 << 20
+	// maxNewDirNames is the number of calls of Target.OnReplaced after which it is not called for names in new
+	// directories. The kernel does not know these names, but programs may watch for them.
+	maxNewDirNames = 20_000
 )
 
 // Graft makes steps in a target: the file at the path of a step becomes the file in the source.
@@ -53,14 +53,14 @@ const (
 // that a program with the old file open does not see the new contents. Graft returns the inodes
 // whose attributes or entries changed, sorted by number.
 func (t *Target) Graft(ctx context.Context, steps []Step, o Options) (changed []uint64, err error) {
-	made := 0
+	newInodes := 0
 	for i := range steps {
 		if steps[i].After != 0 {
-			made++
+			newInodes++
 		}
 	}
 
-	j, err := t.newRun(ctx, o, made)
+	j, err := t.newRun(ctx, o, newInodes)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (t *Target) Graft(ctx context.Context, steps []Step, o Options) (changed []
 }
 
 // Overlay works as Graft, with the steps that over.Walk makes one after the other, so that they are never all in
-// memory. It takes o.Source and o.Prefix from over.
+// memory. It takes Source and Prefix from over, not from the options.
 func (t *Target) Overlay(ctx context.Context, over *Overlay, o Options) (changed []uint64, err error) {
 	o.Source, o.Prefix = over.Source, over.Prefix
 	j, err := t.newRun(ctx, o, int(over.Source.Inodes))
@@ -88,8 +88,8 @@ func (t *Target) Overlay(ctx context.Context, over *Overlay, o Options) (changed
 	if err := over.Walk(ctx, j.src, j.makeStep); err != nil {
 		return nil, tree.LoadError(err)
 	}
-	if o.Top {
-		j.attrs = append(j.attrs, attrsCopy{ino: j.root, from: tree.RootIno})
+	if o.CopyRootAttrs {
+		j.pendingAttrs = append(j.pendingAttrs, attrsCopy{ino: j.root, sourceIno: tree.RootIno})
 	}
 
 	return j.finish()
@@ -97,30 +97,30 @@ func (t *Target) Overlay(ctx context.Context, over *Overlay, o Options) (changed
 
 // A graftRun is one call of Target.Graft or Target.Overlay.
 type graftRun struct {
-	ctx  context.Context
-	t    *Target
-	o    Options
-	src  *tree.Source
-	root uint64 // the inode of the prefix
+	ctx     context.Context
+	target  *Target
+	options Options
+	src     *tree.Source
+	root    uint64 // the inode of the prefix
 
-	dirs          *directories          // directories of the target
-	from          *directories          // directories of the source
-	links         map[uint64]uint64     // inode of the target by Step.Link
+	targetDirs    *dirFinder            // directories of the target
+	sourceDirs    *dirFinder            // directories of the source
+	links         map[uint64]uint64     // inode of the target by Step.LinkGroup
 	removedDirs   map[*tree.Path]bool   // directories that were removed with their contents
 	maybeEmpty    []*tree.Path          // a stack of directories to remove if they are empty; each contains the next
-	attrs         []attrsCopy           // attributes of directories, to be set after all steps
-	edited        map[uint64]*tree.Path // directories of the target whose entries changed
-	stale         map[uint64]bool       // inodes whose attributes or entries changed
-	replacedNames int                   // number of calls of Target.Replaced
+	pendingAttrs  []attrsCopy           // attributes of directories, to be set after all steps
+	editedDirs    map[uint64]*tree.Path // directories of the target whose entries changed
+	changedInodes map[uint64]bool       // inodes whose attributes or entries changed
+	replacedNames int                   // number of calls of Target.OnReplaced
 
-	rewritten uint64 // the inode that put reuses, see rewrite; 0: put makes a new one
+	reusedIno uint64 // the inode that putEntry reuses, see rewrite; 0: putEntry makes a new inode
 
-	unsealed int          // approximate memory since the last seal, in bytes
-	copied   atomic.Int64 // bytes of pages copied since the last seal
+	unsealedBytes int          // approximate memory since the last seal, in bytes
+	copiedBytes   atomic.Int64 // bytes of pages copied since the last seal
 }
 
-// newRun begins a run, and reserves made inode numbers for it.
-func (t *Target) newRun(ctx context.Context, o Options, made int) (*graftRun, error) {
+// newRun begins a run, and reserves newInodes inode numbers for it.
+func (t *Target) newRun(ctx context.Context, o Options, newInodes int) (*graftRun, error) {
 	src := t.Source
 	t.Time = o.Now
 	prefix, err := t.State.Resolve(src, o.Prefix)
@@ -130,18 +130,18 @@ func (t *Target) newRun(ctx context.Context, o Options, made int) (*graftRun, er
 	if err := t.State.Deepen(o.Prefix, o.Source); err != nil {
 		return nil, err
 	}
-	if t.First, err = t.Numbers(&t.Editor, uint64(made)); err != nil {
+	if t.FirstIno, err = t.ReserveInos(&t.Editor, uint64(newInodes)); err != nil {
 		return nil, err
 	}
 
-	t.Next = t.First
+	t.NextIno = t.FirstIno
 	j := &graftRun{
-		ctx: ctx, t: t, o: o, src: src, root: prefix.Ino,
-		dirs: newDirectories(src, t.State, prefix.Ino), from: newDirectories(src, o.Source, tree.RootIno),
-		links: make(map[uint64]uint64), removedDirs: make(map[*tree.Path]bool), edited: make(map[uint64]*tree.Path), stale: make(map[uint64]bool),
+		ctx: ctx, target: t, options: o, src: src, root: prefix.Ino,
+		targetDirs: newDirFinder(src, t.State, prefix.Ino), sourceDirs: newDirFinder(src, o.Source, tree.RootIno),
+		links: make(map[uint64]uint64), removedDirs: make(map[*tree.Path]bool), editedDirs: make(map[uint64]*tree.Path), changedInodes: make(map[uint64]bool),
 	}
 
-	t.Source = src.Counting(&j.copied)
+	t.Source = src.CountingCopies(&j.copiedBytes)
 
 	return j, nil
 }
@@ -152,8 +152,8 @@ func (j *graftRun) makeStep(s *Step) error {
 		return err
 	}
 
-	if j.o.Before != nil {
-		if err := j.o.Before(s); err != nil {
+	if j.options.BeforeStep != nil {
+		if err := j.options.BeforeStep(s); err != nil {
 			return err
 		}
 	}
@@ -166,25 +166,25 @@ func (j *graftRun) makeStep(s *Step) error {
 		return nil
 
 	case s.WasDir && s.IsDir:
-		ino, err := j.dirs.find(s.Path)
-		j.attrs = append(j.attrs, attrsCopy{ino, s.After, s.With})
+		ino, err := j.targetDirs.findDir(s.Path)
+		j.pendingAttrs = append(j.pendingAttrs, attrsCopy{ino, s.After, s.WithNode})
 		if err != nil {
 			return err
 		}
-		if s.What&^tree.Mtime != 0 {
-			j.t.Touched(ino)
+		if s.Differences&^tree.MtimeDiffers != 0 {
+			j.target.ReportChanged(ino)
 		}
 
 		return nil
 
-	case s.WasDir && s.After == 0 && j.o.KeepFull:
+	case s.WasDir && s.After == 0 && j.options.KeepNonEmptyDirs:
 		j.maybeEmpty = append(j.maybeEmpty, s.Path)
 		return nil
-	case s.Before != 0 && s.After != 0 && j.links[s.Link] == s.Before:
+	case s.Before != 0 && s.After != 0 && j.links[s.LinkGroup] == s.Before:
 		return nil // the name keeps its inode
 	}
 
-	if s.Before != 0 && !s.WasDir && s.After != 0 && !s.Linked && s.To == 0 {
+	if s.Before != 0 && !s.WasDir && s.After != 0 && !s.Linked && s.TargetIno == 0 {
 		if done, err := j.rewrite(s); done || err != nil {
 			return err
 		}
@@ -202,16 +202,16 @@ func (j *graftRun) makeStep(s *Step) error {
 		return nil
 	}
 
-	return j.put(s)
+	return j.putEntry(s)
 }
 
 // removeEmptied removes the empty directories of maybeEmpty that do not contain the path p. Steps are sorted by
 // path, so all steps in these directories have been made.
 func (j *graftRun) removeEmptied(p *tree.Path) error {
-	for n := len(j.maybeEmpty); n > 0 && !below(p, j.maybeEmpty[n-1]); n-- {
+	for n := len(j.maybeEmpty); n > 0 && !isBelow(p, j.maybeEmpty[n-1]); n-- {
 		dir := j.maybeEmpty[n-1]
 		j.maybeEmpty = j.maybeEmpty[:n-1]
-		if d, err := j.dirs.entry(dir); err != nil {
+		if d, err := j.targetDirs.findInode(dir); err != nil {
 			return err
 		} else if d.Dir.Len() == 0 {
 			if err := j.remove(dir); err != nil {
@@ -232,8 +232,8 @@ func (j *graftRun) inRemovedDir(dir *tree.Path) bool {
 	return false
 }
 
-// below reports whether p is dir or a path below it.
-func below(p, dir *tree.Path) bool {
+// isBelow reports whether p is dir or a path below it.
+func isBelow(p, dir *tree.Path) bool {
 	for ; p != nil; p = p.Dir {
 		if p == dir {
 			return true
@@ -243,101 +243,101 @@ func below(p, dir *tree.Path) bool {
 }
 
 func (j *graftRun) remove(p *tree.Path) error {
-	parent, err := j.dirs.find(p.Dir)
+	parent, err := j.targetDirs.findDir(p.Dir)
 	if err != nil {
 		return err
 	}
 	j.markEdited(p, parent)
-	return j.apply(&Op{Kind: Remove, Parent: parent, Name: p.Name})
+	return j.apply(&Op{Kind: OpRemove, Parent: parent, Name: p.Name})
 }
 
 // nameRemoved is called for each name that an operation removes. last is set if it was the last
 // name of n.
 func (j *graftRun) nameRemoved(parent uint64, name string, n *tree.Inode, last bool) {
-	if j.rewritten != 0 {
+	if j.reusedIno != 0 {
 		return
 	}
-	r := Replaced{Link: tree.Link{Parent: parent, Name: name}}
-	r.MountPoint = j.t.isMounted(r.Link, n.Ino)
+	r := ReplacedName{Link: tree.Link{Parent: parent, Name: name}}
+	r.MountPoint = j.target.isMounted(r.Link, n.Ino)
 	if last {
-		r.Was, r.WasDir = n.Ino, n.IsDir()
-		delete(j.edited, n.Ino)
+		r.OldIno, r.WasDir = n.Ino, n.IsDir()
+		delete(j.editedDirs, n.Ino)
 	} else {
-		j.stale[n.Ino] = true
+		j.changedInodes[n.Ino] = true
 	}
 
 	j.notifyReplaced(r)
 }
 
-func (j *graftRun) notifyReplaced(r Replaced) {
+func (j *graftRun) notifyReplaced(r ReplacedName) {
 	j.replacedNames++
-	j.t.notifyReplaced(r)
+	j.target.notifyReplaced(r)
 }
 
-// markEdited notes that the entries of parent, the directory of p, change.
+// markEdited records that the entries of parent, the directory of p, change.
 func (j *graftRun) markEdited(p *tree.Path, parent uint64) {
-	j.edited[parent] = p.Dir
-	j.stale[parent] = true
+	j.editedDirs[parent] = p.Dir
+	j.changedInodes[parent] = true
 }
 
-// put makes an entry at the path of a step, for a new inode or as a link to an existing inode. There must be no entry
-// at the path.
-func (j *graftRun) put(s *Step) error {
-	parent, err := j.dirs.find(s.Path.Dir)
+// putEntry makes an entry at the path of a step, for a new inode or as a link to an existing inode. There must be
+// no entry at the path.
+func (j *graftRun) putEntry(s *Step) error {
+	parent, err := j.targetDirs.findDir(s.Path.Dir)
 	if err != nil {
 		return err
 	}
 
 	j.markEdited(s.Path, parent)
-	at := tree.Link{Parent: parent, Name: s.Path.Name}
-	if s.Before == 0 && (parent < j.t.First || j.replacedNames < namesBelow) {
-		j.notifyReplaced(Replaced{Link: at})
+	name := tree.Link{Parent: parent, Name: s.Path.Name}
+	if s.Before == 0 && (parent < j.target.FirstIno || j.replacedNames < maxNewDirNames) {
+		j.notifyReplaced(ReplacedName{Link: name})
 	}
 
-	target, ok := j.links[s.Link]
-	if s.To != 0 {
-		target, ok = s.To, true
+	target, ok := j.links[s.LinkGroup]
+	if s.TargetIno != 0 {
+		target, ok = s.TargetIno, true
 	}
 
 	if ok {
-		j.stale[target] = true
-		return j.apply(&Op{Kind: Link, Parent: parent, Name: at.Name, Ino: target})
+		j.changedInodes[target] = true
+		return j.apply(&Op{Kind: OpLink, Parent: parent, Name: name.Name, Ino: target})
 	}
 
-	from, view := s.With, s.WithView
+	from, view := s.WithNode, s.WithView
 	if from == nil {
-		view = j.o.View
-		if from, err = j.o.Source.Get(j.src, s.After); err != nil {
+		view = j.options.View
+		if from, err = j.options.Source.Get(j.src, s.After); err != nil {
 			return tree.LoadError(err)
 		}
 	}
 
-	n := tree.Like(from, cmp.Or(j.rewritten, j.inodeBeneath(at, from)), j.o.Now)
+	n := tree.NewInodeLike(from, cmp.Or(j.reusedIno, j.mountOrphan(name, from)), j.options.Now)
 	if n.Ino == 0 {
-		n.Ino = j.t.Next
-		j.t.Next++
+		n.Ino = j.target.NextIno
+		j.target.NextIno++
 	}
 
 	j.setTimes(n)
 
 	if n.IsDir() {
-		j.dirs.known[s.Path] = n.Ino
-		j.attrs = append(j.attrs, attrsCopy{n.Ino, from.Ino, s.With})
+		j.targetDirs.found[s.Path] = n.Ino
+		j.pendingAttrs = append(j.pendingAttrs, attrsCopy{n.Ino, from.Ino, s.WithNode})
 	} else if s.Linked {
-		j.links[s.Link] = n.Ino
+		j.links[s.LinkGroup] = n.Ino
 	}
 
-	return j.apply(&Op{Kind: Put, Parent: parent, Name: at.Name, Node: n, From: from.Ino, View: view})
+	return j.apply(&Op{Kind: OpPut, Parent: parent, Name: name.Name, Node: n, ContentIno: from.Ino, ContentView: view})
 }
 
-// inodeBeneath calls Target.Beneath.
-func (j *graftRun) inodeBeneath(at tree.Link, from *tree.Inode) uint64 {
-	if j.t.Beneath == nil {
+// mountOrphan calls Target.MountOrphan, and adds the inode that it returns to changedInodes.
+func (j *graftRun) mountOrphan(name tree.Link, from *tree.Inode) uint64 {
+	if j.target.MountOrphan == nil {
 		return 0
 	}
-	ino := j.t.Beneath(at, from)
+	ino := j.target.MountOrphan(name, from)
 	if ino != 0 {
-		j.stale[ino] = true
+		j.changedInodes[ino] = true
 	}
 
 	return ino
@@ -346,19 +346,19 @@ func (j *graftRun) inodeBeneath(at tree.Link, from *tree.Inode) uint64 {
 // rewrite makes a step from one regular file to another without a new inode, if a file system is mounted on the
 // file. For a new inode, the kernel would drop the name and unmount that file system.
 func (j *graftRun) rewrite(s *Step) (done bool, err error) {
-	parent, err := j.dirs.find(s.Path.Dir)
-	if err != nil || !j.t.isMounted(tree.Link{Parent: parent, Name: s.Path.Name}, s.Before) {
+	parent, err := j.targetDirs.findDir(s.Path.Dir)
+	if err != nil || !j.target.isMounted(tree.Link{Parent: parent, Name: s.Path.Name}, s.Before) {
 		return false, err
 	}
 
-	a, err := j.t.State.Get(j.src, s.Before)
+	a, err := j.target.State.Get(j.src, s.Before)
 	if err != nil {
 		return false, tree.LoadError(err)
 	}
 
-	b := s.With
+	b := s.WithNode
 	if b == nil {
-		if b, err = j.o.Source.Get(j.src, s.After); err != nil {
+		if b, err = j.options.Source.Get(j.src, s.After); err != nil {
 			return false, tree.LoadError(err)
 		}
 	}
@@ -366,32 +366,32 @@ func (j *graftRun) rewrite(s *Step) (done bool, err error) {
 		return false, nil
 	}
 
-	j.rewritten = s.Before
-	defer func() { j.rewritten = 0 }()
+	j.reusedIno = s.Before
+	defer func() { j.reusedIno = 0 }()
 
-	j.stale[s.Before] = true
+	j.changedInodes[s.Before] = true
 	if err := j.remove(s.Path); err != nil {
 		return false, err
 	}
 
-	return true, j.put(s)
+	return true, j.putEntry(s)
 }
 
 // apply records an operation, makes it in the target, and seals the target if its memory has grown
 // to the limit.
 func (j *graftRun) apply(c *Op) error {
-	if j.t.Record != nil {
-		if err := j.t.Record(c); err != nil {
+	if j.target.RecordOp != nil {
+		if err := j.target.RecordOp(c); err != nil {
 			return err
 		}
 	}
 
-	if err := c.Make(&j.t.Editor, j.nameRemoved); err != nil {
+	if err := c.Make(&j.target.Editor, j.nameRemoved); err != nil {
 		return err
 	}
 
-	j.unsealed += stepMemory + 2*len(c.Name)
-	if j.unsealed < maxUnsealed && j.copied.Load() < maxCopied {
+	j.unsealedBytes += stepMemory + 2*len(c.Name)
+	if j.unsealedBytes < maxUnsealedBytes && j.copiedBytes.Load() < maxCopiedBytes {
 		return nil
 	}
 
@@ -400,12 +400,12 @@ func (j *graftRun) apply(c *Op) error {
 
 // seal calls Target.Seal, and begins to count memory again.
 func (j *graftRun) seal() (err error) {
-	if j.t.Seal == nil {
+	if j.target.Seal == nil {
 		return nil
 	}
-	j.unsealed = 0
-	j.copied.Store(0)
-	j.t.Epoch, err = j.t.Seal(j.t.State)
+	j.unsealedBytes = 0
+	j.copiedBytes.Store(0)
+	j.target.Epoch, err = j.target.Seal(j.target.State)
 	return err
 }
 
@@ -415,9 +415,9 @@ func (j *graftRun) finish() (changed []uint64, err error) {
 	if err := errors.Join(j.removeEmptied(nil), j.setAttrs()); err != nil {
 		return nil, err
 	}
-	if j.o.Exact && !j.o.KeepFull {
-		j.t.State.Depth = j.o.Source.Depth
+	if j.options.Exact && !j.options.KeepNonEmptyDirs {
+		j.target.State.Depth = j.options.Source.Depth
 	}
 
-	return slices.Sorted(maps.Keys(j.stale)), j.seal()
+	return slices.Sorted(maps.Keys(j.changedInodes)), j.seal()
 }

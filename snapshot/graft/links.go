@@ -3,42 +3,42 @@ package graft
 import "github.com/amberfs/amberfs/snapshot/tree"
 
 // chooseLinks finds, for each file of the source with several names, an inode of the target that differs from the
-// file only in its names. The file then uses this inode.
+// file only in its names. The names of the file then become names of this inode.
 func (j *graftRun) chooseLinks(steps []Step) error {
-	taken := make(map[uint64]bool)
-	changing := make(map[tree.Link]bool) // names in the source that have a step
-	var several []*Step
+	usedInodes := make(map[uint64]bool)
+	namesWithStep := make(map[tree.Link]bool) // names in the source that have a step
+	var linkedSteps []*Step
 
 	for i := range steps {
 		s := &steps[i]
-		if s.After == 0 || s.IsDir || !s.Linked || s.With != nil {
+		if s.After == 0 || s.IsDir || !s.Linked || s.WithNode != nil {
 			continue
 		}
 
-		dir, err := j.from.find(s.Path.Dir)
+		dir, err := j.sourceDirs.findDir(s.Path.Dir)
 		if err != nil {
 			return err
 		}
 
-		changing[tree.Link{Parent: dir, Name: s.Path.Name}] = true
-		several = append(several, s)
+		namesWithStep[tree.Link{Parent: dir, Name: s.Path.Name}] = true
+		linkedSteps = append(linkedSteps, s)
 	}
 
 	// First look at names without a step, because they keep their inodes.
-	target := tree.NewPairing(j.src, j.o.Source, j.t.Base, j.root)
+	target := tree.NewPairing(j.src, j.options.Source, j.target.Base, j.root)
 	seen := make(map[uint64]bool)
 
-	for _, s := range several {
-		if _, done := j.links[s.Link]; done || seen[s.After] {
+	for _, s := range linkedSteps {
+		if _, done := j.links[s.LinkGroup]; done || seen[s.After] {
 			continue
 		}
 
 		seen[s.After] = true
-		b, err := j.o.Source.Get(j.src, s.After)
+		b, err := j.options.Source.Get(j.src, s.After)
 		if err != nil {
 			return err
 		}
-		if err := j.chooseUnchanged(b, target, changing, taken); err != nil {
+		if err := j.chooseUnchanged(b, target, namesWithStep, usedInodes); err != nil {
 			return err
 		}
 	}
@@ -46,33 +46,33 @@ func (j *graftRun) chooseLinks(steps []Step) error {
 	// Then look at names with a step.
 	for i := range steps {
 		s := &steps[i]
-		if _, done := j.links[s.Link]; done || s.After == 0 || s.IsDir {
+		if _, done := j.links[s.LinkGroup]; done || s.After == 0 || s.IsDir {
 			continue
 		}
 
-		if s.Before != 0 && s.What&^tree.Links == 0 && !taken[s.Before] {
-			j.links[s.Link] = s.Before
-			taken[s.Before] = true
+		if s.Before != 0 && s.Differences&^tree.LinksDiffer == 0 && !usedInodes[s.Before] {
+			j.links[s.LinkGroup] = s.Before
+			usedInodes[s.Before] = true
 		}
 	}
 
 	return nil
 }
 
-// chooseUnchanged looks for an inode of the target for the file b of the source. It looks at the names of b that
-// have no step.
-func (j *graftRun) chooseUnchanged(b *tree.Inode, target *tree.Pairing, changing map[tree.Link]bool, taken map[uint64]bool) error {
+// chooseUnchanged searches an inode of the target for the file b of the source, at the names of b that are not in
+// namesWithStep. It adds the inode to links and usedInodes.
+func (j *graftRun) chooseUnchanged(b *tree.Inode, target *tree.Pairing, namesWithStep map[tree.Link]bool, usedInodes map[uint64]bool) error {
 	tried := make(map[uint64]bool)
 
 	for _, l := range b.Links {
-		if changing[l] {
+		if namesWithStep[l] {
 			continue
 		}
 		a, err := target.File(l)
 		if err != nil {
 			return tree.LoadError(err)
 		}
-		if a == nil || a.IsDir() || taken[a.Ino] || tried[a.Ino] {
+		if a == nil || a.IsDir() || usedInodes[a.Ino] || tried[a.Ino] {
 			continue
 		}
 
@@ -81,7 +81,7 @@ func (j *graftRun) chooseUnchanged(b *tree.Inode, target *tree.Pairing, changing
 			return tree.LoadError(err)
 		} else if same && a.Mtime == b.Mtime {
 			j.links[b.Ino] = a.Ino
-			taken[a.Ino] = true
+			usedInodes[a.Ino] = true
 			return nil
 		}
 	}

@@ -41,7 +41,7 @@ func (d *edited) target() *graft.Target {
 	base, _ := d.freeze()
 	return &graft.Target{
 		Editor: tree.Editor{State: d.e.State.Clone(), Source: d.src, Epoch: d.Epoch()},
-		Base:   base, Numbers: d.Numbers,
+		Base:   base, ReserveInos: d.ReserveInos,
 	}
 }
 
@@ -52,7 +52,7 @@ func (d *edited) graft(o graft.Options, make func(*graft.Target, graft.Options) 
 	again := d.target()
 	before := d.read().text(true)
 	var changes []graft.Op
-	t.Record = func(c *graft.Op) error {
+	t.RecordOp = func(c *graft.Op) error {
 		if c.Node != nil {
 			n := *c.Node
 			changes = append(changes, graft.Op{Kind: c.Kind, Parent: c.Parent, Name: c.Name, Ino: c.Ino, Node: &n})
@@ -81,7 +81,7 @@ func (d *edited) graft(o graft.Options, make func(*graft.Target, graft.Options) 
 func (d *edited) same(what string, a, b *tree.State) {
 	d.t.Helper()
 	d.check(tree.Diff(context.Background(), d.src, a, b, tree.DiffOptions{}, func(c tree.Change) error {
-		d.t.Errorf("%s: %q differs in %v", what, c.Path.String(), c.What)
+		d.t.Errorf("%s: %q differs in %v", what, c.Path.String(), c.Differences)
 		return nil
 	}))
 }

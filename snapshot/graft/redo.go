@@ -6,8 +6,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Redo makes the encoded operations of a graft again, and returns their number. contentOf returns
-// the content of an inode of a view.
+// Redo makes the encoded operations of a graft again, and returns their number. contentOf returns the content of
+// an inode of a view.
 func (t *Target) Redo(changes []byte, contentOf func(view uint32, ino uint64) (*content.Content, error)) (n int, err error) {
 	for d := wire.NewDecoder(changes); d.Remaining() > 0; n++ {
 		c := DecodeOp(d, t.Epoch)
@@ -15,24 +15,24 @@ func (t *Target) Redo(changes []byte, contentOf func(view uint32, ino uint64) (*
 			return n, err
 		}
 
-		if c.From != 0 {
-			if c.Node.Content, err = contentOf(c.View, c.From); err != nil {
+		if c.ContentIno != 0 {
+			if c.Node.Content, err = contentOf(c.ContentView, c.ContentIno); err != nil {
 				return n, err
 			}
 		}
 
-		if c.Kind == Put {
-			t.Next = max(t.Next, c.Node.Ino+1)
+		if c.Kind == OpPut {
+			t.NextIno = max(t.NextIno, c.Node.Ino+1)
 		}
 
 		t.reportRedone(&c)
 
 		if err := c.Make(&t.Editor, func(parent uint64, name string, n *tree.Inode, last bool) {
-			r := Replaced{Link: tree.Link{Parent: parent, Name: name}}
+			r := ReplacedName{Link: tree.Link{Parent: parent, Name: name}}
 			if last {
-				r.Was, r.WasDir = n.Ino, n.IsDir()
+				r.OldIno, r.WasDir = n.Ino, n.IsDir()
 			} else {
-				t.Redone(n.Ino) // its link count changed
+				t.OnRedone(n.Ino) // its link count changed
 			}
 
 			t.notifyReplaced(r)
@@ -46,15 +46,15 @@ func (t *Target) Redo(changes []byte, contentOf func(view uint32, ino uint64) (*
 // reportRedone reports the inodes and names that an operation changes, except removed names.
 func (t *Target) reportRedone(c *Op) {
 	switch c.Kind {
-	case SetAttrs:
-		t.Redone(c.Node.Ino)
-	case Link:
-		t.Redone(c.Ino)
+	case OpSetAttrs:
+		t.OnRedone(c.Node.Ino)
+	case OpLink:
+		t.OnRedone(c.Ino)
 		fallthrough
-	case Put:
-		t.notifyReplaced(Replaced{Link: tree.Link{Parent: c.Parent, Name: c.Name}})
+	case OpPut:
+		t.notifyReplaced(ReplacedName{Link: tree.Link{Parent: c.Parent, Name: c.Name}})
 		fallthrough
-	case Remove:
-		t.Redone(c.Parent)
+	case OpRemove:
+		t.OnRedone(c.Parent)
 	}
 }

@@ -16,22 +16,22 @@ var ErrNoPath = errs.New(errs.NotExist, "no such path")
 
 // A Restore makes a workspace, or some paths of it, equal to a snapshot.
 type Restore struct {
-	Snapshot string      // name of the snapshot
-	State    *tree.State // state of the snapshot
-	Like     *tree.State // see tree.DiffOptions.Renumbered; may be nil
-	Paths    []string    // the paths to restore; all if empty
-	Keep     []string    // paths that are not changed
-	Kept     []string    // the paths of Keep that differ; set by Steps
+	Snapshot   string      // name of the snapshot
+	State      *tree.State // state of the snapshot
+	Renumbered *tree.State // see tree.DiffOptions.Renumbered; may be nil
+	Paths      []string    // the paths to restore; all if empty
+	Keep       []string    // paths that are not changed
+	Kept       []string    // the paths of Keep that differ; set by Steps
 }
 
-// Steps returns the steps from the state now of the workspace to the snapshot, charged to list. It
-// begins with the missing directories above Paths.
-func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, list *budget.Charge) ([]Step, error) {
-	var above []Step
-	seen := make(map[string]bool)
+// Steps returns the steps from the present state of the workspace to the snapshot. It charges their memory to
+// charge. The list begins with the missing directories above Paths.
+func (r *Restore) Steps(ctx context.Context, src *tree.Source, present *tree.State, charge *budget.Charge) ([]Step, error) {
+	var parents []Step
+	haveStep := make(map[string]bool)
 
 	for _, p := range r.Paths {
-		if err := r.checkPath(src, now, p); err != nil {
+		if err := r.checkPath(src, present, p); err != nil {
 			return nil, err
 		}
 
@@ -40,16 +40,16 @@ func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, 
 			return nil, err
 		}
 
-		more, err := MissingParents(src, now, r.State, at, seen)
+		missing, err := MissingParents(src, present, r.State, at, haveStep)
 		if err != nil {
 			return nil, err
 		}
-		above = append(above, more...)
+		parents = append(parents, missing...)
 	}
 
-	all, err := StepsBetween(ctx, src, now, r.State, tree.DiffOptions{Paths: r.Paths, Renumbered: r.Like}, list)
-	if err != nil && r.Like != nil && ctx.Err() == nil && !list.Full() { // the diff works without Like, too
-		all, err = StepsBetween(ctx, src, now, r.State, tree.DiffOptions{Paths: r.Paths}, list)
+	all, err := StepsBetween(ctx, src, present, r.State, tree.DiffOptions{Paths: r.Paths, Renumbered: r.Renumbered}, charge)
+	if err != nil && r.Renumbered != nil && ctx.Err() == nil && !charge.Full() { // the diff works without Like, too
+		all, err = StepsBetween(ctx, src, present, r.State, tree.DiffOptions{Paths: r.Paths}, charge)
 	}
 	if err != nil {
 		return all, err
@@ -58,16 +58,16 @@ func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, 
 	if len(r.Keep) > 0 {
 		all, r.Kept = DropKept(all, r.Keep)
 	}
-	if len(above) == 0 {
+	if len(parents) == 0 {
 		return all, nil
 	}
 
-	return append(above, slices.DeleteFunc(all, func(s Step) bool { return seen[s.Path.String()] })...), nil
+	return append(parents, slices.DeleteFunc(all, func(s Step) bool { return haveStep[s.Path.String()] })...), nil
 }
 
-// checkPath returns an error if a path is in neither state, or leads through a symbolic link.
-func (r *Restore) checkPath(src *tree.Source, now *tree.State, p string) error {
-	_, errNow := now.Resolve(src, p)
+// checkPath returns an error if a path is in neither state, or goes through a symbolic link.
+func (r *Restore) checkPath(src *tree.Source, present *tree.State, p string) error {
+	_, errNow := present.Resolve(src, p)
 	_, errThen := r.State.Resolve(src, p)
 	switch {
 	case errThen == nil:

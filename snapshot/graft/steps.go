@@ -14,11 +14,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// cost is the memory of a step in the list and in the edited tree, in bytes, without its path.
-const cost = 300
+// stepCost is the memory of a step in the list and in the edited tree, in bytes, without its path.
+const stepCost = 300
 
-// StepsBetween returns the steps from state a to state b, charged to list.
-func StepsBetween(ctx context.Context, src *tree.Source, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (all []Step, err error) {
+// StepsBetween returns the steps from state a to state b. It charges their memory to charge.
+func StepsBetween(ctx context.Context, src *tree.Source, a, b *tree.State, o tree.DiffOptions, charge *budget.Charge) (all []Step, err error) {
 	o.SkipData = true // a step replaces the whole file
 	err = tree.Diff(ctx, src, a, b, o, func(c tree.Change) error {
 		all = append(all, StepOf(c))
@@ -26,49 +26,49 @@ func StepsBetween(ctx context.Context, src *tree.Source, a, b *tree.State, o tre
 			return err
 		}
 
-		return list.Try(cost)
+		return charge.Try(stepCost)
 	})
 
 	return all, err
 }
 
-// MissingParents returns steps that make the directories above p that are missing in now, with their attributes
-// in then. If p does not exist in then, it returns no steps. seen has the directories that have a step already;
-// MissingParents adds to it.
-func MissingParents(src *tree.Source, now, then *tree.State, p *tree.Path, seen map[string]bool) (missing []Step, err error) {
-	if _, err := then.Resolve(src, p.String()); err != nil {
+// MissingParents returns steps that make the directories above p that are missing in the present state, with their
+// attributes in the source. If p does not exist in the source, it returns no steps. haveStep has the directories
+// that have a step already; MissingParents adds to it.
+func MissingParents(src *tree.Source, present, source *tree.State, p *tree.Path, haveStep map[string]bool) (missing []Step, err error) {
+	if _, err := source.Resolve(src, p.String()); err != nil {
 		return nil, nil
 	}
 
-	for dir := p.Dir; dir != nil && !seen[dir.String()]; dir = dir.Dir {
-		a, err := now.Resolve(src, dir.String())
+	for dir := p.Dir; dir != nil && !haveStep[dir.String()]; dir = dir.Dir {
+		a, err := present.Resolve(src, dir.String())
 		if err == nil && a.IsDir() {
 			break
 		}
 
-		b, err := then.Resolve(src, dir.String())
+		b, err := source.Resolve(src, dir.String())
 		if err != nil {
 			return nil, err
 		}
 
-		seen[dir.String()] = true
-		missing = append(missing, StepOf(tree.Change{Path: dir, Before: a, After: b, What: tree.Added}))
+		haveStep[dir.String()] = true
+		missing = append(missing, StepOf(tree.Change{Path: dir, Before: a, After: b, Differences: tree.PathAdded}))
 	}
 
 	slices.Reverse(missing) // a directory comes before the directories in it
 	return missing, nil
 }
 
-// DropKept returns the steps that do not change the paths in keep and below them. kept are the
-// paths of keep with a dropped step. A directory above a path in keep stays a directory. The caller
-// must use the option KeepFull, so that the directories above kept paths are not removed.
-func DropKept(all []Step, keep []string) (left []Step, kept []string) {
+// DropKept returns the steps that do not change the paths in keep and below them. kept are the paths of keep with
+// a dropped step. A directory above a path in keep stays a directory. The caller must use the option
+// KeepNonEmptyDirs, so that the directories above kept paths are not removed.
+func DropKept(all []Step, keep []string) (remaining []Step, kept []string) {
 	dropped := make(map[string]bool)
-	left = slices.DeleteFunc(all, func(s Step) bool {
+	remaining = slices.DeleteFunc(all, func(s Step) bool {
 		p := s.Path.String()
 
 		for _, k := range keep {
-			if naming.Under(p, k) {
+			if naming.IsUnder(p, k) {
 				dropped[k] = true
 				return true
 			}
@@ -80,19 +80,19 @@ func DropKept(all []Step, keep []string) (left []Step, kept []string) {
 		return false
 	})
 
-	return left, slices.Sorted(maps.Keys(dropped))
+	return remaining, slices.Sorted(maps.Keys(dropped))
 }
 
-// Trivial reports whether a step only changes the mtime or link count of a directory, which is a
+// IsTrivial reports whether a step only changes the mtime or link count of a directory, which is a
 // result of other steps.
-func Trivial(c *Step) bool {
-	return c.WasDir && c.IsDir && c.What&^(tree.Mtime|tree.Links) == 0
+func IsTrivial(c *Step) bool {
+	return c.WasDir && c.IsDir && c.Differences&^(tree.MtimeDiffers|tree.LinksDiffer) == 0
 }
 
 // A PathChange is a path that a restore, an import or a merge changed.
 type PathChange struct {
 	Path   string `json:"path"`
-	Raw    string `json:"raw,omitempty"` // see naming.Raw
+	Raw    string `json:"raw,omitempty"` // see naming.Base64
 	Action string `json:"action"`        // created, modified, deleted
 }
 
@@ -106,7 +106,7 @@ func PathChangeOf(s Step) PathChange {
 		p.Action = "deleted"
 	}
 
-	if p.Raw = naming.Raw(p.Path); p.Path == "" {
+	if p.Raw = naming.Base64(p.Path); p.Path == "" {
 		p.Path = "."
 	}
 
@@ -116,14 +116,14 @@ func PathChangeOf(s Step) PathChange {
 // maxListed is the limit for the bytes of all paths in a result.
 const maxListed = 1 << 20
 
-// ListChanges returns the number of steps that are not trivial, and descriptions of these steps, up to maxListed
-// bytes of paths. more is set if some are omitted.
+// ListChanges returns the number n of steps that are not trivial, and descriptions of these steps, up to maxListed
+// bytes of paths. more is set if descriptions are omitted.
 func ListChanges(all []Step) (n int, out []PathChange, more bool) {
 	room := maxListed
 
 	for i := range all {
 		s := &all[i]
-		if Trivial(s) {
+		if IsTrivial(s) {
 			continue
 		}
 

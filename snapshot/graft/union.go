@@ -7,16 +7,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An Owner provides epochs and inode numbers for changes of states.
-type Owner interface {
+// A NumberAllocator provides epochs and inode numbers for changes of states.
+type NumberAllocator interface {
 	// Epoch returns an epoch in which no other state is changed.
 	Epoch() uint64
-	Numbers(e *tree.Editor, n uint64) (first uint64, err error) // see Target
+	// ReserveInos reserves n inode numbers, as Target.ReserveInos does.
+	ReserveInos(e *tree.Editor, n uint64) (first uint64, err error) // see Target
 }
 
 // Union returns a tree with the paths of all states. Each path has its file in the first state that
 // contains it. The states do not change.
-func Union(ctx context.Context, src *tree.Source, owner Owner, states []*tree.State) (*tree.State, error) {
+func Union(ctx context.Context, src *tree.Source, numbers NumberAllocator, states []*tree.State) (*tree.State, error) {
 	out := states[0].Clone()
 
 	for _, st := range states[1:] {
@@ -34,7 +35,7 @@ func Union(ctx context.Context, src *tree.Source, owner Owner, states []*tree.St
 			return nil, err
 		}
 
-		t := Target{Editor: tree.Editor{State: out.Clone(), Source: src, Epoch: owner.Epoch()}, Base: out, Numbers: owner.Numbers}
+		t := Target{Editor: tree.Editor{State: out.Clone(), Source: src, Epoch: numbers.Epoch()}, Base: out, ReserveInos: numbers.ReserveInos}
 		if _, err := t.Graft(ctx, all, Options{Source: st, Now: time.Now().UnixNano()}); err != nil {
 			return nil, err
 		}

@@ -51,7 +51,7 @@ func (w *world) Epoch() uint64 {
 	return w.epoch
 }
 
-func (w *world) Numbers(_ *tree.Editor, n uint64) (uint64, error) {
+func (w *world) ReserveInos(_ *tree.Editor, n uint64) (uint64, error) {
 	first := w.ino + 1
 	w.ino += n
 	return first, nil

@@ -5,9 +5,8 @@ package info
 type Disk struct {
 	Snapshots []UsedBy `json:"snapshots"`
 	Forks     []UsedBy `json:"forks"`
-	// Together is the space that a deletion of all named snapshots, or of all snapshots if none
-	// was named, would free. It is more than the sum of Snapshots, because it includes objects that
-	// several of them share.
+	// Together is the space that a deletion of all named snapshots would free, or of all snapshots if no snapshot
+	// was named. It is more than the sum of Snapshots, because it includes objects that several of them share.
 	Together int64 `json:"together"`
 	// Stored is the size of all objects in the packs.
 	Stored int64 `json:"stored"`

@@ -79,7 +79,7 @@ type Exports struct {
 	GitCommits []string `json:"git_commits,omitempty" jsonschema:"commits of the last exports to different repositories, the newest last"`
 }
 
-// Origin is where the contents of a snapshot are from.
+// Origin describes where the contents of a snapshot came from.
 type Origin struct {
 	// Claim is set only by the store and not by users or remotes, because the next claim of the label
 	// begins with the snapshot.
@@ -87,11 +87,11 @@ type Origin struct {
 	Actors    []string `json:"actors,omitempty" jsonschema:"the actors that changed anything since the snapshot before, in order"`
 	Compacted bool     `json:"compacted,omitempty" jsonschema:"whether it was made of several snapshots"`
 	Image     *Image   `json:"image,omitempty" jsonschema:"the image that was imported just before"`
-	Was       []string `json:"was,omitempty" jsonschema:"its ids before contents were forgotten, oldest first"`
+	FormerIDs []string `json:"was,omitempty" jsonschema:"its ids before contents were forgotten, oldest first"`
 }
 
-// Transfer is what a snapshot has when it is sent to another store, and comes from one. See
-// catalogue.SnapshotRecord.
+// Transfer has the data that a snapshot has in addition while it is sent to another store or received from one.
+// See catalogue.SnapshotRecord.
 type Transfer struct {
 	ActorSets []cas.Hash `json:"-"` // objects with the actors of the changes
 	Lineage   []string   `json:"-"` // ids of earlier states
@@ -114,13 +114,13 @@ type Image struct {
 	WorkingDir string   `json:"working_dir,omitempty"`
 }
 
-// maxImage is the largest size in bytes of an image in the record of a snapshot.
-const maxImage = 1 << 20
+// maxImageBytesBytes is the largest size in bytes of an image in the record of a snapshot.
+const maxImageBytes = 1 << 20
 
-// Check returns an errs.TooBig error if an image is larger than maxImage.
+// Check returns an errs.TooBig error if an image is larger than maxImageBytes.
 func (i *Image) Check() error {
-	if b, err := json.Marshal(i); err != nil || len(b) > maxImage {
-		return errors.Join(err, errs.New(errs.TooBig, "the configuration of image %.100s has %d bytes that a snapshot keeps, at most %d are possible", i.Ref, len(b), maxImage))
+	if b, err := json.Marshal(i); err != nil || len(b) > maxImageBytes {
+		return errors.Join(err, errs.New(errs.TooBig, "the configuration of image %.100s has %d bytes that a snapshot keeps, at most %d are possible", i.Ref, len(b), maxImageBytes))
 	}
 	return nil
 }
@@ -134,15 +134,15 @@ type Owner struct {
 // Expired reports whether the snapshot has an expiry time that is over.
 func (i *Info) Expired(now time.Time) bool { return i.Expires != nil && now.After(*i.Expires) }
 
-// Past reports whether the snapshot is a past state of its workspace. A snapshot of a fork's state, from
-// a remote, or compacted from several snapshots is not.
-func (i *Info) Past() bool { return i.Kind != KindFork && i.Kind != KindPull && !i.Compacted }
+// IsPastState reports whether the snapshot is a past state of its workspace. It is not if it is a state of a fork,
+// came from a remote, or was compacted from several snapshots.
+func (i *Info) IsPastState() bool { return i.Kind != KindFork && i.Kind != KindPull && !i.Compacted }
 
 // maxGitCommits is the largest number of commits in Exports.
 const maxGitCommits = 32
 
-// Exported records the commit of an export of the snapshot.
-func (e *Exports) Exported(commit string) {
+// AddExport records the commit of an export of the snapshot.
+func (e *Exports) AddExport(commit string) {
 	e.GitCommit = commit
 	list := slices.DeleteFunc(slices.Clone(e.GitCommits), func(c string) bool { return c == commit })
 	list = append(list, commit)

@@ -7,8 +7,8 @@ import (
 
 // A Recorder counts the metrics of an open store. It is safe for concurrent use.
 type Recorder struct {
-	mu sync.Mutex
-	m  Metrics
+	mu      sync.Mutex
+	metrics Metrics
 }
 
 // Metrics are counts and durations of operations since the store was opened. Durations are in
@@ -33,16 +33,16 @@ type Metrics struct {
 // MsSince returns the milliseconds since start.
 func MsSince(start time.Time) float64 { return float64(time.Since(start).Microseconds()) / 1000 }
 
-// Note calls fn to change the metrics.
-func (r *Recorder) Note(fn func(m *Metrics)) {
+// Update calls fn, which changes the metrics.
+func (r *Recorder) Update(fn func(m *Metrics)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fn(&r.m)
+	fn(&r.metrics)
 }
 
 // Get returns a copy of the metrics.
 func (r *Recorder) Get() (m Metrics) {
-	r.Note(func(now *Metrics) { m = *now })
+	r.Update(func(now *Metrics) { m = *now })
 	return m
 }
 

@@ -14,7 +14,7 @@ func (w Writer) WithActor(actor string) Writer { return w.ForRequest(actor, 0) }
 
 // An attribution records the actors of the changes of a view since its newest snapshot.
 type attribution struct {
-	actors.Recent
+	actors.RecentSets
 	// removedNames maps each removed name to the actors that removed it or had changed its inode. It has at most
 	// maxNames names.
 	removedNames map[tree.Link][]string
@@ -85,7 +85,7 @@ func (v *view) actorsAt(name tree.Link) []string {
 
 	by := slices.Clone(a.removedNames[name])
 	if ino := v.inoAt(name); ino != 0 {
-		by = append(by, a.Of(ino)...)
+		by = append(by, a.ActorsOf(ino)...)
 	}
 
 	slices.Sort(by)
@@ -169,21 +169,21 @@ func (v *view) overlaps(r *record, actor string) bool {
 		}
 
 		e, found, err := dir.Dir.Lookup(v.source(), name)
-		return err == nil && found && a.Others(e.Ino, actor)
+		return err == nil && found && a.ChangedByOthers(e.Ino, actor)
 	}
 
 	switch r.kind {
 	case recCreate, recUnlink:
 		return entryOverlaps(r.parent, r.name)
 	case recLink:
-		return a.Others(r.ino, actor) || entryOverlaps(r.parent, r.name)
+		return a.ChangedByOthers(r.ino, actor) || entryOverlaps(r.parent, r.name)
 	case recRename:
 		return entryOverlaps(r.parent, r.name) || entryOverlaps(r.to.Parent, r.to.Name)
 	case recSetAttr:
-		return r.setAttr.Marks() && a.Others(r.ino, actor)
+		return r.setAttr.CountsAsChange() && a.ChangedByOthers(r.ino, actor)
 	}
 
-	return a.Others(r.ino, actor)
+	return a.ChangedByOthers(r.ino, actor)
 }
 
 // viewActors are the methods of Tx for the actors of the changes of each view.
@@ -227,11 +227,11 @@ func (tx viewActors) JoinActors(view uint32, sets []*actors.Set, joined *actors.
 }
 
 // Actors returns the inodes that the edit has changed so far, and the actors of each.
-func (e *Edit) Actors() *actors.Set { return e.attribution.Growing() }
+func (e *Edit) Actors() *actors.Set { return e.attribution.OpenSet() }
 
 // SetActors replaces the result of Actors by a set that recovery has read.
 func (e *Edit) SetActors(s *actors.Set) {
-	e.attribution = actors.Recent{}
+	e.attribution = actors.RecentSets{}
 	e.attribution.Return([]*actors.Set{s})
 }
 

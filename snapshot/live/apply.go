@@ -209,7 +209,7 @@ func (v *view) apply(r *record) error {
 func (v *view) newEditor(now int64) *tree.Editor {
 	v.editor = tree.Editor{
 		State: v.state, Source: v.source(), Epoch: v.trees.mu.epoch, Time: now,
-		Changed: v.editor.Changed, Unnamed: v.editor.Unnamed,
+		OnChanged: v.editor.OnChanged, OnUnnamed: v.editor.OnUnnamed,
 	}
 	return &v.editor
 }
@@ -265,7 +265,7 @@ func (v *view) applyToInode(r *record) error {
 	}
 
 	before := n.FileSize()
-	if r.kind != recSetAttr || r.setAttr.Marks() {
+	if r.kind != recSetAttr || r.setAttr.CountsAsChange() {
 		v.markChanged(r.ino)
 	}
 

@@ -30,7 +30,7 @@ type Edit struct {
 	mountPoints map[tree.Link]bool // names on which or below which file systems are mounted; nil before loadMountPoints
 
 	stepActors  []string // the actors of the present step
-	attribution actors.Recent
+	attribution actors.RecentSets
 
 	steps         Blobs
 	enc           *wire.Encoder // encoded steps that are not in the journal yet
@@ -68,10 +68,10 @@ func (t *trees) beginEdit(id uint32, holdBack []uint32, actor string) (*Edit, er
 		steps: Blobs{log: t.blobs, urgent: true}, enc: wire.NewEncoder(nil),
 	}
 	e.target = graft.Target{
-		Editor:  tree.Editor{State: v.state.Clone(), Source: t.waitingSrc, Epoch: t.newEpoch(), Changed: e.markChanged},
-		Base:    v.state,
-		Numbers: Counters{t}.Numbers, Next: t.mu.nextIno,
-		Replaced: e.addReplaced, Mounted: e.isMountPoint, Beneath: e.orphanBeneathMount,
+		Editor:      tree.Editor{State: v.state.Clone(), Source: t.waitingSrc, Epoch: t.newEpoch(), OnChanged: e.markChanged},
+		Base:        v.state,
+		ReserveInos: Counters{t}.ReserveInos, NextIno: t.mu.nextIno,
+		OnReplaced: e.addReplaced, IsMountPoint: e.isMountPoint, MountOrphan: e.orphanBeneathMount,
 	}
 	for _, id := range holdBack {
 		if h, ok := t.mu.views[id]; ok {
@@ -110,15 +110,15 @@ func (e *Edit) End() {
 
 // Steps returns the places of the recorded steps in the journal. Until End the journal keeps the steps. After End
 // it keeps them as long as recovery needs a record after them.
-func (e *Edit) Steps() []graft.Span { return e.steps.Spans }
+func (e *Edit) Steps() []graft.JournalSpan { return e.steps.Spans }
 
 // NextIno returns a number that is higher than the inode numbers of the edited state.
-func (e *Edit) NextIno() uint64 { return e.target.Next }
+func (e *Edit) NextIno() uint64 { return e.target.NextIno }
 
 // SetResult makes st, a sealed state with inode numbers below next, the result of the edit. Recovery calls it for
 // an edit without steps.
 func (e *Edit) SetResult(st *tree.State, next uint64) error {
-	e.target.State, e.target.Next, e.sealed = st, next, true
+	e.target.State, e.target.NextIno, e.sealed = st, next, true
 	return e.findRemovedInodes()
 }
 
@@ -147,7 +147,7 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 	v.protection.clearCache()
 	t.memory.Take(v.id, int64(e.unsealedSteps)*InodeBytes, 0, true)
 	v.attribution.Append(&e.attribution)
-	t.raiseNextIno(e.target.Next - 1)
+	t.raiseNextIno(e.target.NextIno - 1)
 	if !t.mu.replaying && !e.inv.Empty() {
 		t.mu.unnoticed[v.id] = append(t.mu.unnoticed[v.id], e.inv.rootNames())
 	}

@@ -36,7 +36,7 @@ func (e *Edit) Overlay(ctx context.Context, o *graft.Overlay, g Graft) error {
 // beginGraft sets up the target for the options g.
 func (e *Edit) beginGraft(g *Graft) {
 	if g.Record {
-		e.target.Record = e.record
+		e.target.RecordOp = e.record
 	}
 
 	if seal := g.Seal; seal != nil {
@@ -50,7 +50,7 @@ func (e *Edit) beginGraft(g *Graft) {
 
 	if by := g.ActorsOf; by != nil {
 		defaultBy := e.stepActors
-		g.Before = func(s *graft.Step) (err error) {
+		g.BeforeStep = func(s *graft.Step) (err error) {
 			if e.stepActors, err = by(s); len(e.stepActors) == 0 {
 				e.stepActors = defaultBy
 			}
@@ -75,10 +75,10 @@ func (e *Edit) endGraft(changed []uint64, err error) error {
 func (e *Edit) addChanged(ino uint64) { e.inv.Inodes = append(e.inv.Inodes, Node(e.base.id, ino)) }
 
 // addReplaced adds a name to the invalidation.
-func (e *Edit) addReplaced(r graft.Replaced) {
+func (e *Edit) addReplaced(r graft.ReplacedName) {
 	entry := Entry{Parent: Node(e.base.id, r.Parent), Name: r.Name, WasDir: r.WasDir, MountPoint: r.MountPoint}
-	if r.Was != 0 {
-		entry.OldNode = Node(e.base.id, r.Was)
+	if r.OldIno != 0 {
+		entry.OldNode = Node(e.base.id, r.OldIno)
 	}
 	e.inv.Entries = append(e.inv.Entries, entry)
 }
@@ -106,8 +106,8 @@ func (t *trees) newEpoch() uint64 {
 	return t.mu.epoch - 1
 }
 
-// Numbers returns the first of n numbers for new inodes of an edited state.
-func (c Counters) Numbers(e *tree.Editor, n uint64) (first uint64, err error) {
+// ReserveInos returns the first of n numbers for new inodes of an edited state.
+func (c Counters) ReserveInos(e *tree.Editor, n uint64) (first uint64, err error) {
 	next, _ := c.Next()
 	_ = e.OwnSlot(next) // reads the page before the lock is taken
 	c.trees.mu.Lock()
@@ -139,8 +139,8 @@ func (e *Edit) write() error {
 
 // Redo reads the steps from the journal and makes them again, in recovery. The caller holds the forest's
 // lock.
-func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
-	e.target.State.Depth, e.target.Time, e.target.Redone = depth, now, e.addChanged
+func (e *Edit) Redo(steps []graft.JournalSpan, now int64, depth int) error {
+	e.target.State.Depth, e.target.Time, e.target.OnRedone = depth, now, e.addChanged
 
 	for _, s := range steps {
 		if s.Len < 0 || s.Len > journal.MaxPayload {
@@ -187,7 +187,7 @@ func (e *Edit) contentOf(view uint32, ino uint64) (*content.Content, error) {
 // Blobs writes blobs to the journal, to which a later record will refer. Until Release the journal keeps the
 // blobs. After Release it keeps them as long as recovery needs the record.
 type Blobs struct {
-	Spans    []graft.Span // the places of the blobs
+	Spans    []graft.JournalSpan // the places of the blobs
 	log      *journal.UnreferencedBytes
 	urgent   bool
 	releases []func()
@@ -199,7 +199,7 @@ func (b *Blobs) Write(p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	b.Spans, b.releases = append(b.Spans, graft.Span{Pos: pos, Len: len(p)}), append(b.releases, unpin)
+	b.Spans, b.releases = append(b.Spans, graft.JournalSpan{Pos: pos, Len: len(p)}), append(b.releases, unpin)
 	return len(p), nil
 }
 

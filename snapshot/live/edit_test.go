@@ -60,14 +60,14 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 		must.OK(t, tree.Diff(t.Context(), f.trees.residentSrc, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
 			if c.After != nil && !c.After.IsDir() {
 				s := graft.StepOf(c)
-				s.What = tree.Data // so that a new inode comes
+				s.Differences = tree.DataDiffers // so that a new inode comes
 				steps = append(steps, s)
 			}
 			return nil
 		}))
 		link, err := then.Resolve(f.trees.residentSrc, "link")
 		must.OK(t, err)
-		steps = append(steps, graft.StepOf(tree.Change{Path: (*tree.Path)(nil).Entry("link"), Before: link, After: link, What: tree.Target}))
+		steps = append(steps, graft.StepOf(tree.Change{Path: (*tree.Path)(nil).ChildUnchecked("link"), Before: link, After: link, Differences: tree.TargetDiffers}))
 		if len(steps) != len(order) {
 			t.Fatalf("%d steps", len(steps))
 		}
@@ -95,7 +95,7 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			var spans []graft.Span
+			var spans []graft.JournalSpan
 			if err := json.Unmarshal(payload, &spans); err != nil {
 				return err
 			}

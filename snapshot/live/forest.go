@@ -72,7 +72,7 @@ type trees struct {
 	waitingSrc  *tree.Source // reads memory, disk and network, and waits for them
 	log         *journal.Journal
 	memory      Memory
-	pages       *atomic.Int64 // bytes of pages that were copied under the lock, see tree.Source.Counting
+	pages       *atomic.Int64 // bytes of pages that were copied under the lock, see tree.Source.CountingCopies
 	requests    doneRequests
 	readView    func(src *tree.Source, view uint32) (*tree.State, error)
 	admit       func(view uint32, n int64) error
@@ -130,7 +130,7 @@ type view struct {
 // New returns a forest without views.
 func New(o Options) *Forest {
 	pages := new(atomic.Int64)
-	src := o.Source.Counting(pages)
+	src := o.Source.CountingCopies(pages)
 	t := &trees{
 		residentSrc: src, localSrc: src, waitingSrc: src, pages: pages,
 		log: o.Log, memory: o.Memory, readView: o.ReadView, admit: o.Admit, blobs: journal.NewUnreferencedBytes(o.Log),
@@ -162,7 +162,7 @@ func New(o Options) *Forest {
 // newView returns a view that owns the state s.
 func (t *trees) newView(id uint32, s *tree.State) *view {
 	v := &view{trees: t, id: id, state: s, orphans: orphanSet{state: &tree.State{}}, changeMark: t.changed.Add(id)}
-	v.editor.Changed, v.editor.Unnamed = v.markChanged, v.keepUnnamed
+	v.editor.OnChanged, v.editor.OnUnnamed = v.markChanged, v.keepUnnamed
 	v.orphans.onChange = v.changeMark.MarkChanged
 	return v
 }

@@ -107,7 +107,7 @@ func newInherited() inheritedEdits {
 // findRemovedInodesInodes finds the inodes that an edit removes. Recovery calls it after the edit's last step, because
 // the kernel may have references to these inodes.
 func (e *Edit) findRemovedInodes() error {
-	return e.base.state.Beyond(e.target.Source, e.target.State, func(n *tree.Inode) { e.removed = append(e.removed, n) })
+	return e.base.state.EachNotIn(e.target.Source, e.target.State, func(n *tree.Inode) { e.removed = append(e.removed, n) })
 }
 
 // inherit adds an edit that recovery applies to the inheritance: its removed inodes become orphans, and its

@@ -63,7 +63,7 @@ func (o *orphanSet) set(s *tree.State) {
 func (o *orphanSet) numbers(src *tree.Source) (inos []uint64, err error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	err = o.state.Beyond(src, &tree.State{}, func(n *tree.Inode) { inos = append(inos, n.Ino) })
+	err = o.state.EachNotIn(src, &tree.State{}, func(n *tree.Inode) { inos = append(inos, n.Ino) })
 	return inos, err
 }
 
@@ -87,7 +87,7 @@ func (o *orphanSet) clone() *tree.State {
 func (o *orphanSet) eachContent(fn func(*content.Content)) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	new(tree.Unsealed).Each(o.state, false, fn)
+	new(tree.UnsealedContents).Each(o.state, false, fn)
 }
 
 // keepUnnamed makes an inode that lost its last name an orphan, if the kernel has a reference to the inode or, in
@@ -135,7 +135,7 @@ func (v *view) keepAllReplaced() error {
 	defer func() { v.trees.mu.inApply = false }()
 
 	for _, st := range v.replacedStates {
-		if err := st.Beyond(v.source(), v.state, func(n *tree.Inode) {
+		if err := st.EachNotIn(v.source(), v.state, func(n *tree.Inode) {
 			if v.trees.held(Node(v.id, n.Ino)) {
 				_, _ = v.orphan(n.Ino)
 			}

@@ -32,8 +32,8 @@ const (
 	_
 	recActor // the actor of the changes in the following records
 
-	_ // graft.Put, which is used in the blobs of edits
-	_ // graft.SetAttrs, which is used in the blobs of edits
+	_ // graft.OpPut, which is used in the blobs of edits
+	_ // graft.OpSetAttrs, which is used in the blobs of edits
 
 	recWrite // a write whose bytes are in the record
 	recMount // a connection to the kernel begins

@@ -36,7 +36,7 @@ type Recovery struct {
 // other goroutines use the forest.
 func (r Recovery) SetSource(near *tree.Source) {
 	r.trees.localSrc = near
-	r.trees.residentSrc = near.Resident().Counting(r.trees.pages)
+	r.trees.residentSrc = near.Resident().CountingCopies(r.trees.pages)
 }
 
 // SetReadOnly makes all changes of a view fail with ErrTooHeavy.

@@ -191,7 +191,7 @@ func (tx *Tx) LowestUnreferenced() int64 { return tx.trees.blobs.Lowest() }
 
 // EachContent calls fn for the contents in memory of all views and orphans that are not sealed. It skips
 // pages that seen has visited.
-func (tx *Tx) EachContent(seen *tree.Unsealed, fn func(*content.Content)) {
+func (tx *Tx) EachContent(seen *tree.UnsealedContents, fn func(*content.Content)) {
 	for _, id := range tx.trees.changed.Changed(ForCheckpoint) {
 		v := tx.trees.mu.views[id]
 		v.orphans.eachContent(fn)

@@ -22,7 +22,7 @@ func (p BytePath) MarshalJSON() ([]byte, error) {
 	return json.Marshal(encodedPath{[]byte(p)})
 }
 
-// UnmarshalJSON accepts both forms of MarshalJSON.
+// UnmarshalJSON accepts both forms that MarshalJSON returns.
 func (p *BytePath) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '{' {
 		var e encodedPath
@@ -33,8 +33,8 @@ func (p *BytePath) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(p))
 }
 
-// Raw returns a path in base64 if it is not UTF-8, else "".
-func Raw(path string) string {
+// Base64 returns a path in base64 if it is not UTF-8, else "".
+func Base64(path string) string {
 	if utf8.ValidString(path) {
 		return ""
 	}

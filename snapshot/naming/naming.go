@@ -23,8 +23,8 @@ var controlNames = map[string]bool{
 	"status": true, "policy": true, "latest": true, "undo": true, "base": true, "README": true,
 }
 
-// ErrBad is the kind of Check's error for a name that no snapshot or fork can have.
-var ErrBad = errs.New(errs.Invalid, "refused name")
+// ErrBadNameName is the kind of Check's error for a name that no snapshot or fork can have.
+var ErrBadName = errs.New(errs.Invalid, "refused name")
 
 // MaxDescription is the largest total size in bytes of the message and the labels of a snapshot.
 const MaxDescription = 64 << 10
@@ -44,21 +44,21 @@ func CheckDescription(message string, labels map[string]string) error {
 }
 
 // Check returns an error with the reason if no snapshot or fork can have a name. The error is
-// ErrBad or errs.NameTooLong.
+// ErrBadName or errs.NameTooLong.
 func Check(name string) error {
 	switch {
 	case len(name) > maxName:
 		return errs.New(errs.NameTooLong, "name too long: %d bytes, at most %d are possible", len(name), maxName)
 	case name == "":
-		return fmt.Errorf("%w: it is empty", ErrBad)
+		return fmt.Errorf("%w: it is empty", ErrBadName)
 	case !nameForm().MatchString(name):
-		return fmt.Errorf("%w: %q; use letters, digits, '_', '.' and '-', and begin with a letter, digit or '_'", ErrBad, name)
+		return fmt.Errorf("%w: %q; use letters, digits, '_', '.' and '-', and begin with a letter, digit or '_'", ErrBadName, name)
 	case controlNames[name], strings.HasPrefix(name, "call."):
-		return fmt.Errorf("%w: %q is a control file of .snapshots", ErrBad, name)
+		return fmt.Errorf("%w: %q is a control file of .snapshots", ErrBadName, name)
 	case strings.Contains(name, ".."), strings.HasSuffix(name, "."), strings.HasSuffix(name, ".lock"):
-		return fmt.Errorf("%w: %q could not be a git ref (no '..', no '.' or '.lock' at the end)", ErrBad, name)
+		return fmt.Errorf("%w: %q could not be a git ref (no '..', no '.' or '.lock' at the end)", ErrBadName, name)
 	case autoForm().MatchString(name):
-		return fmt.Errorf("%w: %q is reserved for snapshots without a name", ErrBad, name)
+		return fmt.Errorf("%w: %q is reserved for snapshots without a name", ErrBadName, name)
 	}
 	return nil
 }
@@ -66,9 +66,9 @@ func Check(name string) error {
 // IsAuto reports whether a name has the form of automatic names: cp-N.
 func IsAuto(name string) bool { return autoForm().MatchString(name) }
 
-// Local returns the name in this store of a snapshot that was taken in another store. An automatic name
-// gets a prefix, because this store has, or will have, a snapshot of that name.
-func Local(name string) string {
+// LocalName returns the name in this store of a snapshot that was taken in another store. An automatic name gets a
+// prefix, because this store has, or will have, a snapshot of that name.
+func LocalName(name string) string {
 	if IsAuto(name) {
 		return "pulled-" + name
 	}
@@ -84,8 +84,8 @@ const (
 // IsControlDir reports whether a name in the root of a workspace is a control directory.
 func IsControlDir(name string) bool { return name == SnapshotsDir || name == ForksDir }
 
-// Under reports whether a path is dir or below dir.
-func Under(p, dir string) bool { return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/") }
+// IsUnder reports whether a path is dir or below dir.
+func IsUnder(p, dir string) bool { return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/") }
 
 // CleanPaths checks paths that a user gave, relative to the root of a workspace, and returns them in
 // their shortest form. It returns nil if one of them is the root. The error is errs.Invalid.

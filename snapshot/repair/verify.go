@@ -145,7 +145,7 @@ func (c *verification) checkTree(ctx context.Context, t Tree, r *Report) error {
 		return nil
 	}
 
-	return t.State.Affected(ctx, c.Source, tree.Damage{Object: c.isMissing, Log: c.anyLost}, func(p string) {
+	return t.State.Affected(ctx, c.Source, tree.Damage{ObjectDamaged: c.isMissing, LogDamaged: c.anyLost}, func(p string) {
 		at := t.Names
 		at.Path = p
 		r.Affected = append(r.Affected, at)
@@ -209,7 +209,7 @@ func (c *verification) allIntact(ctx context.Context, trees []Tree) (bool, error
 			}
 
 			seen[h] = struct{}{}
-			if !c.Objects.Here(h) {
+			if !c.Objects.MayBeInStore(h) {
 				return false
 			}
 

@@ -8,10 +8,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// MergeAttrs returns ours with the permissions, the owner, the group and the extended attributes that
-// theirs changed since base. Each attribute is merged separately, extended attributes by name. changed
-// is set if out differs from ours. ok is false if both sides changed an attribute to different values;
-// rule decides that attribute.
+// MergeAttrs returns ours with the permissions, the owner, the group and the extended attributes that theirs
+// changed since base. Each attribute is merged separately, extended attributes by name. changed is set if out
+// differs from ours. ok is false if both sides changed an attribute to different values; rule then decides which
+// value out gets.
 func MergeAttrs(base, ours, theirs *tree.Inode, rule Rule) (out tree.Inode, changed, ok bool) {
 	const perm = ^uint32(unix.S_IFMT)
 	out, ok = *ours, true
@@ -20,9 +20,9 @@ func MergeAttrs(base, ours, theirs *tree.Inode, rule Rule) (out tree.Inode, chan
 	out.GID = mergeValue(base.GID, ours.GID, theirs.GID, rule, &ok)
 
 	for _, name := range ChangedXattrs(base, theirs) {
-		has := valueOf(ours, name)
-		switch v := mergeValue(valueOf(base, name), has, valueOf(theirs, name), rule, &ok); {
-		case v == has:
+		oursValue := valueOf(ours, name)
+		switch v := mergeValue(valueOf(base, name), oursValue, valueOf(theirs, name), rule, &ok); {
+		case v == oursValue:
 		case v.exists:
 			out.SetXattr(name, []byte(v.bytes))
 		default:
@@ -50,18 +50,18 @@ func mergeValue[T comparable](base, ours, theirs T, rule Rule, ok *bool) T {
 
 // A FileMerge is the merge of three versions of a file.
 type FileMerge struct {
-	Node    tree.Inode // ours with the changes of theirs
-	Changed bool       // Node differs from ours
-	Taken   bool       // Node has the data of theirs, because ours did not change the data
-	Lines   bool       // both sides changed the data, and the caller has to merge them by lines
-	OK      bool       // false for a conflict
+	Node           tree.Inode // ours with the changes of theirs
+	Changed        bool       // Node differs from ours
+	DataTaken      bool       // Node has the data of theirs, because ours did not change the data
+	NeedsLineMerge bool       // both sides changed the data, and the caller has to merge them by lines
+	OK             bool       // false for a conflict
 }
 
-// MergeFile merges three versions of a file that is no directory. same reports whether two versions
+// MergeFile merges three versions of a file that is no directory. The function same reports whether two versions
 // have equal data.
 func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool, error)) (m FileMerge, err error) {
 	if ours.Type() != base.Type() || theirs.Type() != base.Type() {
-		return mergeKinds(base, ours, theirs, same)
+		return mergeTypes(base, ours, theirs, same)
 	}
 
 	m.Node, m.Changed, m.OK = MergeAttrs(base, ours, theirs, RefuseConflicts)
@@ -69,11 +69,11 @@ func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool
 	if err != nil || unchanged {
 		return m, err
 	}
-	if m.Taken, err = same(ours, base); err != nil {
+	if m.DataTaken, err = same(ours, base); err != nil {
 		return m, err
 	}
 
-	if m.Taken {
+	if m.DataTaken {
 		m.Changed = true
 		m.Node.Mode = theirs.Mode&unix.S_IFMT | m.Node.Mode&^unix.S_IFMT
 		m.Node.Ino, m.Node.Content, m.Node.Target, m.Node.Rdev = theirs.Ino, theirs.Content, theirs.Target, theirs.Rdev
@@ -81,26 +81,26 @@ func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool
 		return m, nil
 	}
 
-	alike, err := same(ours, theirs)
-	if err != nil || alike {
+	equal, err := same(ours, theirs)
+	if err != nil || equal {
 		return m, err
 	}
 
-	m.Lines = true
-	m.OK = m.OK && mergeable(base, ours, theirs)
+	m.NeedsLineMerge = true
+	m.OK = m.OK && canMergeLines(base, ours, theirs)
 	return m, nil
 }
 
-// mergeKinds does the work of MergeFile if one side replaced the file by a file of another type. If the other
-// side changed the file, that is a conflict.
-func mergeKinds(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool, error)) (m FileMerge, err error) {
+// mergeTypes does the work of MergeFile if one side replaced the file by a file of another type. If the other side
+// changed the file, the merge is a conflict.
+func mergeTypes(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool, error)) (m FileMerge, err error) {
 	equal := func(x, y *tree.Inode) bool {
 		if err != nil || x.Mode != y.Mode || x.UID != y.UID || x.GID != y.GID || !tree.SameXattrs(x, y) {
 			return false
 		}
-		var is bool
-		is, err = same(x, y)
-		return is
+		var sameData bool
+		sameData, err = same(x, y)
+		return sameData
 	}
 
 	m.Node = *ours
@@ -108,15 +108,15 @@ func mergeKinds(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (boo
 	case equal(theirs, base), equal(theirs, ours):
 		m.OK = true
 	case equal(ours, base):
-		m.Node, m.Changed, m.Taken, m.OK = *theirs, true, true, true
+		m.Node, m.Changed, m.DataTaken, m.OK = *theirs, true, true, true
 	}
 
 	return m, err
 }
 
-// mergeable reports whether all versions of a file are regular files, small enough to be merged by
+// canMergeLines reports whether all versions of a file are regular files, small enough to be merged by
 // lines.
-func mergeable(versions ...*tree.Inode) bool {
+func canMergeLines(versions ...*tree.Inode) bool {
 	return !slices.ContainsFunc(versions, func(n *tree.Inode) bool { return !n.IsRegular() || n.Size() > MaxMerged })
 }
 

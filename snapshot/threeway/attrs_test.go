@@ -58,18 +58,18 @@ func TestMergeFile(t *testing.T) {
 	}
 	same := func(x, y *tree.Inode) (bool, error) { return x.Target == y.Target, nil }
 	m, err := MergeFile(link(0o7, "a"), link(0o6, "a"), link(0o7, "b"), same)
-	if err != nil || !m.Taken || !m.OK || m.Node.Target != "b" || m.Node.Mode != unix.S_IFLNK|0o6 {
+	if err != nil || !m.DataTaken || !m.OK || m.Node.Target != "b" || m.Node.Mode != unix.S_IFLNK|0o6 {
 		t.Errorf("theirs changed the data, ours the mode: %+v, %v", m, err)
 	}
 	m, err = MergeFile(link(0o7, "a"), link(0o7, "b"), link(0o6, "a"), same)
-	if err != nil || m.Taken || !m.Changed || m.Node.Target != "b" || m.Node.Mode != unix.S_IFLNK|0o6 {
+	if err != nil || m.DataTaken || !m.Changed || m.Node.Target != "b" || m.Node.Mode != unix.S_IFLNK|0o6 {
 		t.Errorf("ours changed the data, theirs the mode: %+v, %v", m, err)
 	}
 	m, err = MergeFile(link(0o7, "a"), link(0o7, "b"), link(0o7, "c"), same)
-	if err != nil || m.OK || !m.Lines {
+	if err != nil || m.OK || !m.NeedsLineMerge {
 		t.Errorf("two links: %+v, %v", m, err)
 	}
-	if m, err = MergeFile(link(0o7, "a"), link(0o7, "b"), link(0o7, "b"), same); err != nil || !m.OK || m.Changed || m.Lines {
+	if m, err = MergeFile(link(0o7, "a"), link(0o7, "b"), link(0o7, "b"), same); err != nil || !m.OK || m.Changed || m.NeedsLineMerge {
 		t.Errorf("alike: %+v, %v", m, err)
 	}
 	calls := 0

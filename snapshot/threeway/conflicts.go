@@ -6,37 +6,37 @@ import "path"
 type conflictList struct {
 	Conflicts []string // paths
 
-	rule    func(path string) Rule
-	skip    map[string]bool // see Plan.Skip
-	refused map[string]bool // the paths of Conflicts
-	ours    map[string]bool // paths of Conflicts that keep the version of ours
-	whole   map[string]bool // paths of Conflicts that are a directory on one side only
+	rule         func(path string) Rule
+	skip         map[string]bool // see Plan.SkipPaths
+	inConflict   map[string]bool // the paths of Conflicts
+	keptOurs     map[string]bool // paths of Conflicts that keep the version of ours
+	dirOnOneSide map[string]bool // paths of Conflicts that are a directory on one side only
 }
 
-// stays reports whether a path keeps the version of ours: because of Skip, or because it is in conflict and the
-// rule keeps ours. If a path in conflict is a directory in ours but not in theirs, the paths below it keep the
-// version of ours, too.
-func (l *conflictList) stays(at string) bool {
-	for dir := path.Dir(at); len(l.whole) > 0 && dir != "."; dir = path.Dir(dir) {
-		if l.ours[dir] && l.whole[dir] {
+// keepsOurs reports whether a path keeps the version of ours: because of Plan.SkipPaths, or because it is in
+// conflict and the rule keeps ours. If a path in conflict is a directory in ours but not in theirs, the paths
+// below it keep the version of ours, too.
+func (l *conflictList) keepsOurs(filePath string) bool {
+	for dir := path.Dir(filePath); len(l.dirOnOneSide) > 0 && dir != "."; dir = path.Dir(dir) {
+		if l.keptOurs[dir] && l.dirOnOneSide[dir] {
 			return true
 		}
 	}
-	return l.ours[at] || Under(at, l.skip) != ""
+	return l.keptOurs[filePath] || NearestIn(filePath, l.skip) != ""
 }
 
-// conflict adds a path to Conflicts. If the rule takes theirs, it calls theirs, which plans the version of
-// theirs. theirs may be nil.
-func (l *conflictList) conflict(at string, theirs func() error) error {
-	if l.stays(at) {
+// addConflict adds a path to Conflicts. If the rule takes theirs, it calls theirs, a function that plans the
+// version of theirs. theirs may be nil.
+func (l *conflictList) addConflict(filePath string, theirs func() error) error {
+	if l.keepsOurs(filePath) {
 		return nil
 	}
 
-	if !l.refused[at] {
-		l.refused[at] = true
-		l.Conflicts = append(l.Conflicts, at)
+	if !l.inConflict[filePath] {
+		l.inConflict[filePath] = true
+		l.Conflicts = append(l.Conflicts, filePath)
 	}
-	if theirs != nil && l.rule(at) == TakeTheirs {
+	if theirs != nil && l.rule(filePath) == TakeTheirs {
 		return theirs()
 	}
 

@@ -13,7 +13,7 @@ type plannedFiles struct {
 	ours   *tree.State
 	view   uint32 // the view of ours
 
-	planned      map[string]*file       // paths that the plan changed; nil: the path does not exist in the plan
+	changedPaths map[string]*file       // paths that the plan changed; nil: the path does not exist in the plan
 	lookups      map[string]*tree.Inode // results of presentAt
 	addedNames   map[string][]string    // names that the plan added, by directory
 	presentFiles map[uint64]*file       // present files that the plan has looked up, by number
@@ -29,13 +29,13 @@ func newPlannedFiles(src *tree.Source, ours *tree.State, view uint32) plannedFil
 
 // A file is a file or a directory of the planned tree.
 type file struct {
-	node    *tree.Inode // planned attributes and contents; the contents are those of node.Ino in view
-	view    uint32
-	ino     uint64      // the inode number in theirs, for the last interval that has the file; at first, the number in ours
-	present *tree.Inode // the inode in ours; nil for a new file
-	paths   []string    // paths of present, see namesOf
-	names   []string    // paths that the plan added
-	changed bool        // node differs from present
+	node         *tree.Inode // planned attributes and contents; the contents are those of node.Ino in view
+	view         uint32
+	theirIno     uint64      // the inode number in theirs, for the last interval that has the file; at first, the number in ours
+	present      *tree.Inode // the inode in ours; nil for a new file
+	presentPaths []string    // paths of present, see namesOf
+	addedPaths   []string    // paths that the plan added
+	changed      bool        // node differs from present
 }
 
 // A File is a file of the planned tree.
@@ -47,81 +47,81 @@ func (f *file) Node() *tree.Inode { return f.node }
 // Present returns the inode of ours that becomes the file, nil for a new file.
 func (f *file) Present() *tree.Inode { return f.present }
 
-// get returns the file of the plan at a path, nil if there is none.
-func (p *plannedFiles) get(at string) (*file, error) {
-	if f, ok := p.planned[at]; ok {
+// fileAt returns the file of the plan at a path, nil if there is none.
+func (p *plannedFiles) fileAt(filePath string) (*file, error) {
+	if f, ok := p.changedPaths[filePath]; ok {
 		return f, nil
 	}
 
-	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
-		if f, ok := p.planned[dir]; ok && (f == nil || f.present == nil || !f.node.IsDir()) {
+	for dir := path.Dir(filePath); dir != "."; dir = path.Dir(dir) {
+		if f, ok := p.changedPaths[dir]; ok && (f == nil || f.present == nil || !f.node.IsDir()) {
 			return nil, nil
 		}
 	}
 
-	n, err := p.presentAt(at)
+	n, err := p.presentAt(filePath)
 	if n == nil {
 		return nil, err
 	}
 
-	return p.file(n), nil
+	return p.presentFile(n), nil
 }
 
 // presentAt returns the inode at a path in ours, nil if there is none.
-func (p *plannedFiles) presentAt(at string) (*tree.Inode, error) {
-	n, ok := p.lookups[at]
+func (p *plannedFiles) presentAt(filePath string) (*tree.Inode, error) {
+	n, ok := p.lookups[filePath]
 	if ok {
 		return n, nil
 	}
 
-	n, err := p.ours.At(p.source, at)
-	p.lookups[at] = n
+	n, err := p.ours.InodeAt(p.source, filePath)
+	p.lookups[filePath] = n
 
 	return n, err
 }
 
-// file returns the file of the plan for an inode of ours.
-func (p *plannedFiles) file(n *tree.Inode) *file {
+// presentFile returns the file of the plan for an inode of ours.
+func (p *plannedFiles) presentFile(n *tree.Inode) *file {
 	f, ok := p.presentFiles[n.Ino]
 	if !ok {
-		f = &file{node: n, view: p.view, ino: n.Ino, present: n}
+		f = &file{node: n, view: p.view, theirIno: n.Ino, present: n}
 		p.presentFiles[n.Ino] = f
 	}
 	return f
 }
 
-// set plans the file f at a path, or with nil that the path does not exist.
-func (p *plannedFiles) set(at string, f *file) {
-	p.planned[at] = f
-	if f != nil && !slices.Contains(f.names, at) {
-		f.names = append(f.names, at)
-		p.addedNames[path.Dir(at)] = append(p.addedNames[path.Dir(at)], path.Base(at))
+// setFile plans the file f at a path. If f is nil, it plans that the path does not exist.
+func (p *plannedFiles) setFile(filePath string, f *file) {
+	p.changedPaths[filePath] = f
+	if f != nil && !slices.Contains(f.addedPaths, filePath) {
+		f.addedPaths = append(f.addedPaths, filePath)
+		p.addedNames[path.Dir(filePath)] = append(p.addedNames[path.Dir(filePath)], path.Base(filePath))
 	}
 }
 
-// namesOf returns the paths of a file in the plan, at most the given number; 0: all.
-func (p *plannedFiles) namesOf(f *file, most int) (names []string, err error) {
-	if f.present != nil && f.paths == nil {
-		if f.paths, err = p.ours.Paths(p.source, f.present); err != nil {
+// namesOf returns the paths of a file in the plan, at most limit; 0: all.
+func (p *plannedFiles) namesOf(f *file, limit int) (names []string, err error) {
+	if f.present != nil && f.presentPaths == nil {
+		if f.presentPaths, err = p.ours.Paths(p.source, f.present); err != nil {
 			return nil, err
 		}
-		slices.Sort(f.paths)
+		slices.Sort(f.presentPaths)
 	}
 
-	for i, list := range [][]string{f.paths, f.names} {
-		for _, at := range list {
-			if _, found := slices.BinarySearch(f.paths, at); i == 1 && found {
+	for i, list := range [][]string{f.presentPaths, f.addedPaths} {
+		for _, filePath := range list {
+			if _, found := slices.BinarySearch(f.presentPaths, filePath); i == 1 && found {
 				continue
 			}
 
-			g, err := p.get(at)
+			g, err := p.fileAt(filePath)
 			if err != nil {
 				return nil, err
 			}
 			if g == f {
-				names = append(names, at)
+				names = append(names, filePath)
 			}
-			if most > 0 && len(names) == most {
+			if limit > 0 && len(names) == limit {
 				return names, nil
 			}
 		}

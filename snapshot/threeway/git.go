@@ -23,22 +23,22 @@ type Sides struct {
 
 // GitRules are options of a merge of git directories.
 type GitRules struct {
-	Name           string // the name of their side
+	TheirName      string // the name of the side theirs, for messages
 	FromDirectory  bool   // theirs is a directory of the host, which a client of the socket has read
 	DryRun         bool
-	Merge          bool // a branch that is checked out and that both sides moved is merged
+	MergeBranch    bool // merge a branch that is checked out and that both sides moved
 	RefuseDiverged bool // a branch that both sides moved is in conflict, unless Sides.Rule decides it
 }
 
-// An Outcome is the result of a merge of git directories.
-type Outcome struct {
-	Changes []tree.Change // the changes of Sides to files outside of git directories
-	Taken   []string      // files that get the version of theirs, even if ours changed them
-	Edits   []Edit        // changes of files in git directories, and of files that git merged
-	Said    []Repository
+// A GitOutcome is the result of a merge of git directories.
+type GitOutcome struct {
+	Changes      []tree.Change // the changes of Sides to files outside of git directories
+	TakenPaths   []string      // files that get the version of theirs, even if ours changed them
+	Edits        []Edit        // changes of files in git directories, and of files that git merged
+	Repositories []Repository
 	// Conflicts are the paths of files and refs in conflict for which Sides.Rule has no decision.
 	Conflicts []string
-	Close     func() // the caller calls it after the edits were made
+	Close     func() // the caller calls Close after the edits were made
 }
 
 // An Edit replaces the contents of a file of the present tree, or removes the file.
@@ -52,12 +52,12 @@ type Edit struct {
 
 // A Repository describes the changes of one git directory in the words of git.
 type Repository struct {
-	Dir      string      `json:"dir" jsonschema:"the git directory, relative"`
-	Target   string      `json:"target,omitempty" jsonschema:"where it is, if that is outside of the directory"`
-	Lines    []string    `json:"lines,omitempty" jsonschema:"what happened"`
-	Commits  []string    `json:"commits,omitempty" jsonschema:"subjects of commits that came, some of each branch"`
-	Off      []string    `json:"off,omitempty" jsonschema:"subjects of commits that no branch has afterwards"`
-	Diverged []*Diverged `json:"diverged,omitempty" jsonschema:"the branches that both sides moved"`
+	Dir            string      `json:"dir" jsonschema:"the git directory, relative"`
+	Target         string      `json:"target,omitempty" jsonschema:"where it is, if that is outside of the directory"`
+	Lines          []string    `json:"lines,omitempty" jsonschema:"what happened"`
+	Commits        []string    `json:"commits,omitempty" jsonschema:"subjects of commits that came, some of each branch"`
+	DroppedCommits []string    `json:"off,omitempty" jsonschema:"subjects of commits that no branch has afterwards"`
+	Diverged       []*Diverged `json:"diverged,omitempty" jsonschema:"the branches that both sides moved"`
 }
 
 // A Diverged is a branch of git that both sides moved: each has commits that the other has not.
@@ -65,8 +65,8 @@ type Diverged struct {
 	Branch string `json:"branch"`
 	Head   bool   `json:"head"`   // the branch is checked out
 	Parked string `json:"parked"` // the branch that is made for their commits, or for ours if theirs are preferred
-	// Ahead is the number of commits that only their side has, and Behind of commits that only the receiving side
-	// has. Theirs and Ours are the subjects of some of these commits.
+	// Ahead is the number of commits that only their side has, and Behind the number of commits that only the
+	// receiving side has. Theirs and Ours are the subjects of some of these commits.
 	Ahead  int      `json:"ahead"`
 	Behind int      `json:"behind"`
 	Theirs []string `json:"theirs"`
@@ -77,20 +77,21 @@ type Diverged struct {
 	NoMerge   string   `json:"no_merge,omitempty"`
 }
 
-// Executable returns a mode with the permission to execute for everybody who may read, or without any such
+// ExecutableMode returns a mode with the permission to execute for everybody who may read, or without any such
 // permission.
-func Executable(mode uint32, exec bool) uint32 {
+func ExecutableMode(mode uint32, exec bool) uint32 {
 	if !exec {
 		return mode &^ 0o111
 	}
 	return mode | mode&0o444>>2
 }
 
-// Repositories merges the git directories of both sides. The merge of files does not look into them.
-type Repositories func(ctx context.Context, s Sides) (Outcome, error)
+// A GitMerger merges the git directories of both sides. The merge of files does not look into these directories.
+type GitMerger func(ctx context.Context, s Sides) (GitOutcome, error)
 
-// InGit splits a path below a .git directory into that directory and the rest.
-func InGit(p string) (repo, rel string, ok bool) {
+// SplitGitPath splits a path below a .git directory into that directory and the rest. ok is false if the path is
+// not below a .git directory.
+func SplitGitPath(p string) (repo, rel string, ok bool) {
 	if rel, ok = strings.CutPrefix(p, ".git/"); ok {
 		return ".git", rel, true
 	}
@@ -98,23 +99,23 @@ func InGit(p string) (repo, rel string, ok bool) {
 	return before + "/.git", rel, ok
 }
 
-// Edit plans edits of files, also of those in conflict.
-func (p *Plan) Edit(ctx context.Context, edits []Edit) error {
+// PlanEdits plans edits of files, also of files in conflict.
+func (p *Plan) PlanEdits(ctx context.Context, edits []Edit) error {
 	for _, e := range edits {
-		if p.stays(e.Path) {
+		if p.keepsOurs(e.Path) {
 			continue
 		}
-		f, err := p.files.get(e.Path)
+		f, err := p.files.fileAt(e.Path)
 		if err != nil {
 			return err
 		}
 
 		if e.Open == nil {
-			p.files.set(e.Path, nil)
+			p.files.setFile(e.Path, nil)
 			continue
 		}
 
-		n, err := p.fileIn(path.Dir(e.Path))
+		n, err := p.newFileIn(path.Dir(e.Path))
 		if err != nil {
 			return err
 		}
@@ -124,7 +125,7 @@ func (p *Plan) Edit(ctx context.Context, edits []Edit) error {
 			return err
 		}
 
-		text, err := p.Store(ctx, in)
+		text, err := p.StoreText(ctx, in)
 		in.Close()
 		if err != nil {
 			return err
@@ -145,21 +146,21 @@ func (p *Plan) Edit(ctx context.Context, edits []Edit) error {
 
 		n.Content, n.Mtime, n.Atime = text, p.Now, p.Now
 		p.stored = append(p.stored, n.Content)
-		p.files.set(e.Path, &file{node: &n, view: p.View, ino: n.Ino})
+		p.files.setFile(e.Path, &file{node: &n, view: p.View, theirIno: n.Ino})
 	}
 	return nil
 }
 
-// fileIn returns a new file for a directory, with its owner and permissions.
-func (p *Plan) fileIn(dir string) (tree.Inode, error) {
-	d, err := p.dirFor(dir)
+// newFileIn returns a new file for a directory, with its owner and permissions.
+func (p *Plan) newFileIn(dir string) (tree.Inode, error) {
+	d, err := p.makeDirs(dir)
 	d.Mode, d.Nlink = unix.S_IFREG|d.Mode&0o666, 1
 	return d, err
 }
 
-// dirFor makes the directories down to a path, each like the one above it, and returns the last.
-func (p *Plan) dirFor(dir string) (tree.Inode, error) {
-	f, err := p.files.get(dir)
+// makeDirs plans the missing directories down to a path, each like the one above it, and returns the last.
+func (p *Plan) makeDirs(dir string) (tree.Inode, error) {
+	f, err := p.files.fileAt(dir)
 	if err != nil {
 		return tree.Inode{}, err
 	}
@@ -167,10 +168,10 @@ func (p *Plan) dirFor(dir string) (tree.Inode, error) {
 		return tree.Inode{Ino: f.node.Ino, Mode: f.node.Mode, UID: f.node.UID, GID: f.node.GID, Nlink: 2, Mtime: p.Now, Atime: p.Now, Ctime: p.Now, Btime: p.Now}, nil
 	}
 
-	d, err := p.dirFor(path.Dir(dir))
+	d, err := p.makeDirs(path.Dir(dir))
 	if err == nil {
-		made := d
-		p.files.set(dir, &file{node: &made, view: p.View, ino: d.Ino})
+		node := d
+		p.files.setFile(dir, &file{node: &node, view: p.View, theirIno: d.Ino})
 	}
 
 	return d, err

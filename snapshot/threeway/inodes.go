@@ -8,8 +8,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// fileOf returns the file of the plan for a file of theirs, a new one if there is none.
-func (t *intervalMerge) fileOf(x *theirFile) (*file, error) {
+// plannedFile returns the file of the plan for a file of theirs. If there is none, it makes a new file.
+func (t *intervalMerge) plannedFile(x *theirFile) (*file, error) {
 	if x.file != nil {
 		return x.file, nil
 	}
@@ -24,13 +24,13 @@ func (t *intervalMerge) fileOf(x *theirFile) (*file, error) {
 		}
 	}
 
-	x.file = &file{node: x.node, view: t.pairs.View, ino: x.node.Ino}
+	x.file = &file{node: x.node, view: t.pairs.View, theirIno: x.node.Ino}
 	return x.file, nil
 }
 
 // mergeInodes merges the attributes and contents of the files of theirs.
 func (t *intervalMerge) mergeInodes(ctx context.Context) error {
-	for _, x := range t.pairs.files {
+	for _, x := range t.pairs.changedFiles {
 		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (t *intervalMerge) mergeInodes(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(names) == 0 || slices.ContainsFunc(names, t.stays) {
+		if len(names) == 0 || slices.ContainsFunc(names, t.keepsOurs) {
 			continue
 		}
 		if err := t.mergeInode(p, names, into, ours, b.node, x.node); err != nil {
@@ -72,8 +72,8 @@ func (t *intervalMerge) mergeInodes(ctx context.Context) error {
 	return t.mergeCopies()
 }
 
-// sidesOf returns the file of the base and the file of ours to merge with a file of theirs, and the
-// path for a decision about it. For a new file of theirs they are the files at the path of copied.
+// sidesOf returns the file of the base and the file of ours to merge with a file of theirs, and the path p for a
+// decision about the file. For a new file of theirs they are the files at the path of x.copied.
 func (t *intervalMerge) sidesOf(x *theirFile) (b *baseFile, ours *file, p string, err error) {
 	if x.baseIno != 0 {
 		if b, err = t.pairs.baseFile(x.baseIno); err != nil {
@@ -87,23 +87,23 @@ func (t *intervalMerge) sidesOf(x *theirFile) (b *baseFile, ours *file, p string
 		return nil, nil, "", nil
 	}
 
-	ours, err = t.get(x.path)
+	ours, err = t.fileAt(x.path)
 	return x.copied, ours, x.path, err
 }
 
-// mergeCopies merges the changes of theirs to a file of the base into copies of the file in ours: new
-// files at one of its names.
+// mergeCopies merges the changes of theirs to a file of the base into copies of the file in ours. A copy is a new
+// file at one of the file's names.
 func (t *intervalMerge) mergeCopies() error {
 	seen := make(map[*file]bool)
 
 	for _, c := range t.pairs.changes {
 		p := c.Path.String()
-		x := t.pairs.theirs[p]
+		x := t.pairs.theirsAt[p]
 		if x == nil || c.Before == nil || x.baseIno != c.Before.Ino {
 			continue
 		}
 
-		f, err := t.get(p)
+		f, err := t.fileAt(p)
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (t *intervalMerge) mergeCopies() error {
 		if err != nil {
 			return err
 		}
-		if b.node.Ino != c.Before.Ino || len(names) == 0 || slices.ContainsFunc(names, t.stays) {
+		if b.node.Ino != c.Before.Ino || len(names) == 0 || slices.ContainsFunc(names, t.keepsOurs) {
 			continue
 		}
 
@@ -147,8 +147,8 @@ func (t *intervalMerge) mergeCopies() error {
 	return nil
 }
 
-// mergeInode merges the changes from base to theirs with the file ours, and stages the result for the
-// file into. names are the paths of into.
+// mergeInode merges the changes from base to theirs with the file ours, and stages the result for the file into.
+// names are the paths of into, and p is the path for a decision about the file.
 func (t *intervalMerge) mergeInode(p string, names []string, into, ours *file, base, theirs *tree.Inode) error {
 	n, view, lines, ok, err := t.mergedInode(p, ours, base, theirs)
 	if err != nil {
@@ -158,7 +158,7 @@ func (t *intervalMerge) mergeInode(p string, names []string, into, ours *file, b
 	if !ok {
 		take := func() error { t.stage(into, theirs, t.pairs.View); return nil }
 		for _, name := range names {
-			if err := t.conflict(name, take); err != nil {
+			if err := t.addConflict(name, take); err != nil {
 				return err
 			}
 		}
@@ -181,12 +181,12 @@ func (t *intervalMerge) mergeInode(p string, names []string, into, ours *file, b
 	return nil
 }
 
-// mergedInode returns the inode of the file f with the changes from base to theirs, nil if there are
-// none. lines is set if mergeTexts has to merge its lines or to use the decision about p. ok is false
-// if the file is in conflict.
+// mergedInode returns the inode of the file f with the changes from base to theirs, nil if f does not change.
+// lines is set if mergeTexts has to merge the lines of the file, or to use the decision about the path p. ok is
+// false if the file is in conflict.
 func (t *intervalMerge) mergedInode(p string, f *file, base, theirs *tree.Inode) (n *tree.Inode, view uint32, lines, ok bool, err error) {
 	ours := f.node
-	_, decided := t.decided[p]
+	_, decided := t.decisions[p]
 	if ours == base && !decided {
 		return theirs, t.pairs.View, false, true, nil
 	}
@@ -195,15 +195,15 @@ func (t *intervalMerge) mergedInode(p string, f *file, base, theirs *tree.Inode)
 	if err != nil {
 		return nil, 0, false, false, err
 	}
-	if decided && !m.Lines {
-		m.Lines, m.OK = true, m.OK && mergeable(base, ours, theirs)
+	if decided && !m.NeedsLineMerge {
+		m.NeedsLineMerge, m.OK = true, m.OK && canMergeLines(base, ours, theirs)
 	}
-	if !m.Changed && !m.Lines {
+	if !m.Changed && !m.NeedsLineMerge {
 		return nil, 0, false, m.OK, nil
 	}
-	if view = f.view; m.Taken {
+	if view = f.view; m.DataTaken {
 		view = t.pairs.View
 	}
 
-	return &m.Node, view, m.Lines, m.OK, nil
+	return &m.Node, view, m.NeedsLineMerge, m.OK, nil
 }

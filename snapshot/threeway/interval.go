@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An intervalMerge is one call of Plan.Take: it merges the changes of one interval into the plan. In a
+// An intervalMerge is one call of Plan.TakeInterval: it merges the changes of one interval into the plan. In a
 // change c, c.Before is the inode in the base, and c.After the inode in theirs.
 //
 // Inodes and names are merged separately:
@@ -22,25 +22,25 @@ import (
 //  4. All other names are conflicts. A file that one side changed is a conflict, too, if it has no
 //     name after the merge.
 //
-// All decisions use the plan before the interval, which Plan.get returns. The changes of the
-// interval are kept in the draft until commit.
+// All decisions use the plan before the interval, which plannedFiles.fileAt returns. The changes of the interval
+// are kept in the draft until commit.
 type intervalMerge struct {
 	*conflictList
 	draft
-	pairs   filePairs
-	decided map[string]Decision // Plan.Decided
-	texts   []textMerge
+	pairs     filePairs
+	decisions map[string]Decision // Plan.Decisions
+	texts     []textMerge
 }
 
-// Take merges the changes of an interval into the plan.
-func (p *Plan) Take(ctx context.Context, i Interval) error {
+// TakeInterval merges the changes of an interval into the plan.
+func (p *Plan) TakeInterval(ctx context.Context, i Interval) error {
 	t := &intervalMerge{
 		conflictList: &p.conflictList, draft: newDraft(&p.files),
-		pairs:   filePairs{plannedFiles: &p.files, Interval: i, byPath: p.ByPath},
-		decided: p.Decided,
+		pairs:     filePairs{plannedFiles: &p.files, Interval: i, byPath: p.ByPath},
+		decisions: p.Decisions,
 	}
 	t.selectChanges()
-	if err := errors.Join(t.pairs.pair(ctx), t.addDisputed(), t.takeWhole(ctx)); err != nil {
+	if err := errors.Join(t.pairs.pairFiles(ctx), t.addDisputed(), t.takeWhole(ctx)); err != nil {
 		return err
 	}
 
@@ -91,7 +91,7 @@ func (t *intervalMerge) selectChanges() {
 		moved[n.Ino].stays = moved[n.Ino].stays || stays
 	}
 	for _, c := range t.pairs.Changes {
-		stays := t.stays(c.Path.String())
+		stays := t.keepsOurs(c.Path.String())
 		note(c.Before, c.After, stays, func(n *names) { n.from = true })
 		note(c.After, c.Before, stays, func(n *names) { n.to = true })
 	}
@@ -105,11 +105,11 @@ func (t *intervalMerge) selectChanges() {
 		return m != nil && m.from && m.to && m.stays && !t.pairs.byPath
 	}
 
-	t.pairs.listed = make(map[string]tree.Change)
+	t.pairs.changeAt = make(map[string]tree.Change)
 	for _, c := range t.pairs.Changes {
-		if p := c.Path.String(); !t.stays(p) && !movedAtStayingPath(c.After) && !movedAtStayingPath(c.Before) {
+		if p := c.Path.String(); !t.keepsOurs(p) && !movedAtStayingPath(c.After) && !movedAtStayingPath(c.Before) {
 			t.pairs.changes = append(t.pairs.changes, c)
-			t.pairs.listed[p] = c
+			t.pairs.changeAt[p] = c
 		}
 	}
 }
@@ -118,11 +118,11 @@ func (t *intervalMerge) selectChanges() {
 func (t *intervalMerge) addDisputed() error {
 	for _, c := range t.pairs.changes {
 		p := c.Path.String()
-		if !t.pairs.Disputed[p] {
+		if !t.pairs.DisputedPaths[p] {
 			continue
 		}
 
-		f, err := t.get(p)
+		f, err := t.fileAt(p)
 		if err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (t *intervalMerge) addDisputed() error {
 		}
 
 		if !same {
-			if err := t.conflict(p, nil); err != nil {
+			if err := t.addConflict(p, nil); err != nil {
 				return err
 			}
 		}
@@ -150,7 +150,7 @@ func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 	}
 
 	p := c.Path.String()
-	ours, err := t.get(p)
+	ours, err := t.fileAt(p)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 		}
 	}
 
-	theirs := t.pairs.theirs[p]
+	theirs := t.pairs.theirsAt[p]
 	oursDir := ours != nil && ours.node.IsDir()
 	switch {
 	case theirs != nil && base != 0 && theirs.baseIno == base:
@@ -228,7 +228,8 @@ func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 }
 
 // sameResult reports whether both sides changed a name to equal files or directories. A copy of a file counts as
-// equal to a hard link of the file. In this case, if theirs has the link, sameResult plans the link.
+// equal to a hard link of the file; if theirs has the link, sameResult plans the link. own is the base's number of
+// the file of ours, see takeName.
 func (t *intervalMerge) sameResult(ours *file, own uint64, theirs *theirFile, c tree.Change) (bool, error) {
 	p := c.Path.String()
 	if theirs == nil {
@@ -264,7 +265,7 @@ func (t *intervalMerge) sameResult(ours *file, own uint64, theirs *theirFile, c 
 	}
 
 	// Ours has a copy, theirs has a link. In an undo, f may be a different file that replaced the linked file.
-	f, err := t.fileOf(theirs)
+	f, err := t.plannedFile(theirs)
 	if err != nil {
 		return false, err
 	}
@@ -295,26 +296,26 @@ func (t *intervalMerge) oneEmpty(p string, ours *file, c tree.Change) (bool, err
 // the directory are in conflict, too.
 func (t *intervalMerge) conflictAt(p string, ours *file, c tree.Change) error {
 	theirsDir := c.After != nil && c.After.IsDir()
-	t.whole[p] = t.whole[p] || c.After != nil && (ours != nil && ours.node.IsDir() != theirsDir || c.Before != nil && c.Before.IsDir() != theirsDir)
+	t.dirOnOneSide[p] = t.dirOnOneSide[p] || c.After != nil && (ours != nil && ours.node.IsDir() != theirsDir || c.Before != nil && c.Before.IsDir() != theirsDir)
 
 	if ours != nil && ours.node.IsDir() && c.After != nil && !theirsDir {
 		var names []string
-		if err := t.below(p, ours, func(name string) bool { names = append(names, name); return true }); err != nil {
+		if err := t.eachPathBelow(p, ours, func(name string) bool { names = append(names, name); return true }); err != nil {
 			return err
 		}
 
 		for _, name := range names {
-			if err := t.conflict(name, func() error { t.set(name, nil); return nil }); err != nil {
+			if err := t.addConflict(name, func() error { t.setFile(name, nil); return nil }); err != nil {
 				return err
 			}
 		}
 	}
 
-	return t.conflict(p, func() error { return t.takeTheirs(p, c, true) })
+	return t.addConflict(p, func() error { return t.takeTheirs(p, c, true) })
 }
 
-// takeTheirs plans the version of theirs for a name. It may add a conflict, unless force is set: then the name is
-// in conflict already.
+// takeTheirs plans the version of theirs for a name. It may add a conflict. If force is set, the name is in
+// conflict already, and it adds none.
 func (t *intervalMerge) takeTheirs(p string, c tree.Change, force bool) error {
 	present, err := t.fileAfter(p)
 	if err != nil {
@@ -323,7 +324,7 @@ func (t *intervalMerge) takeTheirs(p string, c tree.Change, force bool) error {
 
 	if present != nil && present.node.IsDir() && (c.After == nil || !c.After.IsDir()) {
 		empty := true
-		if err := t.below(p, present, func(string) bool { empty = false; return false }); err != nil {
+		if err := t.eachPathBelow(p, present, func(string) bool { empty = false; return false }); err != nil {
 			return err
 		}
 		if !empty && !force {
@@ -335,7 +336,7 @@ func (t *intervalMerge) takeTheirs(p string, c tree.Change, force bool) error {
 	}
 
 	if c.After == nil {
-		t.set(p, nil)
+		t.setFile(p, nil)
 		return nil
 	}
 
@@ -354,16 +355,16 @@ func (t *intervalMerge) takeTheirs(p string, c tree.Change, force bool) error {
 	case !free:
 		return t.conflictAt(p, nil, c)
 	case c.After.IsDir():
-		t.set(p, &file{node: c.After, view: t.pairs.View, ino: c.After.Ino})
+		t.setFile(p, &file{node: c.After, view: t.pairs.View, theirIno: c.After.Ino})
 		return nil
 	}
 
-	f, err := t.fileOf(t.pairs.theirs[p])
+	f, err := t.plannedFile(t.pairs.theirsAt[p])
 	if err != nil {
 		return err
 	}
 
-	t.set(p, f)
+	t.setFile(p, f)
 
 	return nil
 }
@@ -378,28 +379,28 @@ func (t *intervalMerge) mergeDir(p string, ours *file, c tree.Change) error {
 		return t.conflictAt(p, ours, c)
 	}
 
-	t.set(p, ours)
+	t.setFile(p, ours)
 
 	return t.mergeInode(p, []string{p}, ours, ours, c.Before, c.After)
 }
 
-// removeDir removes a directory that theirs removed, unless it has entries in the plan. If ours
-// changed its attributes, that is a conflict.
+// removeDir removes a directory that theirs removed, unless the directory has entries in the plan. If ours changed
+// the attributes of the directory, the removal is a conflict.
 func (t *intervalMerge) removeDir(p string, ours *file, c tree.Change) error {
 	if ours == nil || !ours.node.IsDir() {
 		return nil
 	}
 	empty := true
-	err := t.below(p, ours, func(string) bool { empty = false; return false })
+	err := t.eachPathBelow(p, ours, func(string) bool { empty = false; return false })
 	if err != nil || !empty {
 		return err
 	}
 
 	same, err := t.equals(ours, c.Before)
 	if err != nil || same {
-		t.set(p, nil)
+		t.setFile(p, nil)
 		return err
 	}
 
-	return t.conflict(p, func() error { t.set(p, nil); return nil })
+	return t.addConflict(p, func() error { t.setFile(p, nil); return nil })
 }

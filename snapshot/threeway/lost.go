@@ -24,7 +24,7 @@ func (t *intervalMerge) addLost() error {
 		}
 
 		// Ours removed the file. It is lost if theirs changed it, and it is not in the plan.
-		x := t.pairs.theirs[p]
+		x := t.pairs.theirsAt[p]
 
 		if ours == nil {
 			if x == nil || x.baseIno != b.node.Ino || x.file != nil {
@@ -37,7 +37,7 @@ func (t *intervalMerge) addLost() error {
 				continue
 			}
 
-			at, err := t.get(p)
+			at, err := t.fileAt(p)
 			if err != nil {
 				return err
 			}
@@ -58,7 +58,7 @@ func (t *intervalMerge) addLost() error {
 		}
 
 		// Ours has the file. It is lost if its last name was removed by theirs.
-		if at, err := t.get(p); err != nil {
+		if at, err := t.fileAt(p); err != nil {
 			return err
 		} else if at != ours || !slices.Contains(b.lostNames, p) {
 			continue
@@ -75,7 +75,7 @@ func (t *intervalMerge) addLost() error {
 		if same, err := t.equals(ours, b.node); err != nil {
 			return err
 		} else if !same {
-			if err := t.conflict(p, nil); err != nil {
+			if err := t.addConflict(p, nil); err != nil {
 				return err
 			}
 		}
@@ -102,8 +102,8 @@ func (t *intervalMerge) addLostVersion(p string, b *baseFile, ours *file, x *the
 		return err
 	}
 
-	return t.conflict(p, func() error {
-		t.set(p, ours)
+	return t.addConflict(p, func() error {
+		t.setFile(p, ours)
 		t.stage(ours, x.node, t.pairs.View)
 		return nil
 	})
@@ -122,7 +122,7 @@ func (t *intervalMerge) addMovedTwice() error {
 		if err != nil {
 			return err
 		}
-		if b == nil || seen[b] || len(b.lostNames) == 0 || b.theirs == nil && t.pairs.retained(b) {
+		if b == nil || seen[b] || len(b.lostNames) == 0 || b.theirs == nil && t.pairs.retainedByChanges(b) {
 			continue
 		}
 
@@ -134,7 +134,7 @@ func (t *intervalMerge) addMovedTwice() error {
 
 		if ours == nil { // theirs moved the file, and ours removed it
 			for _, p := range b.gainedNames {
-				at, err := t.get(p)
+				at, err := t.fileAt(p)
 				if err != nil {
 					return err
 				}
@@ -148,7 +148,7 @@ func (t *intervalMerge) addMovedTwice() error {
 				if same {
 					continue
 				}
-				if err := t.conflict(p, nil); err != nil {
+				if err := t.addConflict(p, nil); err != nil {
 					return err
 				}
 			}
@@ -158,7 +158,7 @@ func (t *intervalMerge) addMovedTwice() error {
 
 		both := false // both sides removed the same name of the file
 		for _, p := range b.lostNames {
-			at, err := t.get(p)
+			at, err := t.fileAt(p)
 			if err != nil {
 				return err
 			}
@@ -179,13 +179,13 @@ func (t *intervalMerge) addMovedTwice() error {
 		}
 
 		for _, p := range elsewhere {
-			if err := t.conflict(p, func() error { t.set(p, nil); return nil }); err != nil {
+			if err := t.addConflict(p, func() error { t.setFile(p, nil); return nil }); err != nil {
 				return err
 			}
 		}
 
 		for _, p := range gained {
-			if err := t.conflict(p, nil); err != nil {
+			if err := t.addConflict(p, nil); err != nil {
 				return err
 			}
 		}

@@ -28,7 +28,7 @@ func newDraft(on *plannedFiles) draft {
 	return draft{plannedFiles: on, newNames: make(map[string]*file), newEntries: make(map[string][]string), addedPaths: make(map[*file][]string)}
 }
 
-// stage sets the planned inode of a file, at once or in commit.
+// stage sets the planned inode of a file: at once if the draft is committed, else in commit.
 func (d *draft) stage(f *file, n *tree.Inode, view uint32) {
 	s := stagedInode{f, n, view}
 	if d.committed {
@@ -44,7 +44,7 @@ func (s stagedInode) apply() { s.file.node, s.file.view, s.file.changed = s.node
 func (d *draft) commit() {
 	d.committed = true
 	for p, f := range d.newNames {
-		d.plannedFiles.set(p, f)
+		d.plannedFiles.setFile(p, f)
 	}
 	for _, s := range d.staged {
 		s.apply()
@@ -53,21 +53,21 @@ func (d *draft) commit() {
 
 // fileAfter returns the file at a path in the plan with the changes of the interval; nil if there is
 // none.
-func (d *draft) fileAfter(at string) (*file, error) {
+func (d *draft) fileAfter(filePath string) (*file, error) {
 	if d.committed {
-		return d.get(at)
+		return d.fileAt(filePath)
 	}
-	if f, ok := d.newNames[at]; ok {
+	if f, ok := d.newNames[filePath]; ok {
 		return f, nil
 	}
 
-	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
+	for dir := path.Dir(filePath); dir != "."; dir = path.Dir(dir) {
 		if f, ok := d.newNames[dir]; ok && (f == nil || f.present == nil || !f.node.IsDir()) {
 			return nil, nil
 		}
 	}
 
-	return d.get(at)
+	return d.fileAt(filePath)
 }
 
 // nodeAfter returns the inode of a file of the plan with the changes of the interval.
@@ -80,17 +80,17 @@ func (d *draft) nodeAfter(f *file) *tree.Inode {
 	return f.node
 }
 
-// set plans the file f at a path, or with nil that the path does not exist.
-func (d *draft) set(at string, f *file) {
+// setFile plans the file f at a path. If f is nil, it plans that the path does not exist.
+func (d *draft) setFile(filePath string, f *file) {
 	if d.committed {
-		d.plannedFiles.set(at, f)
+		d.plannedFiles.setFile(filePath, f)
 		return
 	}
 
-	d.newNames[at] = f
+	d.newNames[filePath] = f
 	if f != nil {
-		d.addedPaths[f] = append(d.addedPaths[f], at)
-		d.newEntries[path.Dir(at)] = append(d.newEntries[path.Dir(at)], path.Base(at))
+		d.addedPaths[f] = append(d.addedPaths[f], filePath)
+		d.newEntries[path.Dir(filePath)] = append(d.newEntries[path.Dir(filePath)], path.Base(filePath))
 	}
 }
 
@@ -116,16 +116,16 @@ func (d *draft) namesAfter(f *file) ([]string, error) {
 	return out, nil
 }
 
-// below calls fn for each path below a directory in the plan with the changes of the interval, until
-// fn returns false.
-func (d *draft) below(at string, dir *file, fn func(name string) bool) error {
-	_, err := d.eachBelow(at, dir, fn)
+// eachPathBelow calls fn for each path below a directory in the plan with the changes of the interval, until fn
+// returns false.
+func (d *draft) eachPathBelow(filePath string, dir *file, fn func(name string) bool) error {
+	_, err := d.visitBelow(filePath, dir, fn)
 	return err
 }
 
-// eachBelow implements below. more is false if fn returned false.
-func (d *draft) eachBelow(at string, dir *file, fn func(name string) bool) (more bool, err error) {
-	names := slices.Concat(d.addedNames[at], d.newEntries[at])
+// visitBelow does the work of eachPathBelow. more is false if fn returned false.
+func (d *draft) visitBelow(filePath string, dir *file, fn func(name string) bool) (more bool, err error) {
+	names := slices.Concat(d.addedNames[filePath], d.newEntries[filePath])
 	if dir.present != nil {
 		if err := dir.present.Dir.List(d.source, 0, func(e tree.Dirent, _ uint64) bool {
 			names = append(names, e.Name)
@@ -138,7 +138,7 @@ func (d *draft) eachBelow(at string, dir *file, fn func(name string) bool) (more
 	slices.Sort(names)
 
 	for _, name := range slices.Compact(names) {
-		p := path.Join(at, name)
+		p := path.Join(filePath, name)
 		f, err := d.fileAfter(p)
 		if err != nil {
 			return false, err
@@ -151,7 +151,7 @@ func (d *draft) eachBelow(at string, dir *file, fn func(name string) bool) (more
 		}
 
 		if f.node.IsDir() {
-			if more, err := d.eachBelow(p, f, fn); err != nil || !more {
+			if more, err := d.visitBelow(p, f, fn); err != nil || !more {
 				return more, err
 			}
 		}
@@ -160,10 +160,10 @@ func (d *draft) eachBelow(at string, dir *file, fn func(name string) bool) (more
 	return true, nil
 }
 
-// planParents plans the missing directories above a path, with their attributes in theirs. It returns false if a
-// file is at the path of one of them.
-func (t *intervalMerge) planParents(at string) (bool, error) {
-	dir := path.Dir(at)
+// planParents plans the missing directories above a path, with their attributes in theirs. It returns false if the
+// plan has a file at the path of one of these directories.
+func (t *intervalMerge) planParents(filePath string) (bool, error) {
+	dir := path.Dir(filePath)
 	if dir == "." {
 		return true, nil
 	}
@@ -180,16 +180,16 @@ func (t *intervalMerge) planParents(at string) (bool, error) {
 
 	free, err := t.planParents(dir)
 	if free {
-		t.set(dir, &file{node: n, view: t.pairs.View, ino: n.Ino})
+		t.setFile(dir, &file{node: n, view: t.pairs.View, theirIno: n.Ino})
 	}
 
 	return free, err
 }
 
-// conflictAbove adds a conflict if the plan has a file at the path of a directory above a path. If the rule takes
-// theirs, it removes the file from the plan.
-func (t *intervalMerge) conflictAbove(at string) error {
-	dir := path.Dir(at)
+// conflictAbove adds a conflict for the file that the plan has at the path of a directory above a path. If the
+// rule takes theirs, it removes the file from the plan.
+func (t *intervalMerge) conflictAbove(filePath string) error {
+	dir := path.Dir(filePath)
 	f, err := t.fileAfter(dir)
 	if err != nil {
 		return err
@@ -198,5 +198,5 @@ func (t *intervalMerge) conflictAbove(at string) error {
 		return t.conflictAbove(dir)
 	}
 
-	return t.conflict(dir, func() error { t.set(dir, nil); return nil })
+	return t.addConflict(dir, func() error { t.setFile(dir, nil); return nil })
 }

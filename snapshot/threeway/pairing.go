@@ -20,14 +20,14 @@ import (
 type filePairs struct {
 	*plannedFiles
 	Interval
-	byPath  bool                   // see Plan.ByPath
-	changes []tree.Change          // the changes to merge
-	listed  map[string]tree.Change // changes by path
+	byPath   bool                   // see Plan.ByPath
+	changes  []tree.Change          // the changes to merge
+	changeAt map[string]tree.Change // changes by path
 
-	base     map[uint64]*baseFile
-	theirs   map[string]*theirFile // files of theirs, by the paths of changes
-	files    []*theirFile          // the values of theirs, in the order of their first paths
-	baseInos map[*file]uint64      // results of baseInoOf
+	baseFiles    map[uint64]*baseFile
+	theirsAt     map[string]*theirFile // files of theirs, by the paths of changes
+	changedFiles []*theirFile          // the values of theirsAt, in the order of their first paths
+	baseInos     map[*file]uint64      // results of baseInoOf
 }
 
 // A baseFile is a file of the base.
@@ -53,10 +53,10 @@ type theirFile struct {
 	file    *file     // the file in the plan; nil: not planned yet
 }
 
-// pair finds the base file that each file of theirs continues. Then it finds, for each new file of theirs, an
+// pairFiles finds the base file that each file of theirs continues. Then it finds, for each new file of theirs, an
 // equal new file of ours.
-func (t *filePairs) pair(ctx context.Context) error {
-	t.base, t.theirs, t.baseInos = make(map[uint64]*baseFile), make(map[string]*theirFile), make(map[*file]uint64)
+func (t *filePairs) pairFiles(ctx context.Context) error {
+	t.baseFiles, t.theirsAt, t.baseInos = make(map[uint64]*baseFile), make(map[string]*theirFile), make(map[*file]uint64)
 	byIno := make(map[uint64]*theirFile)
 
 	for _, c := range t.changes {
@@ -71,15 +71,15 @@ func (t *filePairs) pair(ctx context.Context) error {
 		if x == nil {
 			x = &theirFile{node: c.After}
 			byIno[c.After.Ino] = x
-			t.files = append(t.files, x)
+			t.changedFiles = append(t.changedFiles, x)
 		}
 
 		p := c.Path.String()
-		x.paths, t.theirs[p] = append(x.paths, p), x
+		x.paths, t.theirsAt[p] = append(x.paths, p), x
 	}
 
 	// Rule 1 of filePairs.
-	for _, x := range t.files {
+	for _, x := range t.changedFiles {
 		b, err := t.baseFile(x.node.Ino)
 		if err != nil {
 			return err
@@ -100,11 +100,11 @@ func (t *filePairs) pair(ctx context.Context) error {
 	// Rule 2.
 	first := make(map[*theirFile]*baseFile)
 
-	for _, x := range t.files {
+	for _, x := range t.changedFiles {
 		if x.baseIno != 0 {
 			continue
 		}
-		b, err := t.firstBaseFile(x.paths, func(b *baseFile) (bool, error) { return !t.retained(b), nil })
+		b, err := t.firstBaseFile(x.paths, func(b *baseFile) (bool, error) { return !t.retainedByChanges(b), nil })
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (t *filePairs) pair(ctx context.Context) error {
 		}
 
 		for _, p := range b.names {
-			if x := t.theirs[p]; x != nil && x.baseIno == 0 && first[x] == b {
+			if x := t.theirsAt[p]; x != nil && x.baseIno == 0 && first[x] == b {
 				x.baseIno, b.theirs = b.node.Ino, x
 				break
 			}
@@ -125,7 +125,7 @@ func (t *filePairs) pair(ctx context.Context) error {
 	}
 
 	// Rule 3.
-	for _, x := range t.files {
+	for _, x := range t.changedFiles {
 		if x.baseIno != 0 || t.byPath {
 			continue
 		}
@@ -133,18 +133,18 @@ func (t *filePairs) pair(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if b != nil && b.theirs == nil && !t.retained(b) {
+		if b != nil && b.theirs == nil && !t.retainedByChanges(b) {
 			x.baseIno, b.theirs = b.node.Ino, x
 		}
 	}
 
 	for _, c := range t.changes {
-		if err := t.noteNames(c); err != nil {
+		if err := t.recordMovedNames(c); err != nil {
 			return err
 		}
 	}
 
-	for _, x := range t.files {
+	for _, x := range t.changedFiles {
 		pair := t.pairNew
 		if x.baseIno != 0 {
 			pair = t.pairCopy
@@ -193,7 +193,7 @@ func (t *filePairs) pairCopy(x *theirFile) error {
 
 // newFileAt returns the file of the plan at a path if it continues no file of the base, else nil.
 func (t *filePairs) newFileAt(p string) (*file, error) {
-	f, err := t.get(p)
+	f, err := t.fileAt(p)
 	if err != nil || f == nil || f.node.IsDir() {
 		return nil, err
 	}
@@ -209,14 +209,14 @@ func (t *filePairs) newFileAt(p string) (*file, error) {
 // keptInTheirs reports whether theirs has the file with the number of b at one of b's names in the base.
 func (t *filePairs) keptInTheirs(b *baseFile) (bool, error) {
 	for _, p := range b.names {
-		if c, ok := t.listed[p]; ok {
+		if c, ok := t.changeAt[p]; ok {
 			if c.After != nil && c.After.Ino == b.node.Ino {
 				return true, nil
 			}
 			continue
 		}
 
-		n, err := t.Theirs.At(t.source, p)
+		n, err := t.Theirs.InodeAt(t.source, p)
 		if err != nil || n != nil && n.Ino == b.node.Ino {
 			return err == nil, err
 		}
@@ -224,16 +224,17 @@ func (t *filePairs) keptInTheirs(b *baseFile) (bool, error) {
 	return false, nil
 }
 
-// retained reports whether theirs has the file b at one of b's names in the base.
-func (t *filePairs) retained(b *baseFile) bool {
+// retainedByChanges reports whether theirs has the file b at one of b's names in the base. It reads only the list
+// of changes, not the state theirs.
+func (t *filePairs) retainedByChanges(b *baseFile) bool {
 	return slices.ContainsFunc(b.names, func(p string) bool {
-		c, ok := t.listed[p]
+		c, ok := t.changeAt[p]
 		return !ok || c.After != nil && c.After.Ino == b.node.Ino
 	})
 }
 
-// firstBaseFile returns the first file of the base at one of the names for which match returns true;
-// nil if there is none.
+// firstBaseFile returns the first of the files of the base at the given names for which match returns true; nil if
+// there is none.
 func (t *filePairs) firstBaseFile(names []string, match func(*baseFile) (bool, error)) (*baseFile, error) {
 	for _, p := range names {
 		b, err := t.baseAt(p)
@@ -250,30 +251,30 @@ func (t *filePairs) firstBaseFile(names []string, match func(*baseFile) (bool, e
 	return nil, nil
 }
 
-// noteNames adds the path of a change to the lost and gained names of files of the base.
-func (t *filePairs) noteNames(c tree.Change) error {
+// recordMovedNames adds the path of a change to the lost and gained names of files of the base.
+func (t *filePairs) recordMovedNames(c tree.Change) error {
 	p := c.Path.String()
-	was, is := uint64(0), uint64(0)
+	before, after := uint64(0), uint64(0)
 	if c.Before != nil && !c.Before.IsDir() {
-		was = c.Before.Ino
+		before = c.Before.Ino
 	}
-	if x := t.theirs[p]; x != nil {
-		is = x.baseIno
+	if x := t.theirsAt[p]; x != nil {
+		after = x.baseIno
 	}
-	if was == is {
+	if before == after {
 		return nil
 	}
 
-	if was != 0 {
-		b, err := t.baseFile(was)
+	if before != 0 {
+		b, err := t.baseFile(before)
 		if err != nil {
 			return err
 		}
 		b.lostNames = append(b.lostNames, p)
 	}
 
-	if is != 0 {
-		b, err := t.baseFile(is)
+	if after != 0 {
+		b, err := t.baseFile(after)
 		if err != nil {
 			return err
 		}
@@ -329,7 +330,7 @@ func (t *filePairs) pairNew(x *theirFile) error {
 
 // baseFile returns the file of the base with a number, nil if there is none.
 func (t *filePairs) baseFile(ino uint64) (*baseFile, error) {
-	b, ok := t.base[ino]
+	b, ok := t.baseFiles[ino]
 	if ok {
 		return b, nil
 	}
@@ -337,7 +338,7 @@ func (t *filePairs) baseFile(ino uint64) (*baseFile, error) {
 	n, err := t.Base.Get(t.source, ino)
 	switch {
 	case errors.Is(err, tree.ErrNoInode), err == nil && n.IsDir():
-		t.base[ino] = nil
+		t.baseFiles[ino] = nil
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -350,7 +351,7 @@ func (t *filePairs) baseFile(ino uint64) (*baseFile, error) {
 
 	slices.SortFunc(names, tree.ComparePaths)
 	b = &baseFile{node: n, names: names}
-	t.base[ino] = b
+	t.baseFiles[ino] = b
 
 	return b, nil
 }
@@ -358,19 +359,19 @@ func (t *filePairs) baseFile(ino uint64) (*baseFile, error) {
 // baseAt returns the file of the base at a path, nil if there is none.
 func (t *filePairs) baseAt(p string) (*baseFile, error) {
 	var n *tree.Inode
-	if c, ok := t.listed[p]; ok {
+	if c, ok := t.changeAt[p]; ok {
 		n = c.Before
 	} else {
 		var err error
-		if n, err = t.Base.At(t.source, p); err != nil {
+		if n, err = t.Base.InodeAt(t.source, p); err != nil {
 			return nil, err
 		}
 	}
 	if n == nil || n.IsDir() {
 		return nil, nil
 	}
-	if b := t.base[n.Ino]; b == nil && len(n.Links) == 1 {
-		t.base[n.Ino] = &baseFile{node: n, names: []string{p}}
+	if b := t.baseFiles[n.Ino]; b == nil && len(n.Links) == 1 {
+		t.baseFiles[n.Ino] = &baseFile{node: n, names: []string{p}}
 	}
 
 	return t.baseFile(n.Ino)
@@ -378,13 +379,13 @@ func (t *filePairs) baseAt(p string) (*baseFile, error) {
 
 // commit records the numbers of the files of theirs in the plan, for the next interval.
 func (t *filePairs) commit() {
-	for _, x := range t.files {
+	for _, x := range t.changedFiles {
 		if x.file == nil && x.baseIno != 0 {
-			x.file = t.base[x.baseIno].ours
+			x.file = t.baseFiles[x.baseIno].ours
 		}
 
 		if x.file != nil {
-			x.file.ino = x.node.Ino
+			x.file.theirIno = x.node.Ino
 			t.theirFiles[x.node.Ino] = x.file
 		}
 	}

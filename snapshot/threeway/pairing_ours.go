@@ -12,7 +12,7 @@ func (t *filePairs) oursOf(b *baseFile) (*file, error) {
 	if b.oursKnown {
 		return b.ours, nil
 	}
-	f, err := t.atItsNames(b)
+	f, err := t.oursAtNames(b)
 	if err != nil {
 		return nil, err
 	}
@@ -28,16 +28,16 @@ func (t *filePairs) oursOf(b *baseFile) (*file, error) {
 	return f, nil
 }
 
-// atItsNames returns the file of the plan that continues a file of the base by rules 1 and 2 of filePairs: the
+// oursAtNames returns the file of the plan that continues a file of the base by rules 1 and 2 of filePairs: the
 // file at one of the base file's names.
-func (t *filePairs) atItsNames(b *baseFile) (*file, error) {
+func (t *filePairs) oursAtNames(b *baseFile) (*file, error) {
 	f, err := t.keptFile(b)
 	if err != nil || f != nil {
 		return f, err
 	}
 
 	for _, p := range b.names {
-		at, err := t.get(p)
+		at, err := t.fileAt(p)
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ func (t *filePairs) atItsNames(b *baseFile) (*file, error) {
 // movedFile returns the file of the plan that continues a file of the base by rule 3 of filePairs: the file with
 // the base file's number, unless it continues another file.
 func (t *filePairs) movedFile(b *baseFile) (*file, error) {
-	f, err := t.byNumber(b)
+	f, err := t.oursByNumber(b)
 	if err != nil || f == nil {
 		return nil, err
 	}
@@ -67,15 +67,15 @@ func (t *filePairs) movedFile(b *baseFile) (*file, error) {
 	if err != nil || in == nil {
 		return f, err
 	}
-	if other, err := t.atItsNames(in); err != nil || other == f {
+	if other, err := t.oursAtNames(in); err != nil || other == f {
 		return nil, err
 	}
 
 	return f, nil
 }
 
-// byNumber returns the file of the plan with the number of a file of the base, nil if there is none.
-func (t *filePairs) byNumber(b *baseFile) (*file, error) {
+// oursByNumber returns the file of the plan with the number of a file of the base, nil if there is none.
+func (t *filePairs) oursByNumber(b *baseFile) (*file, error) {
 	f := t.theirFiles[b.node.Ino]
 	if f == nil {
 		n, err := t.ours.Get(t.source, b.node.Ino)
@@ -85,9 +85,9 @@ func (t *filePairs) byNumber(b *baseFile) (*file, error) {
 		if err != nil {
 			return nil, err
 		}
-		f = t.file(n)
+		f = t.presentFile(n)
 	}
-	if f.ino != b.node.Ino || f.node.IsDir() {
+	if f.theirIno != b.node.Ino || f.node.IsDir() {
 		return nil, nil
 	}
 
@@ -100,13 +100,13 @@ func (t *filePairs) keptFile(b *baseFile) (*file, error) {
 	if b.keptKnown {
 		return b.kept, nil
 	}
-	f, err := t.byNumber(b)
+	f, err := t.oursByNumber(b)
 	if err != nil {
 		return nil, err
 	}
 
 	for i := 0; f != nil && b.kept == nil && i < len(b.names); i++ {
-		at, err := t.get(b.names[i])
+		at, err := t.fileAt(b.names[i])
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func (t *filePairs) keptFile(b *baseFile) (*file, error) {
 // several files, it returns the first of which the plan keeps no name. It returns nil if f replaces no file, or
 // if f itself keeps a name of the base file with f's number.
 func (t *filePairs) replacedFile(f *file) (*baseFile, error) {
-	if b, err := t.baseFile(f.ino); err != nil {
+	if b, err := t.baseFile(f.theirIno); err != nil {
 		return nil, err
 	} else if b != nil {
 		if is, err := t.keptFile(b); err != nil || is == f {
@@ -154,7 +154,7 @@ func (t *filePairs) baseInoOf(f *file) (uint64, error) {
 	own := uint64(0)
 
 	for _, candidate := range []func() (*baseFile, error){
-		func() (*baseFile, error) { return t.baseFile(f.ino) },
+		func() (*baseFile, error) { return t.baseFile(f.theirIno) },
 		func() (*baseFile, error) { return t.replacedFile(f) },
 	} {
 		b, err := candidate()

@@ -287,11 +287,11 @@ func TestMergeOfSomeLines(t *testing.T) {
 		}
 		of, err := threeway.Digest(s.Source(), base, w.inode("a"), fork.inode("a"))
 		must.OK(t, err)
-		o := snapshot.MergeOptions{Fork: "f", Contents: map[string]threeway.Decision{"a": {Of: of, Text: "1\n2\nY\n"}}}
+		o := snapshot.MergeOptions{Fork: "f", Contents: map[string]threeway.Decision{"a": {Digest: of, Text: "1\n2\nY\n"}}}
 		_, err = s.Main().Forks().Merge(t.Context(), o)
 		must.OK(t, err)
 		stores.Want(t, "files", w.files(), map[bool]string{false: "a:1,2,Y b:1 n:2", true: "a:1,2,Y b:3 n:2"}[changed])
-		if _, err := s.Main().Forks().Merge(t.Context(), o); !errors.Is(err, threeway.ErrMeanwhile) {
+		if _, err := s.Main().Forks().Merge(t.Context(), o); !errors.Is(err, threeway.ErrStaleDecision) {
 			t.Errorf("a decision about another text: %v", err)
 		}
 	}

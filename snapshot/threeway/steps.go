@@ -9,15 +9,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// firstLink is the first value of Step.Link for files with several names, larger than all inode
-// numbers.
-const firstLink = tree.MaxIno + 1
+// firstLinkGroup is the first value of Step.LinkGroup for files with several names, larger than all inode numbers.
+const firstLinkGroup = tree.MaxIno + 1
 
 // Steps returns the steps from ours to the planned tree, sorted by path, a directory before its
 // entries.
 func (p *Plan) Steps() ([]graft.Step, error) {
 	s := stepper{plannedFiles: &p.files, paths: make(map[string]*tree.Path), links: make(map[*file]linkPlan)}
-	touched := slices.Collect(maps.Keys(p.files.planned))
+	changed := slices.Collect(maps.Keys(p.files.changedPaths))
 
 	for _, f := range p.files.presentFiles {
 		if f.changed && !f.node.IsDir() {
@@ -25,15 +24,15 @@ func (p *Plan) Steps() ([]graft.Step, error) {
 			if err != nil {
 				return nil, err
 			}
-			touched = append(touched, names...)
+			changed = append(changed, names...)
 		}
 	}
 
-	slices.SortFunc(touched, tree.ComparePaths)
+	slices.SortFunc(changed, tree.ComparePaths)
 	var all []graft.Step
 
-	for _, at := range slices.Compact(touched) {
-		step, ok, err := s.step(at)
+	for _, filePath := range slices.Compact(changed) {
+		step, ok, err := s.step(filePath)
 		if err != nil {
 			return nil, err
 		}
@@ -54,39 +53,39 @@ type stepper struct {
 
 // A linkPlan has the values of a step that make the names of a file hard links of one inode.
 type linkPlan struct {
-	to     uint64 // Step.To
-	number uint64 // Step.Link
-	linked bool   // Step.Linked
+	targetIno uint64 // Step.TargetIno
+	group     uint64 // Step.LinkGroup
+	linked    bool   // Step.Linked
 }
 
 // step returns the step for a path. ok is false if the path stays as it is.
-func (s *stepper) step(at string) (step graft.Step, ok bool, err error) {
-	f, err := s.get(at)
+func (s *stepper) step(filePath string) (step graft.Step, ok bool, err error) {
+	f, err := s.fileAt(filePath)
 	if err != nil {
 		return step, false, err
 	}
 
-	n, err := s.presentAt(at)
+	n, err := s.presentAt(filePath)
 	if err != nil {
 		return step, false, err
 	}
 
-	c := tree.Change{Path: s.path(at), Before: n}
+	c := tree.Change{Path: s.path(filePath), Before: n}
 
 	switch {
 	case f == nil && n == nil, f != nil && n != nil && !f.changed && f.isPresent(n):
 		return step, false, nil
 	case f == nil:
-		c.What = tree.Removed
+		c.Differences = tree.PathRemoved
 		return graft.StepOf(c), true, nil
 	case n == nil:
-		c.What = tree.Added
+		c.Differences = tree.PathAdded
 	default:
-		c.What = tree.Data
+		c.Differences = tree.DataDiffers
 		if f.node.IsDir() && n.IsDir() {
-			c.What = tree.Mode
+			c.Differences = tree.ModeDiffers
 			if f.node.UID != n.UID || f.node.GID != n.GID {
-				c.What = tree.Owner
+				c.Differences = tree.OwnerDiffers
 			}
 		}
 	}
@@ -100,13 +99,13 @@ func (s *stepper) step(at string) (step graft.Step, ok bool, err error) {
 	}
 
 	step = graft.StepOf(c)
-	step.With, step.WithView, step.Link, step.Linked = f.node, f.view, 0, false
+	step.WithNode, step.WithView, step.LinkGroup, step.Linked = f.node, f.view, 0, false
 	if f.node.IsDir() {
 		return step, true, nil
 	}
 
 	l, err := s.linksOf(f)
-	step.To, step.Link, step.Linked = l.to, l.number, l.linked
+	step.TargetIno, step.LinkGroup, step.Linked = l.targetIno, l.group, l.linked
 	return step, true, err
 }
 
@@ -125,10 +124,10 @@ func (s *stepper) unchanged(f *file, n *tree.Inode) (bool, error) {
 // isPresent reports whether n is the present inode of f.
 func (f *file) isPresent(n *tree.Inode) bool { return f.present != nil && f.present.Ino == n.Ino }
 
-// linksOf returns the plan for the hard links of a file.
+// linksOf returns the values of steps that make the names of a file hard links of one inode.
 func (s *stepper) linksOf(f *file) (linkPlan, error) {
 	l, ok := s.links[f]
-	if ok || f.present == nil && len(f.names) < 2 {
+	if ok || f.present == nil && len(f.addedPaths) < 2 {
 		return l, nil
 	}
 
@@ -144,27 +143,27 @@ func (s *stepper) linksOf(f *file) (linkPlan, error) {
 		}
 	}
 
-	for _, at := range names {
-		if n, err := s.presentAt(at); same && err == nil && n != nil && f.isPresent(n) {
-			l.to = n.Ino // this name keeps its inode
+	for _, filePath := range names {
+		if n, err := s.presentAt(filePath); same && err == nil && n != nil && f.isPresent(n) {
+			l.targetIno = n.Ino // this name keeps its inode
 		}
 	}
 
-	l.linked, l.number = len(names) > 1, firstLink+uint64(len(s.links))
+	l.linked, l.group = len(names) > 1, firstLinkGroup+uint64(len(s.links))
 	s.links[f] = l
 
 	return l, nil
 }
 
 // path returns the path of a step. Steps share the Path values of their directories.
-func (s *stepper) path(at string) *tree.Path {
-	if at == "." || at == "" {
+func (s *stepper) path(filePath string) *tree.Path {
+	if filePath == "." || filePath == "" {
 		return nil
 	}
-	p, ok := s.paths[at]
+	p, ok := s.paths[filePath]
 	if !ok {
-		p = s.path(path.Dir(at)).Entry(path.Base(at))
-		s.paths[at] = p
+		p = s.path(path.Dir(filePath)).ChildUnchecked(path.Base(filePath))
+		s.paths[filePath] = p
 	}
 
 	return p

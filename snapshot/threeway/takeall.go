@@ -8,18 +8,18 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// TakeAll merges all changes of an interval, from its base to theirs, and returns the steps. exact is
-// set if ours equals the base, so that the result equals theirs.
-func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exact bool, err error) {
-	equal, err := tree.Equal(ctx, p.Source, of.Base, p.Ours, tree.DiffOptions{}, 0)
+// TakeAll merges all changes of an interval, from its base to theirs, and returns the steps. exact is set if ours
+// equals the base, so that the result equals theirs.
+func (p *Plan) TakeAll(ctx context.Context, interval Interval) (all []graft.Step, exact bool, err error) {
+	equal, err := tree.Equal(ctx, p.Source, interval.Base, p.Ours, tree.DiffOptions{}, 0)
 	if err != nil {
 		return nil, false, err
 	}
 
-	if equal && len(p.Decided) == 0 {
-		all, err = graft.StepsBetween(ctx, p.Source, p.Ours, of.Theirs, tree.DiffOptions{}, p.List)
+	if equal && len(p.Decisions) == 0 {
+		all, err = graft.StepsBetween(ctx, p.Source, p.Ours, interval.Theirs, tree.DiffOptions{}, p.ListCharge)
 		removesGit := slices.ContainsFunc(all, func(s graft.Step) bool {
-			_, _, inGit := InGit(s.Path.String() + "/")
+			_, _, inGit := SplitGitPath(s.Path.String() + "/")
 			return inGit && s.After == 0
 		})
 		if err != nil || p.FromDirectory || p.Git == nil || !removesGit {
@@ -27,10 +27,10 @@ func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exac
 		}
 	}
 
-	if err := tree.Diff(ctx, p.Source, of.Base, of.Theirs, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &of, c) }); err != nil {
+	if err := tree.Diff(ctx, p.Source, interval.Base, interval.Theirs, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &interval, c) }); err != nil {
 		return nil, false, err
 	}
-	if err := p.TakeChanges(ctx, of); err != nil {
+	if err := p.TakeChanges(ctx, interval); err != nil {
 		return nil, false, err
 	}
 
@@ -40,35 +40,35 @@ func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exac
 
 // TakeChanges merges the changes of an interval. It merges git directories as repositories, directories of Mercurial
 // and jj as one entry each, and all other files one by one.
-func (p *Plan) TakeChanges(ctx context.Context, of Interval) error {
-	apart, err := p.splitWholeDirs(&of)
+func (p *Plan) TakeChanges(ctx context.Context, interval Interval) error {
+	apart, err := p.splitWholeDirs(&interval)
 	if err != nil {
 		return err
 	}
 
-	var out Outcome
+	var out GitOutcome
 
 	if p.Git != nil {
-		out, err = p.Git(ctx, Sides{p.Source, of.Base, p.Ours, of.Theirs, of.Changes, p.Rule, p.GitRules})
+		out, err = p.Git(ctx, Sides{p.Source, interval.Base, p.Ours, interval.Theirs, interval.Changes, p.Rule, p.GitRules})
 		if out.Close != nil {
 			defer out.Close()
 		}
 		if err != nil {
 			return err
 		}
-		of.Changes, of.Taken, p.Said = out.Changes, out.Taken, out.Said
+		interval.Changes, interval.TakenPaths, p.Repositories = out.Changes, out.TakenPaths, out.Repositories
 	}
 
-	of.Changes = sortChanges(append(of.Changes, apart...))
-	if err := p.Run(func() error { return p.Take(ctx, of) }); err != nil {
+	interval.Changes = sortChanges(append(interval.Changes, apart...))
+	if err := p.Run(func() error { return p.TakeInterval(ctx, interval) }); err != nil {
 		return err
 	}
 
-	for _, at := range out.Conflicts {
-		if err := p.conflict(at, nil); err != nil {
+	for _, filePath := range out.Conflicts {
+		if err := p.addConflict(filePath, nil); err != nil {
 			return err
 		}
 	}
 
-	return p.Edit(ctx, out.Edits)
+	return p.PlanEdits(ctx, out.Edits)
 }

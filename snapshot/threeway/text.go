@@ -14,21 +14,21 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An Input is a regular file that both sides changed.
-type Input struct {
+// A TextInput is a regular file that both sides changed.
+type TextInput struct {
 	Base, Ours, Theirs *io.SectionReader
 	Path               string
 }
 
-// Merged is a text with the changes of both sides. Unless it is Clean, it has conflict markers.
-type Merged struct {
+// MergedText is a text with the changes of both sides. Unless it is Clean, it has conflict markers.
+type MergedText struct {
 	Text  []byte
 	Clean bool
 }
 
 // A Merger merges a file by lines, and calls merged with the result. If the file is binary or too large, it does
 // not call merged. The text is valid only until merged returns.
-type Merger func(ctx context.Context, in Input, merged func(Merged) error) error
+type Merger func(ctx context.Context, in TextInput, merged func(MergedText) error) error
 
 // MaxMerged is the size in bytes up to which a file is merged by lines.
 const MaxMerged = 16 << 20
@@ -41,15 +41,15 @@ type textMerge struct {
 	view               uint32 // the view of theirs
 }
 
-// A Decision is the text that a user chose for a file in conflict. Of was the Digest of the sides of the conflict
-// at that time.
+// A Decision is the text that a user chose for a file in conflict. Digest is the result of the function Digest for
+// the sides of the conflict at that time.
 type Decision struct {
-	Of   string `json:"of" jsonschema:"that of the conflict"`
-	Text string `json:"text" jsonschema:"the contents of the file"`
+	Digest string `json:"of" jsonschema:"that of the conflict"`
+	Text   string `json:"text" jsonschema:"the contents of the file"`
 }
 
-// ErrMeanwhile is returned for a decision if a side of the conflict has changed since the decision.
-var ErrMeanwhile = errors.New("the conflict is another one now")
+// ErrStaleDecision is returned for a decision if a side of the conflict has changed since the decision.
+var ErrStaleDecision = errors.New("the conflict is another one now")
 
 // Digest returns a hash of the sizes and contents of files, in hexadecimal.
 func Digest(src *tree.Source, files ...*tree.Inode) (string, error) {
@@ -64,20 +64,20 @@ func Digest(src *tree.Source, files ...*tree.Inode) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// AllDecided returns ErrMeanwhile if a decision was not used.
-func (p *Plan) AllDecided() error {
-	for path := range p.Decided {
-		if !p.decided[path] {
-			return fmt.Errorf("%w: %s", ErrMeanwhile, path)
+// CheckDecisions returns ErrStaleDecision if a decision was not used.
+func (p *Plan) CheckDecisions() error {
+	for path := range p.Decisions {
+		if !p.usedDecisions[path] {
+			return fmt.Errorf("%w: %s", ErrStaleDecision, path)
 		}
 	}
 	return nil
 }
 
-// Decide replaces the contents of a file of the plan by the text of a decision. It returns ErrMeanwhile if d.Of
-// differs from the Digest of the file in the plan.
-func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
-	f, err := p.files.get(at)
+// UseDecision replaces the contents of a file of the plan by the text of a decision. It returns ErrStaleDecision
+// if d.Digest is not the Digest of the file in the plan.
+func (p *Plan) UseDecision(ctx context.Context, filePath string, d Decision) error {
+	f, err := p.files.fileAt(filePath)
 	if err != nil {
 		return err
 	}
@@ -88,18 +88,18 @@ func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
 			return err
 		}
 	}
-	if digest != d.Of {
-		return fmt.Errorf("%w: %s", ErrMeanwhile, at)
+	if digest != d.Digest {
+		return fmt.Errorf("%w: %s", ErrStaleDecision, filePath)
 	}
 
-	text, err := p.Store(ctx, strings.NewReader(d.Text))
+	text, err := p.StoreText(ctx, strings.NewReader(d.Text))
 	if err != nil {
 		return err
 	}
 
 	n := *f.node
 	n.Content, n.Mtime, n.Atime = text, p.Now, p.Now
-	f.node, f.changed, p.files.planned[at], p.stored = &n, true, f, append(p.stored, n.Content)
+	f.node, f.changed, p.files.changedPaths[filePath], p.stored = &n, true, f, append(p.stored, n.Content)
 
 	return nil
 }
@@ -121,7 +121,7 @@ func (p *Plan) mergeTexts(ctx context.Context, texts []textMerge) error {
 		}
 
 		for _, name := range names {
-			if err := p.conflict(name, func() error {
+			if err := p.addConflict(name, func() error {
 				n := x.file.node
 				n.Ino, n.Content, n.Mtime, n.Atime = x.theirs.Ino, x.theirs.Content, x.theirs.Mtime, x.theirs.Atime
 				x.file.view = x.view
@@ -134,14 +134,14 @@ func (p *Plan) mergeTexts(ctx context.Context, texts []textMerge) error {
 	return nil
 }
 
-// mergeText uses the decision about a file, or merges it by lines, and sets its contents. clean is
-// false if there is neither a valid decision nor a merge without conflicts.
+// mergeText uses the decision about a file, or merges the file by lines, and sets its contents. clean is false if
+// there is neither a valid decision nor a merge without conflicts.
 func (p *Plan) mergeText(ctx context.Context, x textMerge) (clean bool, err error) {
-	merged := func(m Merged) error {
+	merged := func(m MergedText) error {
 		if !m.Clean {
 			return nil
 		}
-		text, err := p.Store(ctx, bytes.NewReader(m.Text))
+		text, err := p.StoreText(ctx, bytes.NewReader(m.Text))
 		if err != nil {
 			return err
 		}
@@ -153,14 +153,14 @@ func (p *Plan) mergeText(ctx context.Context, x textMerge) (clean bool, err erro
 		return nil
 	}
 
-	d, ok := p.Decided[x.path]
+	d, ok := p.Decisions[x.path]
 	if !ok && p.Merge == nil {
 		return false, nil
 	}
 
 	if !ok {
 		src := p.Source.Files
-		err := p.Merge(ctx, Input{x.base.Content.Reader(src), x.ours.Content.Reader(src), x.theirs.Content.Reader(src), x.path}, merged)
+		err := p.Merge(ctx, TextInput{x.base.Content.Reader(src), x.ours.Content.Reader(src), x.theirs.Content.Reader(src), x.path}, merged)
 		return clean, err
 	}
 
@@ -169,12 +169,12 @@ func (p *Plan) mergeText(ctx context.Context, x textMerge) (clean bool, err erro
 		return false, err
 	}
 
-	p.decided[x.path] = digest == d.Of
-	if digest != d.Of {
+	p.usedDecisions[x.path] = digest == d.Digest
+	if digest != d.Digest {
 		return false, nil
 	}
 
-	err = merged(Merged{[]byte(d.Text), true})
+	err = merged(MergedText{[]byte(d.Text), true})
 	return clean, err
 }
 
@@ -184,7 +184,7 @@ type Rule string
 const (
 	RefuseConflicts Rule = ""       // the merge fails and changes nothing
 	KeepOurs        Rule = "ours"   // keep the workspace's version
-	MergeBranch     Rule = "merge"  // for a git directory: merge the branch that is checked out
+	MergeCheckedOut Rule = "merge"  // for a git directory: merge the branch that is checked out
 	TakeTheirs      Rule = "theirs" // take the other version
 )
 
@@ -204,10 +204,10 @@ func RuleOf(ours, theirs bool) (Rule, error) {
 // ErrConflict is the kind of the error of a merge with conflicts that no rule decides.
 const ErrConflict = errs.Conflict
 
-// Refused returns an ErrConflict if a path is in conflict and no rule decides it.
-func (p *Plan) Refused() error {
-	for _, at := range p.Conflicts {
-		if p.Rule(at) == RefuseConflicts {
+// ConflictError returns an ErrConflict if a path is in conflict and no rule decides it.
+func (p *Plan) ConflictError() error {
+	for _, filePath := range p.Conflicts {
+		if p.Rule(filePath) == RefuseConflicts {
 			return fmt.Errorf("%w: %s; decide with --ours or --theirs, or make them equal first", ErrConflict, firstPaths(p.Conflicts))
 		}
 	}

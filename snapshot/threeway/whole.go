@@ -22,18 +22,18 @@ type dirChanges struct {
 // groupWholeDirs splits changes into the changes in directories that a merge takes as a whole, and the rest. The
 // rest includes directories in which only times and link counts changed.
 func groupWholeDirs(changes []tree.Change) (rest []tree.Change, all []dirChanges) {
-	of := make(map[string]int)
+	indexes := make(map[string]int)
 
 	for _, c := range changes {
 		dir, ok := WholeDir(c)
-		i, known := of[dir]
+		i, known := indexes[dir]
 		switch {
 		case !ok:
 			rest = append(rest, c)
 			continue
 		case !known:
 			i = len(all)
-			of[dir], all = i, append(all, dirChanges{dir: dir})
+			indexes[dir], all = i, append(all, dirChanges{dir: dir})
 		}
 
 		all[i].changes = append(all[i].changes, c)
@@ -41,7 +41,7 @@ func groupWholeDirs(changes []tree.Change) (rest []tree.Change, all []dirChanges
 
 	all = slices.DeleteFunc(all, func(w dirChanges) bool {
 		changed := slices.ContainsFunc(w.changes, func(c tree.Change) bool {
-			return c.Before == nil || c.After == nil || c.What&^(tree.Mtime|tree.Links) != 0
+			return c.Before == nil || c.After == nil || c.Differences&^(tree.MtimeDiffers|tree.LinksDiffer) != 0
 		})
 		if !changed {
 			rest = append(rest, w.changes...)
@@ -74,30 +74,30 @@ func WholeDir(c tree.Change) (dir string, ok bool) {
 }
 
 // disputed reports whether a path of the directory in ours differs both from the base and from theirs. If no path
-// does, the version of theirs can be taken as a whole, also after a merge that was interrupted while it took
-// them.
+// does, the version of theirs can be taken as a whole. This is also true after a merge that was interrupted while
+// it took the version of theirs.
 func (w dirChanges) disputed(src *tree.Source, base, ours, theirs *tree.State) (bool, error) {
-	here, err := below(src, ours, w.dir)
+	oursPaths, err := pathsBelow(src, ours, w.dir)
 	if err != nil {
 		return false, err
 	}
 
-	before, err := below(src, base, w.dir)
+	basePaths, err := pathsBelow(src, base, w.dir)
 	if err != nil {
 		return false, err
 	}
 
-	for _, p := range append(here, before...) {
-		is, err := ours.At(src, p)
+	for _, p := range append(oursPaths, basePaths...) {
+		present, err := ours.InodeAt(src, p)
 		if err != nil {
 			return false, err
 		}
 
 		known := false
 		for _, st := range []*tree.State{base, theirs} {
-			n, err := st.At(src, p)
+			n, err := st.InodeAt(src, p)
 			if err == nil && !known {
-				known, err = sameOrNone(src, is, n)
+				known, err = sameOrNone(src, present, n)
 			}
 			if err != nil {
 				return false, err
@@ -120,9 +120,9 @@ func sameOrNone(src *tree.Source, x, y *tree.Inode) (bool, error) {
 	return tree.SameFile(src, x, y)
 }
 
-// below returns the path of a directory of a state and all paths below it, or no paths if the state does not have
-// the directory.
-func below(src *tree.Source, st *tree.State, dir string) (out []string, err error) {
+// pathsBelow returns the path of a directory of a state and all paths below it, or no paths if the state does not
+// have the directory.
+func pathsBelow(src *tree.Source, st *tree.State, dir string) (out []string, err error) {
 	err = st.WalkFrom(context.Background(), src, dir, func(p *tree.Path, _ *tree.Inode) error {
 		out = append(out, p.String())
 		return nil
@@ -134,66 +134,66 @@ func below(src *tree.Source, st *tree.State, dir string) (out []string, err erro
 // whole, it adds the command that brings commits into this repository.
 func DecideHint(hint string, conflicts []string) string {
 	for _, p := range conflicts {
-		if way := wholeDirs[path.Base(p)]; way != "" {
-			return hint + "; " + p + " is one entry, not merged by file: `" + way + "` brings the other side's commits"
+		if command := wholeDirs[path.Base(p)]; command != "" {
+			return hint + "; " + p + " is one entry, not merged by file: `" + command + "` brings the other side's commits"
 		}
 	}
 	return hint
 }
 
-// splitWholeDirs removes from the changes of an interval those in directories that a merge takes as a whole. It
-// adds the directories that both sides changed to of.Whole. apart are the changes of the others, which only
-// theirs changed.
-func (p *Plan) splitWholeDirs(of *Interval) (apart []tree.Change, err error) {
-	rest, all := groupWholeDirs(of.Changes)
+// splitWholeDirs removes from the changes of an interval the changes in directories that a merge takes as a whole.
+// It adds the directories that both sides changed to interval.WholeDirs, and returns the changes of the
+// directories that only theirs changed.
+func (p *Plan) splitWholeDirs(interval *Interval) (apart []tree.Change, err error) {
+	rest, all := groupWholeDirs(interval.Changes)
 	for _, w := range all {
-		disputed, err := w.disputed(p.Source, of.Base, p.Ours, of.Theirs)
+		disputed, err := w.disputed(p.Source, interval.Base, p.Ours, interval.Theirs)
 		if err != nil {
 			return nil, err
 		}
 
 		if disputed {
-			of.Whole = append(of.Whole, w.dir)
+			interval.WholeDirs = append(interval.WholeDirs, w.dir)
 		} else {
 			apart = append(apart, w.changes...)
 		}
 	}
 
-	of.Changes = rest
+	interval.Changes = rest
 	return apart, nil
 }
 
-// takeWhole plans the version of theirs for the paths of Interval.Taken and, if the rule takes theirs, for
-// the directories of Interval.Whole.
+// takeWhole plans the version of theirs for the paths of Interval.TakenPaths and, if the rule takes theirs, for
+// the directories of Interval.WholeDirs.
 func (t *intervalMerge) takeWhole(ctx context.Context) error {
-	for _, at := range t.pairs.Taken {
-		if err := t.replace(ctx, at); err != nil {
+	for _, filePath := range t.pairs.TakenPaths {
+		if err := t.takeTheirsBelow(ctx, filePath); err != nil {
 			return err
 		}
 	}
 
-	for _, dir := range t.pairs.Whole {
-		if err := t.conflict(dir, func() error { return t.replace(ctx, dir) }); err != nil {
+	for _, dir := range t.pairs.WholeDirs {
+		if err := t.addConflict(dir, func() error { return t.takeTheirsBelow(ctx, dir) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// replace plans the version of theirs for a directory and all paths below it.
-func (t *intervalMerge) replace(ctx context.Context, dir string) error {
+// takeTheirsBelow plans the version of theirs for a directory and all paths below it.
+func (t *intervalMerge) takeTheirsBelow(ctx context.Context, dir string) error {
 	files := make(map[uint64]*file) // by their inode numbers in theirs
 	return tree.Diff(ctx, t.source, t.plannedFiles.ours, t.pairs.Theirs, tree.DiffOptions{Paths: []string{dir}}, func(c tree.Change) error {
 		p := c.Path.String()
 		if c.After == nil {
-			t.set(p, nil)
+			t.setFile(p, nil)
 			return nil
 		}
 
 		if c.Before != nil && c.Before.IsDir() && c.After.IsDir() {
-			f, err := t.get(p)
+			f, err := t.fileAt(p)
 			if err == nil && f != nil {
-				t.set(p, f)
+				t.setFile(p, f)
 				t.stage(f, c.After, t.pairs.View)
 			}
 
@@ -206,11 +206,11 @@ func (t *intervalMerge) replace(ctx context.Context, dir string) error {
 
 		f := files[c.After.Ino]
 		if f == nil {
-			f = &file{node: c.After, view: t.pairs.View, ino: c.After.Ino}
+			f = &file{node: c.After, view: t.pairs.View, theirIno: c.After.Ino}
 			files[c.After.Ino] = f
 		}
 
-		t.set(p, f)
+		t.setFile(p, f)
 
 		return nil
 	})

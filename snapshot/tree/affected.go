@@ -10,24 +10,24 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 )
 
-// Damage reports which objects and which bytes of the journal are missing or damaged.
+// Damage tells which objects and which bytes of the journal are missing or damaged.
 type Damage struct {
-	Object func(h cas.Hash) bool
-	Log    func(pos, n int64) bool // reports on the n bytes at a journal position
+	ObjectDamaged func(h cas.Hash) bool   // reports whether an object is missing or damaged
+	LogDamaged    func(pos, n int64) bool // reports whether some of the n bytes at a journal position are damaged
 }
 
-// Affected calls fn, in path order, with every path of s that cannot be read completely, because its
-// inode, a page of its directory or a part of its content is missing, damaged or malformed. If a
-// directory cannot be listed, fn gets the path of the directory in place of the paths below it.
-func (s *State) Affected(ctx context.Context, src *Source, bad Damage, fn func(path string)) error {
+// Affected calls fn, in path order, with every path of s that cannot be read completely, because its inode, a page
+// of its directory or a part of its content is missing, damaged or malformed. If a directory cannot be listed, fn
+// is called with the path of the directory instead of the paths below it.
+func (s *State) Affected(ctx context.Context, src *Source, damage Damage, fn func(path string)) error {
 	// A damaged object may still be in a cache. Reads of this source fail for damaged objects, so that contents
 	// decoded from them are not used.
-	src = NewSource(goodStore{src.objects, bad.Object}, nil, 16<<20)
-	c := checker{ctx: ctx, s: s, src: src, bad: bad, fn: fn, files: make(map[uint64]*checkedFile)}
+	src = NewSource(undamagedStore{src.objects, damage.ObjectDamaged}, nil, 16<<20)
+	c := checker{ctx: ctx, s: s, src: src, damage: damage, fn: fn, files: make(map[uint64]*checkedFile)}
 	n, err := s.Get(src, RootIno)
 	if err != nil {
 		fn("")
-		return notDamage(err)
+		return ignoreDamage(err)
 	}
 
 	if !n.IsDir() {
@@ -38,22 +38,22 @@ func (s *State) Affected(ctx context.Context, src *Source, bad Damage, fn func(p
 	return c.checkDir(nil, n)
 }
 
-// goodStore is an object store in which the objects that bad reports are damaged.
-type goodStore struct {
+// An undamagedStore is an object store whose Get fails for the objects that isDamaged reports.
+type undamagedStore struct {
 	content.ObjectStore
-	bad func(cas.Hash) bool
+	isDamaged func(cas.Hash) bool
 }
 
-func (g goodStore) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	if g.bad(h) {
+func (g undamagedStore) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	if g.isDamaged(h) {
 		return nil, cas.ErrDamaged
 	}
 	return g.ObjectStore.Get(h, dst)
 }
 
-// notDamage returns nil if err means that an object is missing, damaged or malformed. It returns
-// any other error unchanged.
-func notDamage(err error) error {
+// ignoreDamage returns nil if err means that an object is missing, damaged or malformed. It returns any other
+// error unchanged.
+func ignoreDamage(err error) error {
 	if errors.Is(err, cas.ErrNotFound) || errors.Is(err, errs.Damaged) || errors.Is(err, ErrNoInode) {
 		return nil
 	}
@@ -62,18 +62,18 @@ func notDamage(err error) error {
 
 // checker is the state of one call of Affected.
 type checker struct {
-	ctx   context.Context
-	s     *State
-	src   *Source
-	bad   Damage
-	fn    func(path string)
-	files map[uint64]*checkedFile // by inode number, only files with several names
+	ctx    context.Context
+	s      *State
+	src    *Source
+	damage Damage
+	fn     func(path string)
+	files  map[uint64]*checkedFile // by inode number, only files with several names
 }
 
 // checkedFile is the result for a file with several names.
 type checkedFile struct {
-	names map[Link]bool
-	good  bool
+	names    map[Link]bool
+	readable bool
 }
 
 // checkDir reports the affected paths at and below a directory.
@@ -83,18 +83,18 @@ func (c *checker) checkDir(path *Path, n *Inode) error {
 	}
 
 	var ents []Dirent
-	whole, err := c.readEntries(n.Dir.root, pos{}, &ents)
+	allRead, err := c.readEntries(n.Dir.root, triePos{}, &ents)
 	if err != nil {
 		return err
 	}
-	if !whole {
+	if !allRead {
 		c.fn(path.String())
 	}
 
 	slices.SortFunc(ents, byName)
 
 	for _, e := range ents {
-		at, err := path.At(e.Name)
+		at, err := path.Child(e.Name)
 		if err != nil { // a cycle, or a malformed tree
 			c.fn(path.Short())
 			return nil
@@ -110,7 +110,7 @@ func (c *checker) checkDir(path *Path, n *Inode) error {
 
 // checkEntry reports the affected paths at and below an entry of dir.
 func (c *checker) checkEntry(path *Path, dir *Inode, e Dirent) error {
-	n, err := c.s.child(c.src, dir, e)
+	n, err := c.s.entryInode(c.src, dir, e)
 	if err != nil {
 		return c.report(path, false, err)
 	}
@@ -118,16 +118,16 @@ func (c *checker) checkEntry(path *Path, dir *Inode, e Dirent) error {
 		return c.checkDir(path, n)
 	}
 
-	good, err := c.checkFile(n, Link{dir.Ino, e.Name})
-	return c.report(path, good, err)
+	readable, err := c.checkFile(n, Link{dir.Ino, e.Name})
+	return c.report(path, readable, err)
 }
 
-// report calls fn with a path that is not good. If err is not about damage, it returns err instead.
-func (c *checker) report(path *Path, good bool, err error) error {
-	if err := notDamage(err); err != nil {
+// report calls fn with a path that is not readable. If err has another cause than damage, it returns err instead.
+func (c *checker) report(path *Path, readable bool, err error) error {
+	if err := ignoreDamage(err); err != nil {
 		return err
 	}
-	if !good {
+	if !readable {
 		c.fn(path.String())
 	}
 
@@ -135,10 +135,10 @@ func (c *checker) report(path *Path, good bool, err error) error {
 }
 
 // checkFile reports whether the whole content of a file can be read and l is one of the file's names.
-func (c *checker) checkFile(n *Inode, l Link) (good bool, err error) {
+func (c *checker) checkFile(n *Inode, l Link) (readable bool, err error) {
 	if len(n.Links) < 2 {
-		good, err = c.checkContent(n)
-		return good && len(n.Links) == 1 && n.Links[0] == l, err
+		readable, err = c.checkContent(n)
+		return readable && len(n.Links) == 1 && n.Links[0] == l, err
 	}
 
 	f := c.files[n.Ino]
@@ -147,57 +147,57 @@ func (c *checker) checkFile(n *Inode, l Link) (good bool, err error) {
 		for _, l := range n.Links {
 			f.names[l] = true
 		}
-		if f.good, err = c.checkContent(n); notDamage(err) != nil {
+		if f.readable, err = c.checkContent(n); ignoreDamage(err) != nil {
 			return false, err
 		}
 
 		c.files[n.Ino] = f
 	}
 
-	return f.good && f.names[l], nil
+	return f.readable && f.names[l], nil
 }
 
 // checkContent reports whether the whole content of a file can be read.
-func (c *checker) checkContent(n *Inode) (good bool, err error) {
-	good = !n.Content.AnyInJournal(c.bad.Log)
+func (c *checker) checkContent(n *Inode) (readable bool, err error) {
+	readable = !n.Content.AnyInJournal(c.damage.LogDamaged)
 	seen := make(map[cas.Hash]bool) // lists of chunks: a file may have the same list in many places
 	err = n.Content.EachObject(c.src.Files, func(h cas.Hash, isList bool) (bool, error) {
-		if c.bad.Object(h) {
-			good = false
+		if c.damage.ObjectDamaged(h) {
+			readable = false
 		}
 		if !isList || seen[h] {
 			return false, c.ctx.Err()
 		}
 
 		seen[h] = true
-		return good, nil
+		return readable, nil
 	})
 
-	return good, err
+	return readable, err
 }
 
 // readEntries appends the entries of p and of the pages below it to ents, except entries on pages that cannot be
 // read. whole is set if all pages could be read.
-func (c *checker) readEntries(p *page, at pos, ents *[]Dirent) (whole bool, err error) {
+func (c *checker) readEntries(p *page, pos triePos, ents *[]Dirent) (allRead bool, err error) {
 	if p == nil {
 		return true, nil
 	}
-	b, err := p.loadDir(c.src, at, false)
+	b, err := p.loadDir(c.src, pos, false)
 	if err != nil {
-		return false, notDamage(err)
+		return false, ignoreDamage(err)
 	}
 	for _, e := range b.ents {
 		*ents = append(*ents, e.Dirent)
 	}
 
-	whole = true
+	allRead = true
 	for i, k := range b.kids {
-		ok, err := c.readEntries(k, at.child(i), ents)
+		ok, err := c.readEntries(k, pos.child(i), ents)
 		if err != nil {
 			return false, err
 		}
-		whole = whole && ok
+		allRead = allRead && ok
 	}
 
-	return whole, nil
+	return allRead, nil
 }

@@ -29,8 +29,8 @@ func TestAffectedTooDeep(t *testing.T) {
 	}
 	var named []int
 	err := s.Affected(context.Background(), src, Damage{
-		Object: func(cas.Hash) bool { return false },
-		Log:    func(_, _ int64) bool { return false },
+		ObjectDamaged: func(cas.Hash) bool { return false },
+		LogDamaged:    func(_, _ int64) bool { return false },
 	}, func(p string) { named = append(named, len(p)) })
 	if err != nil || len(named) != 2 || named[1] != len("lost") {
 		t.Errorf("%v, paths of %v bytes", err, named)

@@ -6,68 +6,68 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is a set of the constants below: the ways in which a path differs between two states.
-type What uint16
+// Differences is a set of the constants below: the ways in which a path differs between two states.
+type Differences uint16
 
 // Access, change and birth times are not compared.
 const (
-	Added   What = 1 << iota // only the second state has the path
-	Removed                  // only the first state has the path
-	Type                     // a file of another type
-	Data                     // other bytes in a regular file
-	Mode                     // other permission bits
-	Owner                    // another user or group
-	Mtime                    // another modification time
-	Xattrs                   // other extended attributes
-	Links                    // other hard links, see Diff; never set for directories
-	Target                   // a symbolic link that points elsewhere
-	Rdev                     // another device
+	PathAdded     Differences = 1 << iota // only the second state has the path
+	PathRemoved                           // only the first state has the path
+	TypeDiffers                           // a file of another type
+	DataDiffers                           // other bytes in a regular file
+	ModeDiffers                           // other permission bits
+	OwnerDiffers                          // another user or group
+	MtimeDiffers                          // another modification time
+	XattrsDiffer                          // other extended attributes
+	LinksDiffer                           // other hard links, see Diff; never set for directories
+	TargetDiffers                         // a symbolic link that points elsewhere
+	RdevDiffers                           // another device
 )
 
-// Change is one path that differs between two states, and its inodes in both. Before is nil when the
-// path was added, After is nil when it was removed. The inodes must not be changed.
+// Change is one path that differs between two states, and its inodes in both. Before is nil if the path was added,
+// After is nil if it was removed. The inodes must not be changed.
 type Change struct {
 	Path          *Path
 	Before, After *Inode
-	What          What
+	Differences   Differences
 }
 
 // Reversed returns the change from the second state to the first.
 func (c Change) Reversed() Change {
 	c.Before, c.After = c.After, c.Before
-	if c.What == Added || c.What == Removed {
-		c.What ^= Added | Removed
+	if c.Differences == PathAdded || c.Differences == PathRemoved {
+		c.Differences ^= PathAdded | PathRemoved
 	}
 	return c
 }
 
-// compareInodes returns how two inodes at one path differ, apart from their links. With skipData it
-// compares contents only if everything else is equal.
-func compareInodes(src *Source, a, b *Inode, skipData bool) (What, error) {
-	var w What
-	set := func(bit What, on bool) {
+// compareInodes returns how two inodes at one path differ, apart from their links. If skipData is set, it compares
+// contents only if everything else is equal.
+func compareInodes(src *Source, a, b *Inode, skipData bool) (Differences, error) {
+	var w Differences
+	set := func(bit Differences, on bool) {
 		if on {
 			w |= bit
 		}
 	}
 
-	set(Mode, a.Mode&^unix.S_IFMT != b.Mode&^unix.S_IFMT)
-	set(Owner, a.UID != b.UID || a.GID != b.GID)
-	set(Mtime, a.Mtime != b.Mtime)
-	set(Xattrs, !SameXattrs(a, b))
+	set(ModeDiffers, a.Mode&^unix.S_IFMT != b.Mode&^unix.S_IFMT)
+	set(OwnerDiffers, a.UID != b.UID || a.GID != b.GID)
+	set(MtimeDiffers, a.Mtime != b.Mtime)
+	set(XattrsDiffer, !SameXattrs(a, b))
 	if a.Type() != b.Type() {
-		return w | Type, nil
+		return w | TypeDiffers, nil
 	}
 
-	set(Target, a.Target != b.Target)
-	set(Rdev, a.Rdev != b.Rdev)
+	set(TargetDiffers, a.Target != b.Target)
+	set(RdevDiffers, a.Rdev != b.Rdev)
 
 	if a.IsRegular() && a.Content != b.Content && (w == 0 || !skipData) {
 		same, err := a.Content.Equal(src.Files, b.Content)
 		if err != nil {
 			return 0, err
 		}
-		set(Data, !same)
+		set(DataDiffers, !same)
 	}
 
 	return w, nil
@@ -77,7 +77,7 @@ func compareInodes(src *Source, a, b *Inode, skipData bool) (What, error) {
 // attributes. They may be of different states. Times are not compared.
 func SameFile(src *Source, a, b *Inode) (bool, error) {
 	w, err := compareInodes(src, a, b, false)
-	return w&^(Mtime|Links) == 0, err
+	return w&^(MtimeDiffers|LinksDiffer) == 0, err
 }
 
 // SameXattrs reports whether two inodes have the same extended attributes.
@@ -86,14 +86,14 @@ func SameXattrs(a, b *Inode) bool { return slices.EqualFunc(a.Xattrs, b.Xattrs, 
 // SameData reports whether two inodes have the same type and contents.
 func SameData(src *Source, a, b *Inode) (bool, error) {
 	w, err := compareInodes(src, a, b, false)
-	return w&(Type|Data|Target|Rdev) == 0, err
+	return w&(TypeDiffers|DataDiffers|TargetDiffers|RdevDiffers) == 0, err
 }
 
 func equalXattr(a, b Xattr) bool { return a.Name == b.Name && string(a.Value) == string(b.Value) }
 
-// surelySame reports whether two versions of one inode are known to be equal in everything that Diff compares. It
+// knownEqual reports whether two versions of one inode are known to be equal in everything that Diff compares. It
 // reads no object, so it may return false for equal versions. Diff compares these later.
-func surelySame(a, b *Inode) bool {
+func knownEqual(a, b *Inode) bool {
 	if a == b {
 		return true
 	}

@@ -104,13 +104,13 @@ func decodeBody(raw []byte) (*body, error) {
 	switch b.kind {
 	case wire.KindTableInner:
 		if m := d.Raw(8); m != nil {
-			b.kids = decodeKids(d, binary.LittleEndian.Uint64(m), tableFan, false)
+			b.kids = decodeKids(d, binary.LittleEndian.Uint64(m), tableFanout, false)
 		}
 	case wire.KindTableLeaf:
 		b.leaf = decodeTableLeaf(d, raw)
 	case wire.KindDirInner:
 		if m := d.Raw(2); m != nil {
-			b.kids = decodeKids(d, uint64(binary.LittleEndian.Uint16(m)), dirFan, true)
+			b.kids = decodeKids(d, uint64(binary.LittleEndian.Uint16(m)), dirFanout, true)
 		}
 	case wire.KindDirLeaf:
 		n := d.Count(3)
@@ -127,8 +127,8 @@ func decodeBody(raw []byte) (*body, error) {
 	return b, nil
 }
 
-// decodeKids reads the hashes of the pages below an inner page. m is the bitmap of the slots that have a page.
-// With counts, each hash follows the number of entries below.
+// decodeKids reads the hashes of the pages below an inner page. m is the bitmap of the slots that have a page. If
+// counts is set, the number of entries below each page is written before its hash.
 func decodeKids(d *wire.Decoder, m uint64, fan int, counts bool) []*page {
 	n := bits.OnesCount64(m)
 	if n == 0 {

@@ -137,7 +137,7 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 		}
 	}
 
-	orphan := n.Nlink == 0 && ino != RootIno // State.child refuses orphans, so that no entry leads to one
+	orphan := n.Nlink == 0 && ino != RootIno // State.entryInode refuses orphans, so that no entry leads to one
 	if names := len(n.Links); orphan && names > 0 || !orphan && (n.IsDir() && names != min(int(ino)-RootIno, 1) || !n.IsDir() && (names == 0 || names != int(n.Nlink))) {
 		d.Fail("inode of mode %o with %d links and %d names", n.Mode, n.Nlink, names)
 	}

@@ -23,9 +23,9 @@ const (
 // objects.
 func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, objects content.ObjectStore) error {
 	e.Header(wire.KindTableLeaf)
-	e.Uvarint(l.number)
+	e.Uvarint(l.index)
 	var m uint64
-	for i := range tableFan {
+	for i := range tableFanout {
 		if l.has(i) {
 			m |= 1 << i
 		}
@@ -34,7 +34,7 @@ func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, objects content.ObjectStore)
 	e.Raw(binary.LittleEndian.AppendUint64(nil, m))
 	var rec wire.Encoder
 
-	for i := range tableFan {
+	for i := range tableFanout {
 		rec.Reset()
 		n := l.cell(i)
 		if n == nil {
@@ -156,7 +156,7 @@ func splitHashes(b []byte) (hs []cas.Hash) {
 }
 
 func decodeTableLeaf(d *wire.Decoder, raw []byte) *tableLeaf {
-	l := &tableLeaf{raw: raw, number: d.Uint(MaxIno / tableFan)}
+	l := &tableLeaf{raw: raw, index: d.Uint(MaxIno / tableFanout)}
 	mb := d.Raw(8)
 	if mb == nil {
 		return nil
@@ -170,7 +170,7 @@ func decodeTableLeaf(d *wire.Decoder, raw []byte) *tableLeaf {
 		d.Fail("table leaf of %d bytes", len(raw))
 	}
 
-	for i := range tableFan {
+	for i := range tableFanout {
 		if m&(1<<i) == 0 {
 			continue
 		}

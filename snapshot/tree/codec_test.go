@@ -58,7 +58,7 @@ func FuzzBody(f *testing.F) {
 		}
 		if b.leaf != nil {
 			src := NewSource(newCountingStore(), &sliceLog{}, 0)
-			for i := range tableFan {
+			for i := range tableFanout {
 				if _, err := b.leaf.get(src, i, uint64(i)); err != nil && !errors.Is(err, wire.ErrMalformed) && !errors.Is(err, cas.ErrNotFound) {
 					t.Fatalf("error %v", err)
 				}
@@ -71,7 +71,7 @@ func FuzzBody(f *testing.F) {
 func FuzzInode(f *testing.F) {
 	for _, raw := range seedObjects(f) {
 		if b, err := decodeBody(raw); err == nil && b.leaf != nil {
-			for i := range tableFan {
+			for i := range tableFanout {
 				f.Add(b.leaf.record(i))
 			}
 		}

@@ -98,7 +98,7 @@ func (d *edited) number() uint64 {
 
 func (d *edited) add(e *tree.Editor, at string, n *tree.Inode) {
 	l := d.link(at)
-	e.Add(l.Parent, l.Name, tree.Like(n, d.number(), 0))
+	e.Add(l.Parent, l.Name, tree.NewInodeLike(n, d.number(), 0))
 }
 
 // rename performs a rename that changes something.
@@ -113,7 +113,7 @@ func (d *edited) rename(e *tree.Editor, op fsmodel.Op, n *tree.Inode) {
 	case fsmodel.RenameExchange:
 		e.Exchange(from, to)
 	case fsmodel.RenameWhiteout:
-		e.Whiteout(from, to, tree.Like(&tree.Inode{Mode: unix.S_IFCHR}, d.number(), 0))
+		e.Whiteout(from, to, tree.NewInodeLike(&tree.Inode{Mode: unix.S_IFCHR}, d.number(), 0))
 	default:
 		e.Rename(from, to)
 	}

@@ -13,12 +13,12 @@ import (
 // State.Depth is an upper bound and not the exact depth: after a move of a directory the exact depth
 // could be found only by reading all directories below it.
 
-// DepthOf returns the number of names in the path of a directory. The error is errs.Invalid if the
-// directory is top or below top. With a top of 0 this is not checked.
-func (s *State) DepthOf(src *Source, dir, top uint64) (int, error) {
+// DepthOf returns the number of names in the path of the directory dir. If dir is forbiddenTop or below it, the
+// error is errs.Invalid. A forbiddenTop of 0 forbids no directory.
+func (s *State) DepthOf(src *Source, dir, forbiddenTop uint64) (int, error) {
 	for depth := range MaxDepth {
 		switch dir {
-		case top:
+		case forbiddenTop:
 			return 0, errs.Invalid
 		case RootIno:
 			return depth, nil
@@ -36,8 +36,8 @@ func (s *State) DepthOf(src *Source, dir, top uint64) (int, error) {
 	return 0, ErrTooDeep
 }
 
-// DepthWith returns the State.Depth of s with a new directory in dir. height is how deep directories are nested
-// below the new directory.
+// DepthWith returns the State.Depth that s has with a new directory in the directory dir. height is the depth to
+// which directories are nested below the new directory.
 func (s *State) DepthWith(src *Source, dir uint64, height int) (int, error) {
 	above, err := s.DepthOf(src, dir, 0)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *State) DepthWith(src *Source, dir uint64, height int) (int, error) {
 	return max(s.Depth, depth), nil
 }
 
-// DepthAfter returns the State.Depth of s after a move of n to dir.
+// DepthAfter returns the State.Depth that s has after a move of the inode n to the directory dir.
 func (s *State) DepthAfter(src *Source, n *Inode, dir uint64) (int, error) {
 	if !n.IsDir() || len(n.Links) == 1 && n.Links[0].Parent == dir {
 		return s.Depth, nil
@@ -76,11 +76,11 @@ func (s *State) DepthAfter(src *Source, n *Inode, dir uint64) (int, error) {
 // maxHeightEntries bounds the entries that heightOf reads.
 const maxHeightEntries = MaxDepth
 
-// heightOf returns how deep directories are nested below n. known is false if the directories have many entries,
-// or one of them cannot be read. The only error is Unread: the caller then reads the object and calls heightOf
-// again.
+// heightOf returns the depth to which directories are nested below n. known is false if the directories have many
+// entries, or one of them cannot be read. The only error is Unread: the caller then reads the object and calls
+// heightOf again.
 func (s *State) heightOf(src *Source, n *Inode) (height int, known bool, err error) {
-	seen := 0
+	entriesRead := 0
 
 	for level := []*Inode{n}; ; height++ {
 		var next []*Inode
@@ -97,11 +97,11 @@ func (s *State) heightOf(src *Source, n *Inode) (height int, known bool, err err
 					}
 				}
 
-				seen++
-				return failed == nil && seen < maxHeightEntries
+				entriesRead++
+				return failed == nil && entriesRead < maxHeightEntries
 			})
-			if err = cmp.Or(err, failed); err != nil || seen >= maxHeightEntries {
-				if _, lacks := errors.AsType[*Unread](err); lacks {
+			if err = cmp.Or(err, failed); err != nil || entriesRead >= maxHeightEntries {
+				if _, unread := errors.AsType[*Unread](err); unread {
 					return 0, false, err
 				}
 				return 0, false, nil

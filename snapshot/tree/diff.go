@@ -17,17 +17,17 @@ type DiffOptions struct {
 	// Renumbered is nil, or a state with the paths and contents of b that shares more pages with a. Diff compares
 	// its pages instead of b's pages, to skip equal subtrees. Diff reads no file contents of Renumbered.
 	Renumbered *State
-	// SkipData compares no contents at a path that differs in another way: What then lacks Data.
+	// If SkipData is set, the contents of a path that differs in another way are not compared: its Differences
+	// then lack DataDiffers.
 	SkipData bool
 }
 
-// Diff calls fn for every path at which b differs from a: in order of bytes by component, a
-// directory before its entries. An added or removed directory, also one whose type changed, is
-// followed by every path below it. The cost depends on the differences, not on the sizes of the
-// states.
+// Diff calls fn for every path at which b differs from a: in order of bytes by component, a directory before its
+// entries. An added or removed directory, also one whose type changed, is followed by every path below it. The
+// cost depends on the differences, not on the sizes of the states.
 //
-// Paths are compared, not inodes: a file that was replaced by an equal one with another inode number
-// is no change. Links is set
+// Paths are compared, not inodes: a file that was replaced by an equal one with another inode number is no change.
+// LinksDiffer is set
 //
 //   - when the number of names of the file differs;
 //   - when the path has different inode numbers in a and b, and some other path that both states
@@ -35,13 +35,13 @@ type DiffOptions struct {
 func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(Change) error) error {
 	d := differ{
 		ctx: ctx, src: src, a: a, b: b, renumbered: o.Renumbered, skipData: o.SkipData, fn: fn,
-		marks:  make(map[uint64]map[string]struct{}),
-		groups: make(map[[2]uint64]bool),
-		aToB:   NewPairing(src, a, b, RootIno),
-		bToA:   NewPairing(src, b, a, RootIno),
+		marks:       make(map[uint64]map[string]struct{}),
+		linkResults: make(map[[2]uint64]bool),
+		aToB:        NewPairing(src, a, b, RootIno),
+		bToA:        NewPairing(src, b, a, RootIno),
 	}
 
-	only, err := newFilter(o.Paths)
+	selection, err := newFilter(o.Paths)
 	if err != nil {
 		return err
 	}
@@ -60,20 +60,20 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	// inodes in both trees, so a's marks lead to its end or to the first entry that differs.
 	//
 	// Pages that the renumbered b shares with a are equal, so it is compared in place of b.
-	like := b
+	compared := b
 	if o.Renumbered != nil {
-		like = o.Renumbered
+		compared = o.Renumbered
 	}
 
 	// An inode that only one of the tables has needs no mark: in the other tree its entry differs or is missing,
 	// or the directory of the entry is missing.
-	w := pairWalk{ctx: ctx, src: src, changed: true, fn: func(x, y *Inode) error {
-		if surelySame(x, y) {
+	w := pairWalk{ctx: ctx, src: src, wantChanged: true, fn: func(x, y *Inode) error {
+		if knownEqual(x, y) {
 			return nil
 		}
 		return d.markPaths(x, 0)
 	}}
-	if err := w.compareTables(a.root, a.height, like.root, like.height, 0); err != nil {
+	if err := w.compareTables(a.root, a.height, compared.root, compared.height, 0); err != nil {
 		return fmt.Errorf("compare inodes: %w", err)
 	}
 
@@ -87,21 +87,21 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 		return err
 	}
 
-	z, err := like.Get(src, RootIno)
+	z, err := compared.Get(src, RootIno)
 	if err != nil {
 		return err
 	}
 
-	return d.comparePath(nil, x, y, z, only)
+	return d.comparePath(nil, x, y, z, selection)
 }
 
 var errDiffers = errors.New("the states differ")
 
-// Equal reports whether two states are equal at the paths of the options. It ignores the differences in the set
-// ignored.
-func Equal(ctx context.Context, src *Source, a, b *State, o DiffOptions, ignored What) (bool, error) {
+// Equal reports whether two states are equal at the paths of the options. It does not count the differences in the
+// set ignored.
+func Equal(ctx context.Context, src *Source, a, b *State, o DiffOptions, ignored Differences) (bool, error) {
 	err := Diff(ctx, src, a, b, o, func(c Change) error {
-		if c.What&^ignored == 0 {
+		if c.Differences&^ignored == 0 {
 			return turns.Yield(ctx)
 		}
 		return errDiffers
@@ -121,8 +121,8 @@ type differ struct {
 	skipData   bool
 	fn         func(Change) error
 
-	marks  map[uint64]map[string]struct{} // directory in a → names to visit
-	groups map[[2]uint64]bool             // inode numbers in a and b → whether their hard links differ
+	marks       map[uint64]map[string]struct{} // directory in a → names to visit
+	linkResults map[[2]uint64]bool             // by inode numbers in a and b: whether the hard links of the two files differ
 
 	aToB, bToA *Pairing
 }
@@ -155,12 +155,12 @@ func (d *differ) markPaths(n *Inode, depth int) error {
 
 // comparePath compares the inodes at one path, and the paths below: x of a, y of b, and z of the
 // renumbered b. Without a renumbered b, z is y.
-func (d *differ) comparePath(path *Path, x, y, z *Inode, only filter) error {
+func (d *differ) comparePath(path *Path, x, y, z *Inode, selection filter) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
 
-	if only.selected() {
+	if selection.selected() {
 		w, err := compareInodes(d.src, x, y, d.skipData)
 		if err != nil {
 			return fmt.Errorf("compare %q: %w", path.String(), err)
@@ -172,12 +172,12 @@ func (d *differ) comparePath(path *Path, x, y, z *Inode, only filter) error {
 				return fmt.Errorf("compare the links of %q: %w", path.String(), err)
 			}
 			if other {
-				w |= Links
+				w |= LinksDiffer
 			}
 		}
 
 		if w != 0 {
-			if err := d.fn(Change{Path: path, Before: x, After: y, What: w}); err != nil {
+			if err := d.fn(Change{Path: path, Before: x, After: y, Differences: w}); err != nil {
 				return err
 			}
 		}
@@ -185,20 +185,20 @@ func (d *differ) comparePath(path *Path, x, y, z *Inode, only filter) error {
 
 	switch {
 	case x.IsDir() && y.IsDir():
-		return d.compareListings(path, x, y, z, only)
+		return d.compareListings(path, x, y, z, selection)
 	case x.IsDir():
-		return d.reportTree(d.a, path, x, Removed, only, false)
+		return d.reportTree(d.a, path, x, PathRemoved, selection, false)
 	case y.IsDir():
-		return d.reportTree(d.b, path, y, Added, only, false)
+		return d.reportTree(d.b, path, y, PathAdded, selection, false)
 	}
 
 	return nil
 }
 
 // compareListings compares the entries of directories at one path, see comparePath.
-func (d *differ) compareListings(path *Path, x, y, z *Inode, only filter) error {
+func (d *differ) compareListings(path *Path, x, y, z *Inode, selection filter) error {
 	var names []string
-	if err := compareDirs(d.src, dirPart{page: x.Dir.root}, dirPart{page: z.Dir.root}, pos{}, func(name string) {
+	if err := compareDirs(d.src, dirPart{page: x.Dir.root}, dirPart{page: z.Dir.root}, triePos{}, func(name string) {
 		names = append(names, name)
 	}); err != nil {
 		return fmt.Errorf("compare directory %q: %w", path.String(), err)
@@ -209,7 +209,7 @@ func (d *differ) compareListings(path *Path, x, y, z *Inode, only filter) error 
 	slices.Sort(names)
 
 	for _, name := range slices.Compact(names) {
-		below, ok := only.entry(name)
+		below, ok := selection.entry(name)
 		if !ok {
 			continue
 		}
@@ -222,18 +222,18 @@ func (d *differ) compareListings(path *Path, x, y, z *Inode, only filter) error 
 }
 
 // compareEntry compares the entries of one name in directories at one path, see comparePath.
-func (d *differ) compareEntry(dir *Path, name string, x, y, z *Inode, only filter) error {
-	path, err := dir.At(name)
+func (d *differ) compareEntry(dir *Path, name string, x, y, z *Inode, selection filter) error {
+	path, err := dir.Child(name)
 	if err != nil {
 		return err
 	}
 
-	n, err := d.a.find(d.src, x, name)
+	n, err := d.a.lookupEntry(d.src, x, name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 
-	m, err := d.b.find(d.src, y, name)
+	m, err := d.b.lookupEntry(d.src, y, name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -247,18 +247,18 @@ func (d *differ) compareEntry(dir *Path, name string, x, y, z *Inode, only filte
 
 	switch {
 	case n != nil && m != nil:
-		return d.comparePath(path, n, m, o, only)
+		return d.comparePath(path, n, m, o, selection)
 	case n != nil:
-		return d.reportTree(d.a, path, n, Removed, only, true)
+		return d.reportTree(d.a, path, n, PathRemoved, selection, true)
 	case m != nil:
-		return d.reportTree(d.b, path, m, Added, only, true)
+		return d.reportTree(d.b, path, m, PathAdded, selection, true)
 	}
 
 	return nil
 }
 
 // renumberedDir returns the directory of the renumbered b at the path where b has the directory m. If m is no
-// directory, it returns m, so that the walk reads nothing of the renumbered b.
+// directory, it returns m itself, so that the walk reads no inode of the renumbered b.
 func (d *differ) renumberedDir(dir *Inode, name string, m *Inode) (*Inode, error) {
 	e, ok, err := dir.Dir.Lookup(d.src, name)
 	switch {
@@ -270,18 +270,18 @@ func (d *differ) renumberedDir(dir *Inode, name string, m *Inode) (*Inode, error
 		return m, nil
 	}
 
-	return d.renumbered.child(d.src, dir, e)
+	return d.renumbered.entryInode(d.src, dir, e)
 }
 
-// reportTree calls fn for all paths of one state below a path, and with top for the path itself.
-func (d *differ) reportTree(s *State, path *Path, n *Inode, w What, only filter, top bool) error {
+// reportTree calls fn for all paths of one state below a path and, if top is set, for the path itself.
+func (d *differ) reportTree(s *State, path *Path, n *Inode, w Differences, selection filter, top bool) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
 
-	if top && only.selected() {
-		c := Change{Path: path, Before: n, What: w}
-		if w == Added {
+	if top && selection.selected() {
+		c := Change{Path: path, Before: n, Differences: w}
+		if w == PathAdded {
 			c.Before, c.After = nil, n
 		}
 		if err := d.fn(c); err != nil {
@@ -298,17 +298,17 @@ func (d *differ) reportTree(s *State, path *Path, n *Inode, w What, only filter,
 	}
 
 	for _, e := range ents {
-		sub, ok := only.entry(e.Name)
+		sub, ok := selection.entry(e.Name)
 		if !ok {
 			continue
 		}
 
-		child, err := path.At(e.Name)
+		child, err := path.Child(e.Name)
 		if err != nil {
 			return err
 		}
 
-		c, err := s.child(d.src, n, e)
+		c, err := s.entryInode(d.src, n, e)
 		if err != nil {
 			return fmt.Errorf("%s: %w", child, err)
 		}

@@ -11,11 +11,11 @@ type dirPart struct {
 func (t dirPart) empty() bool { return t.page == nil && len(t.ents) == 0 }
 
 // load returns the entries, or the pages below an inner page.
-func (t dirPart) load(src *Source, at pos) (ents entries, kids []*page, err error) {
+func (t dirPart) load(src *Source, pos triePos) (ents entries, kids []*page, err error) {
 	if t.page == nil {
 		return t.ents, nil, nil
 	}
-	b, err := t.page.loadDir(src, at, true)
+	b, err := t.page.loadDir(src, pos, true)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -25,16 +25,16 @@ func (t dirPart) load(src *Source, at pos) (ents entries, kids []*page, err erro
 
 // compareDirs calls fn for every name whose entries differ, in no order. Pages that are known to be
 // equal are not loaded.
-func compareDirs(src *Source, a, b dirPart, at pos, fn func(name string)) error {
+func compareDirs(src *Source, a, b dirPart, pos triePos, fn func(name string)) error {
 	if a.empty() && b.empty() || a.page != nil && samePage(a.page, b.page) {
 		return nil
 	}
-	x, xk, err := a.load(src, at)
+	x, xk, err := a.load(src, pos)
 	if err != nil {
 		return err
 	}
 
-	y, yk, err := b.load(src, at)
+	y, yk, err := b.load(src, pos)
 	if err != nil {
 		return err
 	}
@@ -44,9 +44,9 @@ func compareDirs(src *Source, a, b dirPart, at pos, fn func(name string)) error 
 		return nil
 	}
 
-	xs, ys := splitDir(x, at.depth), splitDir(y, at.depth) // empty for an inner page
+	xs, ys := splitDir(x, pos.depth), splitDir(y, pos.depth) // empty for an inner page
 
-	for i := range dirFan {
+	for i := range dirFanout {
 		s, t := dirPart{ents: xs[i]}, dirPart{ents: ys[i]}
 		if xk != nil {
 			s.page = xk[i]
@@ -54,7 +54,7 @@ func compareDirs(src *Source, a, b dirPart, at pos, fn func(name string)) error 
 		if yk != nil {
 			t.page = yk[i]
 		}
-		if err := compareDirs(src, s, t, at.child(i), fn); err != nil {
+		if err := compareDirs(src, s, t, pos.child(i), fn); err != nil {
 			return err
 		}
 	}
@@ -73,7 +73,7 @@ func compareEntries(x, y entries, fn func(name string)) {
 			hash = y[j].hash()
 		}
 
-		nx, ny := x[i:i+x.run(i, hash)], y[j:j+y.run(j, hash)] // the entries with this hash
+		nx, ny := x[i:i+x.runLength(i, hash)], y[j:j+y.runLength(j, hash)] // the entries with this hash
 		for _, e := range nx {
 			k, ok := ny.search(hash, e.Name)
 			if !ok || ny[k].Ino != e.Ino {

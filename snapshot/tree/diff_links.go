@@ -4,18 +4,18 @@ package tree
 type Pairing struct {
 	src      *Source
 	from, to *State
-	known    map[uint64]uint64 // directory in from → directory in to, 0 if to has none
+	dirs     map[uint64]uint64 // directory in from → directory in to, 0 if to has none
 }
 
 // NewPairing returns a pairing of from and to. root is the directory in to that corresponds to the root of from.
 func NewPairing(src *Source, from, to *State, root uint64) *Pairing {
-	return &Pairing{src: src, from: from, to: to, known: map[uint64]uint64{RootIno: root}}
+	return &Pairing{src: src, from: from, to: to, dirs: map[uint64]uint64{RootIno: root}}
 }
 
 // dir returns the inode number of the directory of to that is at the path of a directory of from, or
 // 0. depth bounds the recursion.
 func (p *Pairing) dir(ino uint64, depth int) (uint64, error) {
-	if other, ok := p.known[ino]; ok {
+	if other, ok := p.dirs[ino]; ok {
 		return other, nil
 	}
 	if depth == MaxDepth {
@@ -47,7 +47,7 @@ func (p *Pairing) dir(ino uint64, depth int) (uint64, error) {
 		other = m.Ino
 	}
 
-	p.known[ino] = other
+	p.dirs[ino] = other
 
 	return other, nil
 }
@@ -71,7 +71,7 @@ func (p *Pairing) entry(dir uint64, name string) (*Inode, error) {
 		return nil, err
 	}
 
-	return p.to.find(p.src, n, name)
+	return p.to.lookupEntry(p.src, n, name)
 }
 
 // linksDiffer reports whether the files at one path differ in their hard links. The result depends
@@ -85,7 +85,7 @@ func (d *differ) linksDiffer(x, y *Inode) (bool, error) {
 	}
 
 	key := [2]uint64{x.Ino, y.Ino}
-	if v, ok := d.groups[key]; ok {
+	if v, ok := d.linkResults[key]; ok {
 		return v, nil
 	}
 
@@ -100,7 +100,7 @@ func (d *differ) linksDiffer(x, y *Inode) (bool, error) {
 		}
 	}
 
-	d.groups[key] = v
+	d.linkResults[key] = v
 
 	return v, nil
 }

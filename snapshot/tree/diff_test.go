@@ -39,42 +39,42 @@ func flatten(t testing.TB, src *Source, s *State) *flat {
 }
 
 // naiveDiff is what Diff promises, by looking at everything.
-func naiveDiff(a, b *flat) map[string]What {
-	out := make(map[string]What)
+func naiveDiff(a, b *flat) map[string]Differences {
+	out := make(map[string]Differences)
 	for p, x := range a.files {
 		y := b.files[p]
 		if y == nil {
-			out[p] = Removed
+			out[p] = PathRemoved
 			continue
 		}
-		var w What
+		var w Differences
 		if x.Mode&^unix.S_IFMT != y.Mode&^unix.S_IFMT {
-			w |= Mode
+			w |= ModeDiffers
 		}
 		if x.UID != y.UID || x.GID != y.GID {
-			w |= Owner
+			w |= OwnerDiffers
 		}
 		if x.Mtime != y.Mtime {
-			w |= Mtime
+			w |= MtimeDiffers
 		}
 		if fmt.Sprint(x.Xattrs) != fmt.Sprint(y.Xattrs) {
-			w |= Xattrs
+			w |= XattrsDiffer
 		}
 		if x.Type() != y.Type() {
-			w |= Type
+			w |= TypeDiffers
 		} else {
 			if x.Target != y.Target {
-				w |= Target
+				w |= TargetDiffers
 			}
 			if x.Rdev != y.Rdev {
-				w |= Rdev
+				w |= RdevDiffers
 			}
 			if a.data[p] != b.data[p] {
-				w |= Data
+				w |= DataDiffers
 			}
 		}
 		if !x.IsDir() && !y.IsDir() && naiveLinks(a, b, x, y) {
-			w |= Links
+			w |= LinksDiffer
 		}
 		if w != 0 {
 			out[p] = w
@@ -82,7 +82,7 @@ func naiveDiff(a, b *flat) map[string]What {
 	}
 	for p := range b.files {
 		if a.files[p] == nil {
-			out[p] = Added
+			out[p] = PathAdded
 		}
 	}
 	return out
@@ -119,25 +119,25 @@ func checkDiff(t testing.TB, src *Source, a, b, renumbered *State, fa, fb *flat,
 	want := naiveDiff(fa, fb)
 	checkDiffAgainst(t, src, a, b, DiffOptions{Paths: only, Renumbered: renumbered}, fa, fb, want)
 	for p, w := range want {
-		if w&^(Data|Links) != 0 {
-			want[p] = w &^ Data
+		if w&^(DataDiffers|LinksDiffer) != 0 {
+			want[p] = w &^ DataDiffers
 		}
 	}
 	checkDiffAgainst(t, src, a, b, DiffOptions{Paths: only, Renumbered: renumbered, SkipData: true}, fa, fb, want)
 }
 
-func checkDiffAgainst(t testing.TB, src *Source, a, b *State, o DiffOptions, fa, fb *flat, want map[string]What) {
+func checkDiffAgainst(t testing.TB, src *Source, a, b *State, o DiffOptions, fa, fb *flat, want map[string]Differences) {
 	t.Helper()
 	only := o.Paths
 	if len(only) > 0 {
-		maps.DeleteFunc(want, func(p string, _ What) bool { return !underAny(p, only) })
+		maps.DeleteFunc(want, func(p string, _ Differences) bool { return !underAny(p, only) })
 	}
 	var order []string
 	err := Diff(context.Background(), src, a, b, o, func(c Change) error {
 		path := c.Path.String()
 		order = append(order, path)
-		if w, ok := want[path]; !ok || w != c.What {
-			t.Errorf("%q: Diff says %b, a full walk %b", path, c.What, w)
+		if w, ok := want[path]; !ok || w != c.Differences {
+			t.Errorf("%q: Diff says %b, a full walk %b", path, c.Differences, w)
 		}
 		if (c.Before == nil) != (fa.files[path] == nil) || (c.After == nil) != (fb.files[path] == nil) {
 			t.Errorf("%q: inodes %v, %v", path, c.Before, c.After)
@@ -428,13 +428,13 @@ func TestDiffSkipsData(t *testing.T) {
 	for _, skip := range []bool{false, true} {
 		src := f.source()
 		a := f.load(t, src, id)
-		var what What
+		var what Differences
 		note := func(c Change) error {
-			what |= c.What
+			what |= c.Differences
 			return nil
 		}
 		gets := f.store.gets
-		if err := Diff(context.Background(), src, a, b, DiffOptions{SkipData: skip}, note); err != nil || what != Mtime {
+		if err := Diff(context.Background(), src, a, b, DiffOptions{SkipData: skip}, note); err != nil || what != MtimeDiffers {
 			t.Errorf("skip %v: %b, %v", skip, what, err)
 		}
 		reads[skip] = f.store.gets - gets

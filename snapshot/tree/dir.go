@@ -17,7 +17,7 @@ import (
 const (
 	maxDirLeaf    = 128
 	dirBits       = 4
-	dirFan        = 1 << dirBits
+	dirFanout     = 1 << dirBits
 	nameBits      = 56
 	maxDirDepth   = nameBits / dirBits
 	slotBits      = 7
@@ -41,31 +41,31 @@ func hashName(name string) uint64 { return xxhash.Sum64String(name) >> (64 - nam
 
 // nibble returns the part of a hash that chooses among the kids of an inner page.
 func nibble(hash uint64, depth int) int {
-	return int(hash>>(nameBits-dirBits*(depth+1))) & (dirFan - 1)
+	return int(hash>>(nameBits-dirBits*(depth+1))) & (dirFanout - 1)
 }
 
-// pos is the position of a page in the trie of a directory: its depth, and the bits with which the
-// hashes of all names below begin.
-type pos struct {
+// triePos is the position of a page in the trie of a directory: its depth, and the bits with which the hashes of
+// all names below begin.
+type triePos struct {
 	depth int
 	bits  uint64
 }
 
 // child returns the position of kid i of an inner page.
-func (at pos) child(i int) pos { return pos{at.depth + 1, at.bits<<dirBits | uint64(i)} }
+func (pos triePos) child(i int) triePos { return triePos{pos.depth + 1, pos.bits<<dirBits | uint64(i)} }
 
 // childFor returns the position of the kid to which a hash belongs.
-func (at pos) childFor(hash uint64) pos { return at.child(nibble(hash, at.depth)) }
+func (pos triePos) childFor(hash uint64) triePos { return pos.child(nibble(hash, pos.depth)) }
 
 // contains reports whether an entry with a hash belongs on this page or below it.
-func (at pos) contains(hash uint64) bool { return hash>>(nameBits-dirBits*at.depth) == at.bits }
+func (pos triePos) contains(hash uint64) bool { return hash>>(nameBits-dirBits*pos.depth) == pos.bits }
 
-// loadDir returns the body of a directory page. It checks that a sealed page has the number of
-// entries that the page above states, and that their hashes belong there. So no name is found twice
-// in a directory, even in a forged one.
-func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
+// loadDir returns the body of a directory page. It checks that a sealed page has the number of entries that the
+// page above states, and that their hashes belong to the position pos. So no name is found twice in a directory,
+// even in a forged one. keep is as in Source.loadBody.
+func (p *page) loadDir(src *Source, pos triePos, keep bool) (*body, error) {
 	orKind := byte(wire.KindDirInner)
-	if at.depth >= maxDirDepth {
+	if pos.depth >= maxDirDepth {
 		orKind = wire.KindDirLeaf // all bits of the hash are used
 	}
 
@@ -73,13 +73,13 @@ func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
 	if err != nil || !p.isSealed() {
 		return b, err
 	}
-	if b.fitsInline && at.depth == 0 && p.inline.Load() == nil {
+	if b.fitsInline && pos.depth == 0 && p.inline.Load() == nil {
 		return nil, fmt.Errorf("%w: directory page of %d entries, which its inode has room for", ErrMalformed, len(b.ents))
 	}
 
 	// The entries are in order of their hashes, so it is enough to check the first and the last entry.
 	ents := b.ents
-	n, fits := len(ents), len(ents) == 0 || at.contains(ents[0].hash()) && at.contains(ents[len(ents)-1].hash())
+	n, fits := len(ents), len(ents) == 0 || pos.contains(ents[0].hash()) && pos.contains(ents[len(ents)-1].hash())
 	for _, k := range b.kids {
 		if k != nil {
 			n += k.n
@@ -104,8 +104,8 @@ func (d *Dir) Len() int {
 func (d *Dir) Lookup(src *Source, name string) (Dirent, bool, error) {
 	hash := hashName(name)
 	p := d.root
-	for at := (pos{}); p != nil; at = at.childFor(hash) {
-		b, err := p.loadDir(src, at, true)
+	for pos := (triePos{}); p != nil; pos = pos.childFor(hash) {
+		b, err := p.loadDir(src, pos, true)
 		if err != nil {
 			return Dirent{}, false, err
 		}
@@ -117,7 +117,7 @@ func (d *Dir) Lookup(src *Source, name string) (Dirent, bool, error) {
 			break
 		}
 
-		p = b.kids[nibble(hash, at.depth)]
+		p = b.kids[nibble(hash, pos.depth)]
 	}
 
 	return Dirent{}, false, nil
@@ -129,7 +129,7 @@ func (d *Dir) Insert(src *Source, epoch uint64, e Dirent) error {
 	if err := CheckName(e.Name); err != nil {
 		return err
 	}
-	_, err := insertBelow(src, epoch, &d.root, pos{}, hashName(e.Name), e)
+	_, err := insertBelow(src, epoch, &d.root, triePos{}, hashName(e.Name), e)
 	return err
 }
 
@@ -144,38 +144,38 @@ func (d *Dir) Remove(src *Source, epoch uint64, name string) error {
 		return ErrNotExist
 	}
 
-	return removeBelow(src, epoch, &d.root, pos{}, hashName(name), name)
+	return removeBelow(src, epoch, &d.root, triePos{}, hashName(name), name)
 }
 
-// OwnEntry prepares Insert or Remove of a name. It copies every page that they change and that epoch does not
-// own, so that they read no object and cannot fail. The entries do not change. The error is ErrDirFull if the
-// name cannot be inserted. The directory must belong to an inode that epoch owns.
+// OwnEntry prepares Insert or Remove of a name. It copies every page that they change and that epoch does not own,
+// so that they read no object and cannot fail. The entries do not change. If the name cannot be inserted, the
+// error is ErrDirFull. The directory must belong to an inode that epoch owns.
 func (d *Dir) OwnEntry(src *Source, epoch uint64, name string) error {
 	if d.Len() >= maxEntries {
 		return ErrDirFull
 	}
 	hash := hashName(name)
 	pp := &d.root
-	for at := (pos{}); *pp != nil; at = at.childFor(hash) {
-		p, b, err := ownDir(src, epoch, pp, at)
+	for pos := (triePos{}); *pp != nil; pos = pos.childFor(hash) {
+		p, b, err := ownDir(src, epoch, pp, pos)
 		if err != nil {
 			return err
 		}
 
 		if b.kind == wire.KindDirLeaf {
-			if i, found := b.ents.search(hash, name); !found && b.ents.run(i, hash) == maxCollisions {
+			if i, found := b.ents.search(hash, name); !found && b.ents.runLength(i, hash) == maxCollisions {
 				return ErrDirFull
 			}
 			return nil
 		}
 
 		if p.n <= maxDirLeaf+maxRemoved { // a removal may turn all pages below into one leaf
-			if err := ownAll(src, epoch, pp, at); err != nil {
+			if err := ownAll(src, epoch, pp, pos); err != nil {
 				return err
 			}
 		}
 
-		pp = &b.kids[nibble(hash, at.depth)]
+		pp = &b.kids[nibble(hash, pos.depth)]
 	}
 
 	return nil
@@ -185,15 +185,15 @@ func (d *Dir) OwnEntry(src *Source, epoch uint64, name string) error {
 const maxRemoved = 2
 
 // ownAll does what ownDir does, for a page and all pages below it.
-func ownAll(src *Source, epoch uint64, pp **page, at pos) error {
-	_, b, err := ownDir(src, epoch, pp, at)
+func ownAll(src *Source, epoch uint64, pp **page, pos triePos) error {
+	_, b, err := ownDir(src, epoch, pp, pos)
 	if err != nil {
 		return err
 	}
 
 	for i := range b.kids {
 		if b.kids[i] != nil {
-			if err := ownAll(src, epoch, &b.kids[i], at.child(i)); err != nil {
+			if err := ownAll(src, epoch, &b.kids[i], pos.child(i)); err != nil {
 				return err
 			}
 		}
@@ -203,9 +203,9 @@ func ownAll(src *Source, epoch uint64, pp **page, at pos) error {
 }
 
 // ownDir makes *pp a page that epoch may change and returns it with its body.
-func ownDir(src *Source, epoch uint64, pp **page, at pos) (*page, *body, error) {
+func ownDir(src *Source, epoch uint64, pp **page, pos triePos) (*page, *body, error) {
 	p := *pp
-	b, err := p.loadDir(src, at, true)
+	b, err := p.loadDir(src, pos, true)
 	if err != nil || p.ownedBy(epoch) {
 		return p, b, err
 	}
@@ -214,7 +214,7 @@ func ownDir(src *Source, epoch uint64, pp **page, at pos) (*page, *body, error) 
 	if b.kind == wire.KindDirLeaf {
 		c.ents = append(make(entries, 0, len(b.ents)+1), b.ents...)
 	} else {
-		c.kids = append(make([]*page, 0, dirFan), b.kids...)
+		c.kids = append(make([]*page, 0, dirFanout), b.kids...)
 	}
 
 	src.copiedBytes.Add(c.weight())
@@ -240,7 +240,7 @@ func buildDir(epoch uint64, ents entries, depth int) *page {
 
 // innerDir returns the body of an inner page for entries in order.
 func innerDir(epoch uint64, ents entries, depth int) *body {
-	b := &body{kind: wire.KindDirInner, kids: make([]*page, dirFan)}
+	b := &body{kind: wire.KindDirInner, kids: make([]*page, dirFanout)}
 	for i, part := range splitDir(ents, depth) {
 		if len(part) > 0 {
 			b.kids[i] = buildDir(epoch, slices.Clone(part), depth+1)
@@ -252,7 +252,7 @@ func innerDir(epoch uint64, ents entries, depth int) *body {
 
 // splitDir splits entries in order into the parts for each kid of an inner page. The parts share
 // memory with ents.
-func splitDir(ents entries, depth int) (parts [dirFan]entries) {
+func splitDir(ents entries, depth int) (parts [dirFanout]entries) {
 	for first := 0; first < len(ents); {
 		i := nibble(ents[first].hash(), depth)
 		end := first + 1
@@ -268,19 +268,19 @@ func splitDir(ents entries, depth int) (parts [dirFan]entries) {
 
 // insertBelow inserts or replaces an entry at or below the page *pp, which it creates if it is nil. added is
 // false if it replaced an entry.
-func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Dirent) (added bool, err error) {
+func insertBelow(src *Source, epoch uint64, pp **page, pos triePos, hash uint64, e Dirent) (added bool, err error) {
 	if *pp == nil {
-		*pp = buildDir(epoch, entries{{e, hash << slotBits}}, at.depth)
+		*pp = buildDir(epoch, entries{{e, hash << slotBits}}, pos.depth)
 		return true, nil
 	}
 
-	p, b, err := ownDir(src, epoch, pp, at)
+	p, b, err := ownDir(src, epoch, pp, pos)
 	if err != nil {
 		return false, err
 	}
 
 	if b.kind == wire.KindDirInner {
-		added, err = insertBelow(src, epoch, &b.kids[nibble(hash, at.depth)], at.childFor(hash), hash, e)
+		added, err = insertBelow(src, epoch, &b.kids[nibble(hash, pos.depth)], pos.childFor(hash), hash, e)
 		if added {
 			p.n++
 		}
@@ -307,15 +307,15 @@ func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Di
 	b.ents = slices.Insert(b.ents, i, dirent{e, hash<<slotBits | uint64(free)})
 	p.n++
 	if len(b.ents) > maxDirLeaf {
-		p.mem.Store(innerDir(epoch, b.ents, at.depth))
+		p.mem.Store(innerDir(epoch, b.ents, pos.depth))
 	}
 
 	return true, nil
 }
 
 // removeBelow removes an entry at or below the page *pp. An empty page becomes nil.
-func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name string) error {
-	p, b, err := ownDir(src, epoch, pp, at)
+func removeBelow(src *Source, epoch uint64, pp **page, pos triePos, hash uint64, name string) error {
+	p, b, err := ownDir(src, epoch, pp, pos)
 	if err != nil {
 		return err
 	}
@@ -323,7 +323,7 @@ func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name
 	// Without the entry, all entries below an inner page may fit into one leaf.
 	if b.kind == wire.KindDirInner && p.n == maxDirLeaf+1 {
 		b = &body{kind: wire.KindDirLeaf}
-		if err := collect(src, p, at, &b.ents); err != nil {
+		if err := collectEntries(src, p, pos, &b.ents); err != nil {
 			return err
 		}
 
@@ -331,7 +331,7 @@ func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name
 	}
 
 	if b.kind == wire.KindDirInner {
-		if err := removeBelow(src, epoch, &b.kids[nibble(hash, at.depth)], at.childFor(hash), hash, name); err != nil {
+		if err := removeBelow(src, epoch, &b.kids[nibble(hash, pos.depth)], pos.childFor(hash), hash, name); err != nil {
 			return err
 		}
 	} else if i, ok := b.ents.search(hash, name); ok {
@@ -347,9 +347,9 @@ func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name
 	return nil
 }
 
-// collect appends all entries at and below p to ents, in order.
-func collect(src *Source, p *page, at pos, ents *entries) error {
-	b, err := p.loadDir(src, at, true)
+// collectEntries appends all entries at and below p to ents, in order.
+func collectEntries(src *Source, p *page, pos triePos, ents *entries) error {
+	b, err := p.loadDir(src, pos, true)
 	if err != nil {
 		return err
 	}
@@ -357,7 +357,7 @@ func collect(src *Source, p *page, at pos, ents *entries) error {
 	*ents = append(*ents, b.ents...)
 	for i, k := range b.kids {
 		if k != nil {
-			if err := collect(src, k, at.child(i), ents); err != nil {
+			if err := collectEntries(src, k, pos.child(i), ents); err != nil {
 				return err
 			}
 		}
@@ -366,23 +366,23 @@ func collect(src *Source, p *page, at pos, ents *entries) error {
 	return nil
 }
 
-// List calls fn for every entry whose cookie is above after, in order of cookies, until fn returns false. An
-// after of 0 begins at the start. A cookie is at least 16 and below 2^63, and an entry keeps its cookie as long
-// as it exists. So if a listing is continued later from a cookie, it has each entry that existed all the time
-// exactly once, even if other entries were added or removed.
+// List calls fn for every entry whose cookie is above the cookie after, in order of cookies, until fn returns
+// false. If after is 0, it begins at the start. A cookie is at least 16 and below 2^63, and an entry keeps its
+// cookie as long as it exists. So if a listing is continued later from a cookie, it has each entry that existed
+// all the time exactly once, even if other entries were added or removed.
 func (d *Dir) List(src *Source, after uint64, fn func(e Dirent, cookie uint64) bool) error {
 	if d.root == nil {
 		return nil
 	}
 	first := max(after, firstCookie-1) - firstCookie + 1 // the lowest key to list
-	_, err := listBelow(src, d.root, pos{}, first, fn)
+	_, err := listBelow(src, d.root, triePos{}, first, fn)
 	return err
 }
 
 // listBelow calls fn for the entries at and below p whose key is at least first. more is false if fn
 // returned false.
-func listBelow(src *Source, p *page, at pos, first uint64, fn func(Dirent, uint64) bool) (more bool, err error) {
-	b, err := p.loadDir(src, at, true)
+func listBelow(src *Source, p *page, pos triePos, first uint64, fn func(Dirent, uint64) bool) (more bool, err error) {
+	b, err := p.loadDir(src, pos, true)
 	if err != nil {
 		return false, err
 	}
@@ -399,13 +399,13 @@ func listBelow(src *Source, p *page, at pos, first uint64, fn func(Dirent, uint6
 	}
 
 	for i, k := range b.kids {
-		if k == nil || i < nibble(hash, at.depth) {
+		if k == nil || i < nibble(hash, pos.depth) {
 			continue
 		}
-		if i > nibble(hash, at.depth) {
+		if i > nibble(hash, pos.depth) {
 			first = 0 // all entries of the later kids have higher keys
 		}
-		if more, err := listBelow(src, k, at.child(i), first, fn); err != nil || !more {
+		if more, err := listBelow(src, k, pos.child(i), first, fn); err != nil || !more {
 			return false, err
 		}
 	}

@@ -105,7 +105,7 @@ func TestDirShape(t *testing.T) {
 		for i := range 300 - maxDirLeaf {
 			check(n.Dir.Remove(f.src, f.epoch, testName(i)))
 		}
-		if b := must(n.Dir.root.loadDir(f.src, pos{}, true)); b.kind != wire.KindDirLeaf {
+		if b := must(n.Dir.root.loadDir(f.src, triePos{}, true)); b.kind != wire.KindDirLeaf {
 			t.Errorf("%s: %d entries are not one leaf", way, n.Dir.Len())
 		}
 		for i := 300 - maxDirLeaf; i < 300; i++ {
@@ -190,10 +190,10 @@ func TestEqualHashes(t *testing.T) {
 	var d Dir
 	const hash = 0x123456789abcde
 	insert := func(name string) error {
-		_, err := insertBelow(src, 1, &d.root, pos{}, hash, Dirent{name, 2, unix.S_IFREG})
+		_, err := insertBelow(src, 1, &d.root, triePos{}, hash, Dirent{name, 2, unix.S_IFREG})
 		return err
 	}
-	remove := func(name string) { check(removeBelow(src, 1, &d.root, pos{}, hash, name)) }
+	remove := func(name string) { check(removeBelow(src, 1, &d.root, triePos{}, hash, name)) }
 	for i := range maxCollisions {
 		check(insert(testName(i)))
 	}
@@ -299,7 +299,7 @@ func TestCompareDirs(t *testing.T) {
 			}
 		}
 		got := make(map[string]int)
-		check(compareDirs(f.src, dirPart{page: a.root}, dirPart{page: n.Dir.root}, pos{}, func(name string) { got[name]++ }))
+		check(compareDirs(f.src, dirPart{page: a.root}, dirPart{page: n.Dir.root}, triePos{}, func(name string) { got[name]++ }))
 		if !maps.Equal(got, want) {
 			rt.Fatalf("%d names differ, want %d", len(got), len(want))
 		}

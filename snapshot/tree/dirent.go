@@ -60,8 +60,8 @@ func (l entries) search(hash uint64, name string) (int, bool) {
 	return lo, false
 }
 
-// run returns the number of entries from index i on that have this hash.
-func (l entries) run(i int, hash uint64) (n int) {
+// runLength returns the number of entries from index i on that have this hash.
+func (l entries) runLength(i int, hash uint64) (n int) {
 	for i+n < len(l) && l[i+n].hash() == hash {
 		n++
 	}

@@ -56,7 +56,7 @@
 //     is for (page.loadTable), and a page of a directory has as many entries as the page
 //     above it says, with hashes that belong there (page.loadDir);
 //   - the inode of an entry has the entry's type, and a directory has one name, the one
-//     of the entry that led to it (State.child), so a walk down from the root visits no
+//     of the entry that led to it (State.entryInode), so a walk down from the root visits no
 //     directory twice. A walk up fails with ErrTooDeep after MaxDepth names, and so ends
 //     also in a ring of directories that the root does not lead to.
 //

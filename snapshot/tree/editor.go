@@ -8,12 +8,12 @@ type Editor struct {
 	Epoch  uint64
 	Time   int64 // of the changes, in nanoseconds since 1970
 
-	// Changed, if set, is called for each inode that is created, whose names change, or that is passed to
-	// Touched. It is not called for a directory whose entries change.
-	Changed func(ino uint64)
-	// Unnamed, if set, is called with each inode whose last name was removed. Its argument is the version before
+	// OnChanged, if set, is called for each inode that is created, whose names change, or that is passed to
+	// ReportChanged. It is not called for a directory whose entries change.
+	OnChanged func(ino uint64)
+	// OnUnnamed, if set, is called with each inode whose last name was removed. Its argument is the version before
 	// the removal.
-	Unnamed func(n *Inode)
+	OnUnnamed func(n *Inode)
 
 	err error
 }
@@ -21,18 +21,18 @@ type Editor struct {
 // Err returns the first error.
 func (e *Editor) Err() error { return e.err }
 
-// check records err if it is the first error. It reports whether there was no error so far.
-func (e *Editor) check(err error) bool {
+// recordError records err if it is the first error. It returns true if there was no error so far.
+func (e *Editor) recordError(err error) bool {
 	if e.err == nil {
 		e.err = LoadError(err)
 	}
 	return e.err == nil
 }
 
-// Touched calls Changed, if it is set.
-func (e *Editor) Touched(ino uint64) {
-	if e.Changed != nil {
-		e.Changed(ino)
+// ReportChanged calls OnChanged, if it is set.
+func (e *Editor) ReportChanged(ino uint64) {
+	if e.OnChanged != nil {
+		e.OnChanged(ino)
 	}
 }
 
@@ -48,7 +48,7 @@ func (e *Editor) Own(ino uint64) *Inode {
 		return &Inode{}
 	}
 	n, err := e.State.Own(e.Source, e.Epoch, ino)
-	if !e.check(err) {
+	if !e.recordError(err) {
 		return &Inode{}
 	}
 
@@ -60,7 +60,7 @@ func (e *Editor) lookup(dir *Inode, name string) (d Dirent, found bool) {
 		return d, false
 	}
 	d, found, err := dir.Dir.Lookup(e.Source, name)
-	e.check(err)
+	e.recordError(err)
 	return d, found
 }
 
@@ -69,7 +69,7 @@ func (e *Editor) setEntry(dir *Inode, name string, n *Inode) {
 	if e.err != nil {
 		return
 	}
-	e.check(dir.Dir.Insert(e.Source, e.Epoch, Dirent{Name: name, Ino: n.Ino, Type: n.Type()}))
+	e.recordError(dir.Dir.Insert(e.Source, e.Epoch, Dirent{Name: name, Ino: n.Ino, Type: n.Type()}))
 	dir.Mtime, dir.Ctime = e.Time, e.Time
 }
 
@@ -77,7 +77,7 @@ func (e *Editor) removeEntry(dir *Inode, name string) {
 	if e.err != nil {
 		return
 	}
-	e.check(dir.Dir.Remove(e.Source, e.Epoch, name))
+	e.recordError(dir.Dir.Remove(e.Source, e.Epoch, name))
 	dir.Mtime, dir.Ctime = e.Time, e.Time
 }
 
@@ -86,11 +86,11 @@ func (e *Editor) Add(parent uint64, name string, n *Inode) {
 	dir := e.Own(parent)
 	e.setEntry(dir, name, n)
 	n.Links = []Link{{Parent: parent, Name: name}}
-	if e.err != nil || !e.check(e.State.Put(e.Source, e.Epoch, n)) {
+	if e.err != nil || !e.recordError(e.State.Put(e.Source, e.Epoch, n)) {
 		return
 	}
 
-	e.Touched(n.Ino)
+	e.ReportChanged(n.Ino)
 	e.State.Bytes += n.FileSize()
 	if n.IsDir() {
 		dir.Nlink++
@@ -104,19 +104,19 @@ func (e *Editor) Link(parent uint64, name string, ino uint64) {
 		return
 	}
 
-	e.Touched(n.Ino)
+	e.ReportChanged(n.Ino)
 	n.AddLink(Link{Parent: parent, Name: name})
 	n.Nlink++
 	n.Ctime = e.Time
 }
 
-// Remove removes a name. If it is the inode's last name, Remove also removes the inode from the state, and
-// returns the version before the removal. Else it returns the new version.
+// Remove removes a name. If it is the inode's last name, Remove also removes the inode from the state and returns
+// its version before the removal, with last set. Else it returns the new version of the inode.
 func (e *Editor) Remove(parent uint64, name string) (n *Inode, last bool) {
 	dir := e.Own(parent)
 	d, found := e.lookup(dir, name)
 	if !found {
-		e.check(ErrNotExist)
+		e.recordError(ErrNotExist)
 	}
 
 	n, last = e.unlink(d.Ino, Link{Parent: parent, Name: name})
@@ -133,11 +133,11 @@ func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
 		return &Inode{}, false
 	}
 	n, err := e.State.Get(e.Source, ino)
-	if !e.check(err) {
+	if !e.recordError(err) {
 		return &Inode{}, false
 	}
 
-	e.Touched(ino)
+	e.ReportChanged(ino)
 
 	if !n.IsDir() && n.Nlink > 1 {
 		n = e.Own(ino)
@@ -148,8 +148,8 @@ func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
 	}
 
 	e.State.Bytes -= n.FileSize()
-	if e.check(e.State.Delete(e.Source, e.Epoch, ino)) && e.Unnamed != nil {
-		e.Unnamed(n)
+	if e.recordError(e.State.Delete(e.Source, e.Epoch, ino)) && e.OnUnnamed != nil {
+		e.OnUnnamed(n)
 	}
 
 	return n, true
@@ -165,7 +165,7 @@ func (e *Editor) rename(from, to Link, whiteout *Inode) {
 	dir, newDir := e.Own(from.Parent), e.Own(to.Parent)
 	d, found := e.lookup(dir, from.Name)
 	if !found {
-		e.check(ErrNotExist)
+		e.recordError(ErrNotExist)
 	}
 
 	n := e.Own(d.Ino)
@@ -176,7 +176,7 @@ func (e *Editor) rename(from, to Link, whiteout *Inode) {
 		return
 	}
 
-	e.Touched(n.Ino)
+	e.ReportChanged(n.Ino)
 	if whiteout == nil {
 		e.removeEntry(dir, from.Name)
 	}
@@ -198,7 +198,7 @@ func (e *Editor) Exchange(a, b Link) {
 	da, foundA := e.lookup(dirA, a.Name)
 	db, foundB := e.lookup(dirB, b.Name)
 	if !foundA || !foundB {
-		e.check(ErrNotExist)
+		e.recordError(ErrNotExist)
 	}
 
 	n, other := e.Own(da.Ino), e.Own(db.Ino)
@@ -206,8 +206,8 @@ func (e *Editor) Exchange(a, b Link) {
 		return
 	}
 
-	e.Touched(n.Ino)
-	e.Touched(other.Ino)
+	e.ReportChanged(n.Ino)
+	e.ReportChanged(other.Ino)
 	e.move(dirB, n, a, b.Name)
 	e.move(dirA, other, b, a.Name)
 

@@ -7,7 +7,7 @@ import "golang.org/x/sys/unix"
 type RemovedFunc func(parent uint64, name string, n *Inode, last bool)
 
 // RemoveAll removes a name and, if it is the name of a directory, all names below it. It calls removed for each
-// name, and for the names in a directory before the directory's own name.
+// name: first for the names in a directory, then for the directory's own name.
 func (e *Editor) RemoveAll(parent uint64, name string, removed RemovedFunc) {
 	if n := e.child(e.Own(parent), name); n.IsDir() {
 		e.removeBelow(n, removed)
@@ -25,7 +25,7 @@ func (e *Editor) RemoveAll(parent uint64, name string, removed RemovedFunc) {
 func (e *Editor) removeBelow(dir *Inode, removed RemovedFunc) {
 	var names []string
 	if e.err == nil {
-		e.check(dir.Dir.List(e.Source, 0, func(d Dirent, _ uint64) bool {
+		e.recordError(dir.Dir.List(e.Source, 0, func(d Dirent, _ uint64) bool {
 			names = append(names, d.Name)
 			return true
 		}))
@@ -52,16 +52,16 @@ func (e *Editor) child(dir *Inode, name string) *Inode {
 		return &Inode{}
 	}
 	n, err := e.State.Lookup(e.Source, dir, name)
-	if !e.check(err) {
+	if !e.recordError(err) {
 		return &Inode{}
 	}
 
 	return n
 }
 
-// Like returns a new inode with the type, content and attributes of another inode. It has no name, and a
-// directory has no entries. now is its birth and change time.
-func Like(from *Inode, ino uint64, now int64) *Inode {
+// NewInodeLike returns a new inode with the number ino and with the type, content and attributes of another inode.
+// It has no name, and a directory has no entries. now is its birth and change time.
+func NewInodeLike(from *Inode, ino uint64, now int64) *Inode {
 	n := &Inode{
 		Ino: ino, Mode: from.Mode, Nlink: 1, Rdev: from.Rdev, Target: from.Target, Content: from.Content, Btime: now,
 	}

@@ -16,8 +16,8 @@ type Finder struct {
 	found map[cas.Hash][]uint64 // by the hash of a page: the matching inodes on the page and below it
 }
 
-// In returns the numbers of the inodes in a frozen state that match, in their order.
-func (f *Finder) In(ctx context.Context, s *State) ([]uint64, error) {
+// FindIn returns the numbers of the matching inodes in a frozen state, in ascending order.
+func (f *Finder) FindIn(ctx context.Context, s *State) ([]uint64, error) {
 	if f.found == nil {
 		f.found = make(map[cas.Hash][]uint64)
 	}
@@ -62,7 +62,7 @@ func (f *Finder) inPage(ctx context.Context, p *page, height int, base uint64) (
 }
 
 func (f *Finder) inLeaf(l *tableLeaf, base uint64) (all []uint64, err error) {
-	for i := range tableFan {
+	for i := range tableFanout {
 		n, err := l.get(f.Source, i, base+uint64(i))
 		if err != nil {
 			return nil, err

@@ -2,9 +2,9 @@ package tree
 
 import "fmt"
 
-// Highest returns the highest inode number of the state. It reads one page at each
+// HighestIno returns the highest inode number of the state. It reads one page at each
 // height.
-func (s *State) Highest(src *Source) (uint64, error) {
+func (s *State) HighestIno(src *Source) (uint64, error) {
 	p, base := s.root, uint64(0)
 	for h := s.height; h > 0 && p != nil; h-- {
 		b, err := p.loadTable(src, h, base, true)
@@ -24,7 +24,7 @@ func (s *State) Highest(src *Source) (uint64, error) {
 
 // lastSlot returns the last slot in use of a table page.
 func lastSlot(b *body) int {
-	for i := tableFan - 1; i > 0; i-- {
+	for i := tableFanout - 1; i > 0; i-- {
 		if b.leaf != nil && b.leaf.has(i) || b.leaf == nil && b.kids[i] != nil {
 			return i
 		}

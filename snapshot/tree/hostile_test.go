@@ -106,11 +106,11 @@ func (f *forger) change(raw []byte) []byte {
 // changeLeaf alters an inode so that it encodes all the same.
 func (f *forger) changeLeaf(l *tableLeaf) {
 	for range 100 {
-		i := f.r.IntN(tableFan)
+		i := f.r.IntN(tableFanout)
 		if !l.has(i) || l.long&(1<<i) != 0 {
 			continue
 		}
-		n, err := decodeInode(l.number*tableFan+uint64(i), l.record(i))
+		n, err := decodeInode(l.index*tableFanout+uint64(i), l.record(i))
 		if err != nil {
 			continue
 		}

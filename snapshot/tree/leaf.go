@@ -4,11 +4,11 @@ package tree
 // loaded are in cells. The other inodes are encoded records: get decodes a record each time, and sealing copies
 // it without decoding.
 type tableLeaf struct {
-	number uint64 // the number of the first inode, divided by 64
-	cells  *[tableFan]*Inode
+	index  uint64 // the number of the first inode, divided by 64
+	cells  *[tableFanout]*Inode
 	raw    []byte
-	lo, hi [tableFan]uint32 // record i is raw[lo[i]:hi[i]]; hi[i] is 0 without a record
-	long   uint64           // bit i: record i is a long one, and raw has the hashes of its pieces
+	lo, hi [tableFanout]uint32 // record i is raw[lo[i]:hi[i]]; hi[i] is 0 without a record
+	long   uint64              // bit i: record i is a long one, and raw has the hashes of its pieces
 }
 
 // cell returns the inode in cell i, nil if it is a record or absent.
@@ -62,7 +62,7 @@ func (l *tableLeaf) sameRecord(o *tableLeaf, i int) bool {
 // set puts n into slot i, or empties the slot if n is nil.
 func (l *tableLeaf) set(i int, n *Inode) {
 	if l.cells == nil && n != nil {
-		l.cells = new([tableFan]*Inode)
+		l.cells = new([tableFanout]*Inode)
 	}
 	if l.cells != nil {
 		l.cells[i] = n
@@ -73,7 +73,7 @@ func (l *tableLeaf) set(i int, n *Inode) {
 }
 
 func (l *tableLeaf) empty() bool {
-	for i := range tableFan {
+	for i := range tableFanout {
 		if l.has(i) {
 			return false
 		}

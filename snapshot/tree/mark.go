@@ -7,54 +7,53 @@ import (
 	"github.com/amberfs/amberfs/cas"
 )
 
-// A Keeper collects the objects that a gc keeps. Keep adds an object and reports whether it is new.
-// KeepLeaf adds an object that refers to no other objects.
-type Keeper interface {
-	Keep(h cas.Hash) (first bool)
-	KeepLeaf(h cas.Hash)
+// A MarkSet collects the objects that a gc keeps. Mark adds an object and reports whether it is new. MarkLeaf adds
+// an object that refers to no other objects.
+type MarkSet interface {
+	Mark(h cas.Hash) (first bool)
+	MarkLeaf(h cas.Hash)
 }
 
-// A keepFunc is a Keeper that treats Keep and KeepLeaf alike.
-type keepFunc func(cas.Hash) (first bool)
+// A markFunc is a MarkSet that treats Mark and MarkLeaf alike.
+type markFunc func(cas.Hash) (first bool)
 
-func (k keepFunc) Keep(h cas.Hash) bool { return k(h) }
+func (k markFunc) Mark(h cas.Hash) bool { return k(h) }
 
-func (k keepFunc) KeepLeaf(h cas.Hash) { k(h) }
+func (k markFunc) MarkLeaf(h cas.Hash) { k(h) }
 
-// Mark does the work of MarkFor, and calls fn instead of the methods of a Keeper.
-func (s *State) Mark(ctx context.Context, src *Source, like *State, incomplete bool, fn func(cas.Hash) (first bool)) error {
-	return s.MarkFor(ctx, src, like, incomplete, keepFunc(fn))
+// Mark does the work of MarkInto, and calls fn instead of the methods of a MarkSet.
+func (s *State) Mark(ctx context.Context, src *Source, marked *State, incomplete bool, fn func(cas.Hash) (first bool)) error {
+	return s.MarkInto(ctx, src, marked, incomplete, markFunc(fn))
 }
 
-// MarkFor calls k with every object that s needs. It visits the objects below an object only if Keep reports that
-// the object is new. So the cost of marking many states depends on their number and on their differences, not on
-// their sizes.
+// MarkInto adds every object that s needs to the set k. It visits the objects below an object only if Mark reports
+// that the object is new. So the cost of marking many states depends on their number and on their differences, not
+// on their sizes.
 //
-// With incomplete, missing objects (cas.ErrNotFound) are skipped, and the objects below them are not
-// marked.
+// If incomplete is set, missing objects (cas.ErrNotFound) are skipped, and the objects below them are not marked.
 //
 // A gc also has to mark the states in memory, because only these refer to the pages that an interrupted Seal has
 // stored. The store itself protects objects that a Seal writes during the gc.
 //
-// like is nil, or a state that was marked earlier for the same Keeper. MarkFor skips pages and inodes that s is
-// known to share with like.
-func (s *State) MarkFor(ctx context.Context, src *Source, like *State, incomplete bool, k Keeper) error {
-	if id, ok := s.ID(); ok && !k.Keep(id) {
+// marked is nil, or a state that was marked earlier into the same set. MarkInto skips pages and inodes that s is
+// known to share with it.
+func (s *State) MarkInto(ctx context.Context, src *Source, marked *State, incomplete bool, k MarkSet) error {
+	if id, ok := s.ID(); ok && !k.Mark(id) {
 		return nil
 	}
 
-	m := marker{ctx: ctx, src: src, incomplete: incomplete, Keeper: k}
+	m := marker{ctx: ctx, src: src, incomplete: incomplete, MarkSet: k}
 	var at *page
-	if like != nil && like.height == s.height {
-		at = like.root
+	if marked != nil && marked.height == s.height {
+		at = marked.root
 	}
 
 	return m.markTable(s.root, at, s.height, 0)
 }
 
-// marker is the state of one call of MarkFor.
+// marker is the state of one call of MarkInto.
 type marker struct {
-	Keeper
+	MarkSet
 	ctx context.Context
 	src *Source
 
@@ -74,47 +73,47 @@ func (m *marker) allowMissing(err error) error {
 // only in memory, but objects below it may be stored.
 func (m *marker) markPage(p *page) bool {
 	id, ok := p.id()
-	return !ok || m.Keep(id)
+	return !ok || m.Mark(id)
 }
 
-// isMarked reports whether p was marked with the page like of the state that was marked earlier. Pages without a
-// hash are never equal: objects below them may have been stored since like was marked.
-func isMarked(p, like *page) bool {
-	if like == nil {
+// isMarked reports whether p equals marked, the page at the same position in the state that was marked earlier.
+// Pages without a hash are never equal: objects below them may have been stored since then.
+func isMarked(p, marked *page) bool {
+	if marked == nil {
 		return false
 	}
 	id, ok := p.id()
-	other, also := like.id()
+	other, also := marked.id()
 	return ok && also && id == other
 }
 
-// markTable marks a table page and all objects below it. base is its first inode number. like is the page at the
+// markTable marks a table page and all objects below it. base is its first inode number. marked is the page at the
 // same position in the state that was marked earlier, or nil.
-func (m *marker) markTable(p, like *page, height int, base uint64) error {
-	if p == nil || isMarked(p, like) || !m.markPage(p) {
+func (m *marker) markTable(p, marked *page, height int, base uint64) error {
+	if p == nil || isMarked(p, marked) || !m.markPage(p) {
 		return nil
 	}
 	if err := m.ctx.Err(); err != nil {
 		return err
 	}
 
-	b, err := p.loadTable(m.src, height, base, like != nil)
+	b, err := p.loadTable(m.src, height, base, marked != nil)
 	if err != nil {
 		return m.allowMissing(err)
 	}
 
-	before := &body{}
-	if like != nil {
+	markedBody := &body{}
+	if marked != nil {
 		// If like cannot be read, all kids and inodes of p are visited.
-		if other, err := like.loadTable(m.src, height, base, true); err == nil {
-			before = other
+		if other, err := marked.loadTable(m.src, height, base, true); err == nil {
+			markedBody = other
 		}
 	}
 
 	for i, k := range b.kids {
 		var other *page
-		if before.kids != nil {
-			other = before.kids[i]
+		if markedBody.kids != nil {
+			other = markedBody.kids[i]
 		}
 		if err := m.markTable(k, other, height-1, base+uint64(i)<<(tableBits*(height-1))); err != nil {
 			return err
@@ -124,18 +123,18 @@ func (m *marker) markTable(p, like *page, height int, base uint64) error {
 		return nil
 	}
 
-	return m.markLeaf(b.leaf, before.leaf, base)
+	return m.markLeaf(b.leaf, markedBody.leaf, base)
 }
 
-// markLeaf marks the objects of all inodes of a leaf. like is the leaf at the same position in the state that was
-// marked earlier, or nil.
-func (m *marker) markLeaf(l, like *tableLeaf, base uint64) error {
-	for i := range tableFan {
-		if like != nil && l.sameRecord(like, i) {
+// markLeaf marks the objects of all inodes of a leaf. marked is the leaf at the same position in the state that
+// was marked earlier, or nil.
+func (m *marker) markLeaf(l, marked *tableLeaf, base uint64) error {
+	for i := range tableFanout {
+		if marked != nil && l.sameRecord(marked, i) {
 			continue
 		}
 		for _, h := range l.pieces(i) {
-			m.KeepLeaf(h)
+			m.MarkLeaf(h)
 		}
 
 		n, err := l.get(m.src, i, base+uint64(i))
@@ -155,14 +154,14 @@ func (m *marker) markLeaf(l, like *tableLeaf, base uint64) error {
 // markInode marks the pages of a directory, or the objects of a file's content.
 func (m *marker) markInode(n *Inode) error {
 	if n.IsDir() {
-		return m.markDir(n.Dir.root, pos{})
+		return m.markDir(n.Dir.root, triePos{})
 	}
 	return n.Content.EachObject(m.src.Files, func(h cas.Hash, isList bool) (bool, error) {
 		if !isList {
-			m.KeepLeaf(h)
+			m.MarkLeaf(h)
 			return false, nil
 		}
-		if !m.Keep(h) {
+		if !m.Mark(h) {
 			return false, nil
 		}
 
@@ -177,7 +176,7 @@ func (m *marker) markInode(n *Inode) error {
 }
 
 // markDir marks a directory page and the pages below it.
-func (m *marker) markDir(p *page, at pos) error {
+func (m *marker) markDir(p *page, pos triePos) error {
 	if p == nil || !m.markPage(p) {
 		return nil
 	}
@@ -185,13 +184,13 @@ func (m *marker) markDir(p *page, at pos) error {
 		return nil // a leaf has inode numbers only, no hashes
 	}
 
-	b, err := p.loadDir(m.src, at, false)
+	b, err := p.loadDir(m.src, pos, false)
 	if err != nil {
 		return m.allowMissing(err)
 	}
 
 	for i, k := range b.kids {
-		if err := m.markDir(k, at.child(i)); err != nil {
+		if err := m.markDir(k, pos.child(i)); err != nil {
 			return err
 		}
 	}

@@ -215,7 +215,7 @@ func TestAffected(t *testing.T) {
 	affected := func(bad func(cas.Hash) bool) []string {
 		src := f.source()
 		var got []string
-		if err := f.load(t, src, id).Affected(context.Background(), src, Damage{Object: bad, Log: func(int64, int64) bool { return false }}, func(p string) { got = append(got, p) }); err != nil {
+		if err := f.load(t, src, id).Affected(context.Background(), src, Damage{ObjectDamaged: bad, LogDamaged: func(int64, int64) bool { return false }}, func(p string) { got = append(got, p) }); err != nil {
 			t.Fatal(err)
 		}
 		return got

@@ -28,7 +28,7 @@ type page struct {
 type body struct {
 	kind       byte
 	fitsInline bool       // set for a loaded directory leaf of at most maxInline bytes
-	kids       []*page    // inner pages: tableFan or dirFan pages, nil in unused slots
+	kids       []*page    // inner pages: tableFanout or dirFanout pages, nil in unused slots
 	leaf       *tableLeaf // table leaves
 	ents       entries    // directory leaves
 }
@@ -75,8 +75,7 @@ func (p *page) ownedBy(epoch uint64) bool { return p.epoch == epoch && !p.isSeal
 // isSealed reports whether a page can be loaded again: it has a hash, or inline entries.
 func (p *page) isSealed() bool { return p.hash.Load() != nil || p.inline.Load() != nil }
 
-// load returns the body of a page, and checks that its kind is kind or orKind. With keep, a body that was read is
-// cached.
+// load returns the body of a page, and checks that its kind is kind or orKind. keep is as in Source.loadBody.
 func (p *page) load(src *Source, keep bool, kind, orKind byte) (*body, error) {
 	b := p.mem.Load()
 	if b == nil {
@@ -84,7 +83,7 @@ func (p *page) load(src *Source, keep bool, kind, orKind byte) (*body, error) {
 		if text := p.inline.Load(); text != nil {
 			b, err = decodeInline(*text, p.n)
 		} else {
-			b, err = src.body(*p.hash.Load(), keep)
+			b, err = src.loadBody(*p.hash.Load(), keep)
 		}
 		if err != nil {
 			return nil, err

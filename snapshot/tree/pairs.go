@@ -5,20 +5,20 @@ import (
 	"fmt"
 )
 
-// A pairWalk compares the tables of two states a and b by inode number. If changed is set, it calls fn for each
-// number that both tables have, with the inodes of a and b, unless they are known to be equal. If added is set,
-// it calls fn for each inode that only b has, with nil for the inode of a.
+// A pairWalk compares the tables of two states a and b by inode number. If wantChanged is set, it calls fn for
+// each number that both tables have, with the inodes of a and b, unless they are known to be equal. If wantAdded
+// is set, it calls fn for each inode that only b has, with nil for the inode of a.
 type pairWalk struct {
-	ctx            context.Context
-	src            *Source
-	changed, added bool
-	fn             func(a, b *Inode) error
+	ctx                    context.Context
+	src                    *Source
+	wantChanged, wantAdded bool
+	fn                     func(a, b *Inode) error
 }
 
-// Beyond calls fn for each inode of s whose number other does not have. It does not read pages of s that are
-// known to be equal to pages of other.
-func (s *State) Beyond(src *Source, other *State, fn func(n *Inode)) error {
-	w := pairWalk{ctx: context.Background(), src: src, added: true, fn: func(_, n *Inode) error {
+// EachNotIn calls fn for each inode of s whose number the state other does not have. It does not read pages of s
+// that are known to be equal to pages of other.
+func (s *State) EachNotIn(src *Source, other *State, fn func(n *Inode)) error {
+	w := pairWalk{ctx: context.Background(), src: src, wantAdded: true, fn: func(_, n *Inode) error {
 		fn(n)
 		return nil
 	}}
@@ -29,25 +29,26 @@ func (s *State) Beyond(src *Source, other *State, fn func(n *Inode)) error {
 	return nil
 }
 
-// compareTables compares two pages whose first inode number is base. ha and hb are their heights.
-func (w *pairWalk) compareTables(a *page, ha int, b *page, hb int, base uint64) error {
-	if b == nil || a == nil && !w.added || a != nil && ha == hb && samePage(a, b) {
+// compareTables compares two pages whose first inode number is base. heightA and heightB are their heights in the
+// tables.
+func (w *pairWalk) compareTables(a *page, heightA int, b *page, heightB int, base uint64) error {
+	if b == nil || a == nil && !w.wantAdded || a != nil && heightA == heightB && samePage(a, b) {
 		return nil
 	}
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
 	if a == nil {
-		ha = 0
+		heightA = 0
 	}
 
-	h := max(ha, hb)
-	x, err := w.load(a, ha, h, base)
+	h := max(heightA, heightB)
+	x, err := w.load(a, heightA, h, base)
 	if err != nil {
 		return err
 	}
 
-	y, err := w.load(b, hb, h, base)
+	y, err := w.load(b, heightB, h, base)
 	if err != nil {
 		return err
 	}
@@ -55,8 +56,8 @@ func (w *pairWalk) compareTables(a *page, ha int, b *page, hb int, base uint64) 
 		return w.compareLeaves(x.leaf, y.leaf, base)
 	}
 
-	for i := range tableFan {
-		if err := w.compareTables(x.kids[i], min(ha, h-1), y.kids[i], min(hb, h-1), base+uint64(i)<<(tableBits*(h-1))); err != nil {
+	for i := range tableFanout {
+		if err := w.compareTables(x.kids[i], min(heightA, h-1), y.kids[i], min(heightB, h-1), base+uint64(i)<<(tableBits*(h-1))); err != nil {
 			return err
 		}
 	}
@@ -64,23 +65,23 @@ func (w *pairWalk) compareTables(a *page, ha int, b *page, hb int, base uint64) 
 	return nil
 }
 
-// load returns the body of a page of height hp. If h is higher than hp, it returns the body of an inner page with
-// p as its first kid: the table with the root p has no numbers for the other kids.
-func (w *pairWalk) load(p *page, hp, h int, base uint64) (*body, error) {
-	if hp == h {
-		return p.loadTable(w.src, h, base, true)
+// load returns the body of a page of pageHeight. If height is higher, it returns the body of an inner page with p
+// as its first kid: the table with the root p has no numbers for the other kids.
+func (w *pairWalk) load(p *page, pageHeight, height int, base uint64) (*body, error) {
+	if pageHeight == height {
+		return p.loadTable(w.src, height, base, true)
 	}
-	b := &body{kids: make([]*page, tableFan), leaf: &tableLeaf{}}
+	b := &body{kids: make([]*page, tableFanout), leaf: &tableLeaf{}}
 	b.kids[0] = p
 	return b, nil
 }
 
-// compareLeaves compares the inodes of two leaves whose first inode number is base. It calls w.fn for those that
-// w.changed and w.added select.
+// compareLeaves compares the inodes of two leaves whose first inode number is base. It calls w.fn for the inodes
+// that w.wantChanged and w.wantAdded select.
 func (w *pairWalk) compareLeaves(x, y *tableLeaf, base uint64) error {
-	for i := range tableFan {
+	for i := range tableFanout {
 		switch both := x.has(i); {
-		case !y.has(i), !both && !w.added, both && (!w.changed || x.sameInode(y, i)):
+		case !y.has(i), !both && !w.wantAdded, both && (!w.wantChanged || x.sameInode(y, i)):
 			continue
 		}
 

@@ -54,7 +54,7 @@ func TestBeyond(t *testing.T) {
 			delete(inA, ino)
 		}
 		var got []uint64
-		if err := a.Beyond(src, b, func(n *Inode) { got = append(got, n.Ino) }); err != nil {
+		if err := a.EachNotIn(src, b, func(n *Inode) { got = append(got, n.Ino) }); err != nil {
 			t.Fatal(err)
 		}
 		if want := slices.Sorted(maps.Keys(inA)); !slices.Equal(got, want) {

@@ -72,9 +72,9 @@ func (s *State) Resolve(src *Source, path string) (*Inode, error) {
 	return n, nil
 }
 
-// At returns the inode at a path, as Resolve does. If the state has no such path, it returns nil and no
+// InodeAt returns the inode at a path, as Resolve does. If the state has no such path, it returns nil and no
 // error.
-func (s *State) At(src *Source, path string) (*Inode, error) {
+func (s *State) InodeAt(src *Source, path string) (*Inode, error) {
 	n, err := s.Resolve(src, path)
 	if errors.Is(err, ErrNotExist) || errors.Is(err, ErrNotDir) || errors.Is(err, ErrSymlink) {
 		return nil, nil
@@ -120,17 +120,17 @@ type Path struct {
 	length int // of the string
 }
 
-// At returns the path of an entry of the directory at p. The error is ErrTooDeep if it has more
-// than MaxDepth names.
-func (p *Path) At(name string) (*Path, error) {
+// Child returns the path of an entry of the directory at p. If it has more than MaxDepth names, the error is
+// ErrTooDeep.
+func (p *Path) Child(name string) (*Path, error) {
 	if p != nil && p.depth == MaxDepth {
 		return nil, ErrTooDeep
 	}
-	return p.Entry(name), nil
+	return p.ChildUnchecked(name), nil
 }
 
-// Entry does as At without the limit, for callers that have checked the depth.
-func (p *Path) Entry(name string) *Path {
+// ChildUnchecked does as Child without the limit, for callers that have checked the depth.
+func (p *Path) ChildUnchecked(name string) *Path {
 	if p == nil {
 		return &Path{Name: name, depth: 1, length: len(name)}
 	}
@@ -145,7 +145,7 @@ func ParsePath(path string) (p *Path, err error) {
 	}
 
 	for _, name := range names {
-		if p, err = p.At(name); err != nil {
+		if p, err = p.Child(name); err != nil {
 			return nil, err
 		}
 	}
@@ -153,7 +153,7 @@ func ParsePath(path string) (p *Path, err error) {
 	return p, nil
 }
 
-// Depth returns how many names the path has.
+// Depth returns the number of names in the path.
 func (p *Path) Depth() int {
 	if p == nil {
 		return 0

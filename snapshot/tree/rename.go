@@ -6,9 +6,10 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// CheckRename checks whether n may be moved from the directory from into the directory to. old is the inode that
-// has the new name, nil if the name is free. flags are the flags of renameat2(2). depth is State.Depth after the
-// rename. If same is set, both names are names of one file, and the rename has no effect.
+// CheckRename checks whether n may be moved from the directory with the number from into the directory with the
+// number to. old is the inode that has the new name, nil if the name is free. flags are the flags of renameat2(2).
+// depth is State.Depth after the rename. If same is set, both names are names of one file, and the rename has no
+// effect.
 func (s *State) CheckRename(src *Source, n, old *Inode, from, to uint64, flags uint32) (same bool, depth int, err error) {
 	exchange := flags&unix.RENAME_EXCHANGE != 0
 	switch {

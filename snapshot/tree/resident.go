@@ -13,11 +13,11 @@ import (
 // from disk: a method that needs an object which is in no cache fails with an Unread error. Again
 // reads the object without the lock and repeats the call.
 func (s *Source) Resident() *Source {
-	return s.With(&resident{ObjectStore: s.objects, fetched: make(map[cas.Hash]*fetchedObject)})
+	return s.WithObjects(&residentStore{ObjectStore: s.objects, fetched: make(map[cas.Hash]*fetchedObject)})
 }
 
-// resident is an object store with only the objects that were read for running calls of Again.
-type resident struct {
+// A residentStore is an object store with only the objects that were read for running calls of Again.
+type residentStore struct {
 	content.ObjectStore // from which Unread.read reads objects
 	mu                  sync.Mutex
 	fetched             map[cas.Hash]*fetchedObject
@@ -35,7 +35,7 @@ type fetchedObject struct {
 	calls int // number of running calls of Again that use the object
 }
 
-func (r *resident) Get(h cas.Hash, _ []byte) ([]byte, error) {
+func (r *residentStore) Get(h cas.Hash, _ []byte) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if o := r.fetched[h]; o != nil {
@@ -46,7 +46,7 @@ func (r *resident) Get(h cas.Hash, _ []byte) ([]byte, error) {
 
 // An Unread error means that an object is not in memory. The call that needed the object has had no effect.
 type Unread struct {
-	objects *resident
+	objects *residentStore
 	hash    cas.Hash
 }
 
@@ -92,8 +92,8 @@ func Again(fn func() error) error {
 	}()
 	for {
 		err := fn()
-		u, lacks := errors.AsType[*Unread](err)
-		if !lacks {
+		u, unread := errors.AsType[*Unread](err)
+		if !unread {
 			return err
 		}
 

@@ -18,14 +18,14 @@ import (
 )
 
 // Seal writes all parts of s that are not sealed, bottom-up: contents and directories, then the table, then the
-// state object, whose hash it returns. z has the destination and the parameters of chunking. Each of its workers
-// seals one file or directory at a time.
+// state object, whose hash it returns. sealer has the destination and the parameters of chunking. Each of its
+// workers seals one file or directory at a time.
 //
-// The state must be frozen. During Seal the state can be read, and so can states that share pages with
-// it. Sealed pages move from memory to the page cache. If Seal is interrupted by ctx, by z.Spend or
-// by an error, the next call continues where it ended.
-func Seal(ctx context.Context, src *Source, z *content.Sealer, s *State) (cas.Hash, error) {
-	r := &sealRun{src: src, z: z}
+// The state must be frozen. During Seal the state can be read, and so can states that share pages with it. Sealed
+// pages move from memory to the page cache. If Seal is interrupted by ctx, by sealer.Spend or by an error, the
+// next call continues where it ended.
+func Seal(ctx context.Context, src *Source, sealer *content.Sealer, s *State) (cas.Hash, error) {
+	r := &sealRun{src: src, sealer: sealer}
 	r.buffers.New = func() any { return new(wire.Encoder) }
 	h, err := r.sealState(ctx, s)
 	if err != nil {
@@ -37,15 +37,15 @@ func Seal(ctx context.Context, src *Source, z *content.Sealer, s *State) (cas.Ha
 
 const (
 	maxJobs = 64 // inodes that wait for a worker
-	// secondRest is how long the second worker sleeps before each chunk or inode while writers
-	// are active.
-	secondRest = 50 * time.Millisecond
+	// workerSleep is how long each worker except the first sleeps before each chunk or inode while writers are
+	// active.
+	workerSleep = 50 * time.Millisecond
 )
 
 // sealRun is the state of one call of Seal.
 type sealRun struct {
 	src     *Source
-	z       *content.Sealer
+	sealer  *content.Sealer
 	buffers sync.Pool // of *wire.Encoder
 
 	firstEnded atomic.Bool // the first worker has ended
@@ -60,7 +60,7 @@ func (r *sealRun) sealState(ctx context.Context, s *State) (cas.Hash, error) {
 	// Workers seal the contents and the directories of all inodes in memory.
 	g, gctx := errgroup.WithContext(ctx)
 	jobs := make(chan *Inode, maxJobs)
-	for i := range max(1, r.z.Workers) {
+	for i := range max(1, r.sealer.Workers) {
 		g.Go(func() error { return r.work(gctx, jobs, i > 0) })
 	}
 
@@ -95,7 +95,7 @@ func (r *sealRun) sealState(ctx context.Context, s *State) (cas.Hash, error) {
 
 	var e wire.Encoder
 	encodeState(&e, s, root)
-	h, err := r.z.Objects.Put(cas.KindTree, e.Bytes())
+	h, err := r.sealer.Objects.Put(cas.KindTree, e.Bytes())
 	if err != nil {
 		return cas.Hash{}, fmt.Errorf("write the state: %w", err)
 	}
@@ -107,18 +107,18 @@ func (r *sealRun) sealState(ctx context.Context, s *State) (cas.Hash, error) {
 
 // checkTurn returns content.ErrTurnOver if the time of this turn is spent.
 func (r *sealRun) checkTurn() error {
-	if r.z.Spend != nil && r.z.Spend(0) {
+	if r.sealer.Spend != nil && r.sealer.Spend(0) {
 		return content.ErrTurnOver
 	}
 	return nil
 }
 
-// work seals the inodes of jobs, one after the other. While writers are active, all workers but the first sleep
-// before each chunk: they finish the files that they have begun, but slowly. The first worker then locks its
-// operating system thread. Otherwise it could run on the thread that has just answered a request, and occupy the
-// processor that the client of the request needs.
-func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, second bool) error {
-	z, locked := *r.z, false
+// work seals the inodes of jobs, one after the other. While writers are active, workers with mayRest, which are
+// all but the first, sleep before each chunk: they finish the files that they have begun, but slowly. The first
+// worker then locks its operating system thread. Otherwise it could run on the thread that has just answered a
+// request, and occupy the processor that the client of the request needs.
+func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, mayRest bool) error {
+	sealer, locked := *r.sealer, false
 	lockThread := func(lock bool) {
 		switch {
 		case lock && !locked:
@@ -131,23 +131,23 @@ func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, second bool) err
 	}
 	defer lockThread(false)
 
-	z.Pace = func() bool {
-		throttled := r.z.Pace != nil && r.z.Pace()
-		rests := throttled && second && !r.firstEnded.Load()
+	sealer.Pace = func() bool {
+		throttled := r.sealer.Pace != nil && r.sealer.Pace()
+		rests := throttled && mayRest && !r.firstEnded.Load()
 		lockThread(throttled && !rests)
 		if rests {
-			time.Sleep(secondRest)
+			time.Sleep(workerSleep)
 		}
 
 		return throttled
 	}
-	if !second {
+	if !mayRest {
 		defer r.firstEnded.Store(true)
 	}
 
 	for n := range jobs {
-		z.Pace()
-		if err := guard.Do(func() error { return r.sealInode(ctx, &z, n) }); err != nil {
+		sealer.Pace()
+		if err := guard.Do(func() error { return r.sealInode(ctx, &sealer, n) }); err != nil {
 			return err
 		}
 		if err := r.checkTurn(); err != nil {
@@ -166,8 +166,8 @@ func (p *page) unsealedBody() *body {
 	return p.mem.Load() // nil if another goroutine has sealed the page since the check
 }
 
-// eachUnsealed calls fn for the inodes in cells of leaves that are not sealed, at and below p. skip,
-// if not nil, reports whether to skip a page and the pages below it.
+// eachUnsealed calls fn for the inodes in cells of leaves that are not sealed, at and below p. If skip is not nil
+// and returns true for a page, the page and the pages below it are skipped.
 func eachUnsealed(p *page, skip func(p *page) bool, fn func(n *Inode) error) error {
 	b := p.unsealedBody()
 	if b == nil || skip != nil && skip(p) {
@@ -183,7 +183,7 @@ func eachUnsealed(p *page, skip func(p *page) bool, fn func(n *Inode) error) err
 		return nil
 	}
 
-	for i := range tableFan {
+	for i := range tableFanout {
 		if n := b.leaf.cell(i); n != nil {
 			if err := fn(n); err != nil {
 				return err
@@ -195,14 +195,14 @@ func eachUnsealed(p *page, skip func(p *page) bool, fn func(n *Inode) error) err
 }
 
 // sealInode seals the entries of a directory, or the content of a file.
-func (r *sealRun) sealInode(ctx context.Context, z *content.Sealer, n *Inode) error {
+func (r *sealRun) sealInode(ctx context.Context, sealer *content.Sealer, n *Inode) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("inode %d: %w", n.Ino, err)
 	}
 	if err := r.sealDir(ctx, n.Dir.root); err != nil {
 		return fmt.Errorf("inode %d: %w", n.Ino, err)
 	}
-	if _, err := z.Seal(ctx, n.Content); err != nil {
+	if _, err := sealer.Seal(ctx, n.Content); err != nil {
 		return fmt.Errorf("inode %d: %w", n.Ino, err)
 	}
 
@@ -261,11 +261,11 @@ func (r *sealRun) sealPage(ctx context.Context, p *page) (cas.Hash, error) {
 
 	if b.leaf == nil {
 		encodeBody(e, b)
-	} else if err := encodeTableLeaf(e, b.leaf, r.z.Objects); err != nil {
+	} else if err := encodeTableLeaf(e, b.leaf, r.sealer.Objects); err != nil {
 		return cas.Hash{}, err
 	}
 
-	h, err := r.z.Objects.Put(cas.KindTree, e.Bytes())
+	h, err := r.sealer.Objects.Put(cas.KindTree, e.Bytes())
 	if err != nil {
 		return cas.Hash{}, fmt.Errorf("write a page: %w", err)
 	}
@@ -280,8 +280,8 @@ func (r *sealRun) sealPage(ctx context.Context, p *page) (cas.Hash, error) {
 
 	r.src.pages.Put(h, b, b.weight())
 	p.seal(h)
-	if r.z.Spend != nil {
-		r.z.Spend(int64(e.Len()))
+	if r.sealer.Spend != nil {
+		r.sealer.Spend(int64(e.Len()))
 	}
 
 	return h, nil

@@ -93,7 +93,7 @@ func TestSealOnce(t *testing.T) {
 		t.Errorf("sealing again wrote %d objects, want the state only", n)
 	}
 	n := 0
-	var u Unsealed
+	var u UnsealedContents
 	u.Each(s, true, func(*content.Content) { n++ })
 	if n != 0 {
 		t.Errorf("%d inodes in memory after the seal", n)

@@ -17,13 +17,13 @@ type SetAttr struct {
 	KillPriv bool
 }
 
-// Marks reports whether SetAttr marks the inode as changed by an actor: it does not if only the
-// access and change times change.
-func (s *SetAttr) Marks() bool {
+// CountsAsChange reports whether the change is attributed to its actor: it is not if only the access and change
+// times change.
+func (s *SetAttr) CountsAsChange() bool {
 	return s.Mode != nil || s.UID != nil || s.GID != nil || s.Size != nil || s.Mtime != nil || s.KillPriv
 }
 
-// Apply changes the attributes of an inode that epoch owns. now is the mtime after a change of size.
+// Apply changes the attributes of an inode that epoch owns. A change of the size also sets the mtime to now.
 func (s *SetAttr) Apply(src *Source, epoch uint64, n *Inode, now int64) error {
 	if s.Size != nil {
 		c := n.Content.VersionFor(epoch)
@@ -68,7 +68,7 @@ const (
 	setAtime
 	setMtime
 	setCtime
-	setKill
+	setKillPriv
 )
 
 // Encode writes a bitmap of the attributes that change, and their values.
@@ -87,7 +87,7 @@ func (s *SetAttr) Encode(e *wire.Encoder) {
 	bit(s.Atime != nil, setAtime)
 	bit(s.Mtime != nil, setMtime)
 	bit(s.Ctime != nil, setCtime)
-	bit(s.KillPriv, setKill)
+	bit(s.KillPriv, setKillPriv)
 	e.Uvarint(bits)
 
 	for _, p := range []*uint32{s.Mode, s.UID, s.GID} {
@@ -103,9 +103,9 @@ func (s *SetAttr) Encode(e *wire.Encoder) {
 	}
 }
 
-// Decode reads what Encode wrote.
+// Decode reads the encoding of Encode.
 func (s *SetAttr) Decode(d *wire.Decoder) {
-	bits := d.Uint(setKill<<1 - 1)
+	bits := d.Uint(setKillPriv<<1 - 1)
 	u32 := func(b uint64) *uint32 {
 		if bits&b == 0 {
 			return nil
@@ -124,5 +124,5 @@ func (s *SetAttr) Decode(d *wire.Decoder) {
 
 	s.Mode, s.UID, s.GID = u32(setMode), u32(setUID), u32(setGID)
 	s.Size, s.Atime, s.Mtime, s.Ctime = i64(setSize), i64(setAtime), i64(setMtime), i64(setCtime)
-	s.KillPriv = bits&setKill != 0
+	s.KillPriv = bits&setKillPriv != 0
 }

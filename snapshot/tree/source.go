@@ -15,12 +15,12 @@ type Source struct {
 	objects     content.ObjectStore
 	pages       *content.Cache[*body]  // decoded pages of tables and directories
 	inodes      *content.Cache[*Inode] // decoded long records
-	copiedBytes *atomic.Int64          // bytes, see Counting
+	copiedBytes *atomic.Int64          // see CountingCopies
 }
 
-// longBytes is the size of the cache of long records. It is enough for a record with the maximum
-// number of names.
-const longBytes = 32 << 20
+// longRecordBytes is the size of the cache of long records. It is enough for a record with the maximum number of
+// names.
+const longRecordBytes = 32 << 20
 
 // NewSource returns a source whose caches take about cacheBytes bytes. An eighth of them is for file
 // data, which the kernel caches too. The rest is for decoded pages: a listing of a large directory
@@ -30,7 +30,7 @@ func NewSource(o content.ObjectStore, l content.Log, cacheBytes int64) *Source {
 		Files:       content.NewSource(o, l, cacheBytes/8),
 		objects:     o,
 		pages:       content.NewCache[*body](cacheBytes - cacheBytes/8),
-		inodes:      content.NewCache[*Inode](longBytes),
+		inodes:      content.NewCache[*Inode](longRecordBytes),
 		copiedBytes: new(atomic.Int64),
 	}
 }
@@ -40,9 +40,9 @@ func (s *Source) CacheBytes() int64 {
 	return s.pages.Weight() + s.inodes.Weight() + s.Files.CacheBytes()
 }
 
-// body returns the decoded page with the hash h. With keep, a page that was read is cached. Callers that read
-// every page once pass false, so that the cache keeps the pages of other callers.
-func (s *Source) body(h cas.Hash, keep bool) (*body, error) {
+// loadBody returns the decoded page with the hash h. If keep is set, it caches a page that it has read. Callers
+// that read every page once pass false, so that the cache keeps the pages of other callers.
+func (s *Source) loadBody(h cas.Hash, keep bool) (*body, error) {
 	if b, ok := s.pages.Get(h); ok {
 		return b, nil
 	}
@@ -63,23 +63,23 @@ func (s *Source) body(h cas.Hash, keep bool) (*body, error) {
 	return b, nil
 }
 
-// With returns a source that has the same caches, and reads from other objects.
-func (s *Source) With(o content.ObjectStore) *Source {
+// WithObjects returns a source that has the same caches, and reads from other objects.
+func (s *Source) WithObjects(o content.ObjectStore) *Source {
 	c := *s
 	c.objects, c.Files = o, s.Files.WithObjects(o)
 	return &c
 }
 
-// WithLog replaces the log, as content.Source.WithLog does.
-func (s *Source) WithLog(over func(content.Log) content.Log) *Source {
+// WithLog returns a source with the log that wrap returns for the present log, as content.Source.WithLog does.
+func (s *Source) WithLog(wrap func(content.Log) content.Log) *Source {
 	c := *s
-	c.Files = s.Files.WithLog(over)
+	c.Files = s.Files.WithLog(wrap)
 	return &c
 }
 
-// Counting returns a source that adds to n the approximate number of bytes of pages and inodes that are copied in
-// order to change them.
-func (s *Source) Counting(n *atomic.Int64) *Source {
+// CountingCopies returns a source that adds to n the approximate number of bytes of pages and inodes that are
+// copied in order to change them.
+func (s *Source) CountingCopies(n *atomic.Int64) *Source {
 	c := *s
 	c.copiedBytes = n
 	return &c

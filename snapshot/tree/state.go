@@ -147,8 +147,8 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 	return nil
 }
 
-// OwnSlot prepares a Put of an inode with the number ino: of the pages from the root to the number's slot, it copies
-// those that epoch does not own, so that Put reads no object and cannot fail. The inodes do not change.
+// OwnSlot prepares a Put of an inode with the number ino. Of the pages from the root to the number's slot, it
+// copies the pages that epoch does not own, so that Put reads no object and cannot fail. The inodes do not change.
 // OwnSlot does not create a missing page, because a page without inodes must not be sealed; Put creates it.
 func (s *State) OwnSlot(src *Source, epoch, ino uint64) error {
 	_, err := s.ownLeaf(src, epoch, ino, false)
@@ -166,7 +166,7 @@ func (s *State) Delete(src *Source, epoch, ino uint64) error {
 	}
 
 	s.id.Store(nil)
-	if err := removeFrom(src, epoch, &s.root, s.height, ino); err != nil {
+	if err := removeInode(src, epoch, &s.root, s.height, ino); err != nil {
 		return fmt.Errorf("inode %d: %w", ino, err)
 	}
 
@@ -182,7 +182,7 @@ func (s *State) Lookup(src *Source, dir *Inode, name string) (*Inode, error) {
 	if !dir.IsDir() {
 		return nil, ErrNotDir
 	}
-	n, err := s.find(src, dir, name)
+	n, err := s.lookupEntry(src, dir, name)
 	if err != nil {
 		return nil, err
 	}
@@ -193,18 +193,19 @@ func (s *State) Lookup(src *Source, dir *Inode, name string) (*Inode, error) {
 	return n, nil
 }
 
-// find returns the inode of an entry of a directory, nil if there is no such entry.
-func (s *State) find(src *Source, dir *Inode, name string) (*Inode, error) {
+// lookupEntry returns the inode of an entry of a directory, nil if there is no such entry.
+func (s *State) lookupEntry(src *Source, dir *Inode, name string) (*Inode, error) {
 	e, ok, err := dir.Dir.Lookup(src, name)
 	if err != nil || !ok {
 		return nil, err
 	}
-	return s.child(src, dir, e)
+	return s.entryInode(src, dir, e)
 }
 
-// child returns the inode of an entry. It checks that the inode has the entry's type and is not deleted, and that
-// this is a directory's only name. So a walk down from the root visits no directory twice, even in a forged tree.
-func (s *State) child(src *Source, dir *Inode, e Dirent) (*Inode, error) {
+// entryInode returns the inode of an entry of the directory dir. It checks that the inode has the entry's type and
+// is not deleted, and that a directory has no name other than this entry. So a walk down from the root visits no
+// directory twice, even in a forged tree.
+func (s *State) entryInode(src *Source, dir *Inode, e Dirent) (*Inode, error) {
 	n, err := s.Get(src, e.Ino)
 	if err != nil {
 		return nil, err
@@ -216,14 +217,14 @@ func (s *State) child(src *Source, dir *Inode, e Dirent) (*Inode, error) {
 	return n, nil
 }
 
-// Unsealed visits the contents in memory of several states, and skips pages that an earlier state
-// shares. The zero value is ready to use.
-type Unsealed struct{ seen map[*page]struct{} } // pages of frozen states
+// UnsealedContents visits the contents in memory of several states, and skips pages that an earlier state shares.
+// The zero value is ready to use.
+type UnsealedContents struct{ seen map[*page]struct{} } // pages of frozen states
 
-// Each calls fn for the content of every inode in a cell of a leaf that is not sealed. If frozen is set, it skips
-// pages that it has visited for another frozen state; else the caller holds the lock of the state's owner. A
-// content may be older than its page, and sealed already.
-func (u *Unsealed) Each(s *State, frozen bool, fn func(c *content.Content)) {
+// Each calls fn for the content of every inode in a cell of a leaf that is not sealed. If frozen is set, s is
+// frozen, and Each skips pages that it has visited for another frozen state; else the caller holds the lock of the
+// state's owner. A content may be older than its page, and sealed already.
+func (u *UnsealedContents) Each(s *State, frozen bool, fn func(c *content.Content)) {
 	if frozen && u.seen == nil {
 		u.seen = make(map[*page]struct{})
 	}

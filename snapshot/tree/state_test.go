@@ -151,7 +151,7 @@ func TestPaths(t *testing.T) {
 		t.Errorf("a path reads %q, %q, %q", p, p.Dir, p.tail(5))
 	}
 	for p = nil; ; {
-		next, err := p.At("name")
+		next, err := p.Child("name")
 		if errors.Is(err, ErrTooDeep) {
 			break
 		}

@@ -11,17 +11,17 @@ import (
 // The table maps inode numbers to inodes: a radix tree of 64-way pages. A
 // table of height h is for the numbers below 64^h. The pages of height 1 are leaves.
 const (
-	tableBits = 6
-	tableFan  = 1 << tableBits
+	tableBits   = 6
+	tableFanout = 1 << tableBits
 )
 
 // PageInodes is the number of consecutive inode numbers in a leaf of the table. The first is a multiple of
 // PageInodes.
-const PageInodes = tableFan
+const PageInodes = tableFanout
 
 // slot returns the index of ino in a table page of the given height.
 func slot(ino uint64, height int) int {
-	return int(ino>>(tableBits*(height-1))) & (tableFan - 1)
+	return int(ino>>(tableBits*(height-1))) & (tableFanout - 1)
 }
 
 // heightFor returns the height of the lowest table that has a slot for ino.
@@ -37,25 +37,26 @@ func tableKind(height int) byte {
 	return wire.KindTableInner
 }
 
-// loadTable returns the body of the page at a height in whose range ino is. It checks the first inode number that
-// a leaf contains, so that one leaf cannot be at two positions.
+// loadTable returns the body of the page at a height in whose range ino is. It checks the first inode number of a
+// leaf, so that one leaf cannot be at two positions. keep is as in Source.loadBody.
 func (p *page) loadTable(src *Source, height int, ino uint64, keep bool) (*body, error) {
 	k := tableKind(height)
 	b, err := p.load(src, keep, k, k)
 	if err != nil {
 		return nil, err
 	}
-	if b.leaf != nil && b.leaf.number != ino/tableFan {
-		return nil, fmt.Errorf("%w: inodes from %d on where those from %d on belong", ErrMalformed, b.leaf.number*tableFan, ino&^(tableFan-1))
+	if b.leaf != nil && b.leaf.index != ino/tableFanout {
+		return nil, fmt.Errorf("%w: inodes from %d on where those from %d on belong", ErrMalformed, b.leaf.index*tableFanout, ino&^(tableFanout-1))
 	}
 
 	return b, nil
 }
 
 // GroupInodes is the number of consecutive inode numbers whose leaves are below one page of the table.
-const GroupInodes = tableFan * PageInodes
+const GroupInodes = tableFanout * PageInodes
 
-// GroupPages returns the hashes of the leaves for the group of an inode number, except leaves in memory.
+// GroupPages returns the hashes of those leaves in the group of an inode number that are not in memory. See
+// GroupInodes.
 func (s *State) GroupPages(src *Source, ino uint64) (hashes []cas.Hash, err error) {
 	if ino > MaxIno || heightFor(ino) > s.height {
 		return nil, nil
@@ -91,9 +92,9 @@ func ownTable(src *Source, epoch uint64, pp **page, height int, ino uint64) (*bo
 	if p == nil {
 		b := &body{kind: tableKind(height)}
 		if height == 1 {
-			b.leaf = &tableLeaf{number: ino / tableFan}
+			b.leaf = &tableLeaf{index: ino / tableFanout}
 		} else {
-			b.kids = make([]*page, tableFan)
+			b.kids = make([]*page, tableFanout)
 		}
 
 		*pp = newPage(epoch, b)
@@ -109,7 +110,7 @@ func ownTable(src *Source, epoch uint64, pp **page, height int, ino uint64) (*bo
 	if height == 1 {
 		c.leaf = b.leaf.clone()
 	} else {
-		c.kids = append(make([]*page, 0, tableFan), b.kids...)
+		c.kids = append(make([]*page, 0, tableFanout), b.kids...)
 	}
 
 	src.copiedBytes.Add(c.weight())
@@ -118,7 +119,7 @@ func ownTable(src *Source, epoch uint64, pp **page, height int, ino uint64) (*bo
 	return c, nil
 }
 
-// leafOf returns the leaf that is for ino, nil if the table does not have it.
+// leafOf returns the leaf in whose range ino is, nil if the table does not have the leaf.
 func (s *State) leafOf(src *Source, ino uint64) (*tableLeaf, error) {
 	if ino > MaxIno || heightFor(ino) > s.height {
 		return nil, nil
@@ -140,8 +141,8 @@ func (s *State) leafOf(src *Source, ino uint64) (*tableLeaf, error) {
 	}
 }
 
-// ownLeaf returns the leaf for ino, which epoch may change. If the leaf is missing, or the table is not high
-// enough, ownLeaf creates the leaf and the pages above it if create is set, else it returns nil.
+// ownLeaf returns the leaf in whose range ino is, and which epoch may change. If the leaf is missing, or the table
+// is not high enough, ownLeaf creates the leaf and the pages above it if create is set, else it returns nil.
 func (s *State) ownLeaf(src *Source, epoch, ino uint64, create bool) (*tableLeaf, error) {
 	if !create && heightFor(ino) > s.height {
 		return nil, nil
@@ -152,7 +153,7 @@ func (s *State) ownLeaf(src *Source, epoch, ino uint64, create bool) (*tableLeaf
 
 	for s.height < heightFor(ino) {
 		if s.root != nil {
-			kids := make([]*page, tableFan)
+			kids := make([]*page, tableFanout)
 			kids[0] = s.root
 			s.root = newPage(epoch, &body{kind: wire.KindTableInner, kids: kids})
 		}
@@ -175,8 +176,8 @@ func (s *State) ownLeaf(src *Source, epoch, ino uint64, create bool) (*tableLeaf
 	return nil, nil
 }
 
-// removeFrom empties ino's slot at or below the page *pp, and sets pages without inodes to nil.
-func removeFrom(src *Source, epoch uint64, pp **page, height int, ino uint64) error {
+// removeInode empties ino's slot at or below the page *pp, and sets pages without inodes to nil.
+func removeInode(src *Source, epoch uint64, pp **page, height int, ino uint64) error {
 	b, err := ownTable(src, epoch, pp, height, ino)
 	if err != nil {
 		return err
@@ -191,7 +192,7 @@ func removeFrom(src *Source, epoch uint64, pp **page, height int, ino uint64) er
 		return nil
 	}
 
-	if err := removeFrom(src, epoch, &b.kids[slot(ino, height)], height-1, ino); err != nil {
+	if err := removeInode(src, epoch, &b.kids[slot(ino, height)], height-1, ino); err != nil {
 		return err
 	}
 

@@ -15,7 +15,7 @@ func (s *State) Walk(ctx context.Context, src *Source, fn func(path *Path, n *In
 
 // WalkFrom walks the tree at the path top, as Walk does. If the state does not have the path, fn is not called.
 func (s *State) WalkFrom(ctx context.Context, src *Source, top string, fn func(path *Path, n *Inode) error) error {
-	n, err := s.At(src, top)
+	n, err := s.InodeAt(src, top)
 	if err != nil || n == nil {
 		return err
 	}
@@ -42,12 +42,12 @@ func (s *State) walk(ctx context.Context, src *Source, path *Path, n *Inode, fn 
 	}
 
 	for _, e := range ents {
-		child, err := path.At(e.Name)
+		child, err := path.Child(e.Name)
 		if err != nil {
 			return err
 		}
 
-		c, err := s.child(src, n, e)
+		c, err := s.entryInode(src, n, e)
 		if err != nil {
 			return fmt.Errorf("%s: %w", child, err)
 		}

@@ -15,25 +15,25 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// epochWithout is the epoch of the pages that SealWithout copies.
-const epochWithout = math.MaxUint64
+// sealReadableEpoch is the epoch of the pages that SealReadable copies.
+const sealReadableEpoch = math.MaxUint64
 
-// SealWithout seals a copy of a frozen state in which files that cannot be sealed are empty. It
-// returns the copy's id, and the contents of these files by inode number. Errors that concern no
-// single file are returned: a cancelled ctx, content.ErrTurnOver and a full disk.
-func SealWithout(ctx context.Context, src *Source, z *content.Sealer, s *State) (id cas.Hash, left map[uint64]*content.Content, err error) {
-	left = make(map[uint64]*content.Content)
+// SealReadable seals a copy of a frozen state in which files that cannot be sealed are empty. It returns the
+// copy's id, and the contents of the files that could not be sealed by inode number. It returns errors that have
+// another cause than a single file: a cancelled ctx, content.ErrTurnOver and a full disk.
+func SealReadable(ctx context.Context, src *Source, sealer *content.Sealer, s *State) (id cas.Hash, unsealed map[uint64]*content.Content, err error) {
+	unsealed = make(map[uint64]*content.Content)
 	err = eachUnsealed(s.root, nil, func(n *Inode) error {
 		if n.Content.SealedMap() != nil {
 			return nil
 		}
-		err := guard.Do(func() error { _, err := z.Seal(ctx, n.Content); return err })
+		err := guard.Do(func() error { _, err := sealer.Seal(ctx, n.Content); return err })
 		switch {
 		case err == nil:
 		case ctx.Err() != nil || errors.Is(err, content.ErrTurnOver) || errs.KindOf(err) == errs.NoSpace:
 			return err
 		default:
-			left[n.Ino] = n.Content
+			unsealed[n.Ino] = n.Content
 		}
 
 		return nil
@@ -42,21 +42,21 @@ func SealWithout(ctx context.Context, src *Source, z *content.Sealer, s *State) 
 		return id, nil, fmt.Errorf("seal: %w", err)
 	}
 
-	rest := s.Clone()
-	for ino := range left {
-		n, err := rest.Own(src, epochWithout, ino)
+	copied := s.Clone()
+	for ino := range unsealed {
+		n, err := copied.Own(src, sealReadableEpoch, ino)
 		if err != nil {
 			return id, nil, fmt.Errorf("seal: %w", err)
 		}
 		n.Content = nil
 	}
 
-	id, err = Seal(ctx, src, z, rest)
-	return id, left, err
+	id, err = Seal(ctx, src, sealer, copied)
+	return id, unsealed, err
 }
 
-// PutContents encodes the contents by inode number that SealWithout left out, stores the encoding in objects, and
-// returns the hashes of these objects in order. State.Fill reads them.
+// PutContents encodes contents by inode number, as SealReadable returns them, stores the encoding in objects, and
+// returns the hashes of these objects in order. State.FillContents reads them.
 func PutContents(objects content.ObjectStore, contents map[uint64]*content.Content) ([]cas.Hash, error) {
 	var e wire.Encoder
 	for _, ino := range slices.Sorted(maps.Keys(contents)) {
@@ -68,9 +68,9 @@ func PutContents(objects content.ObjectStore, contents map[uint64]*content.Conte
 	return splitHashes(hashes), err
 }
 
-// Fill sets the contents of files of a loaded state to the contents that PutContents encoded in objects. The
-// contents belong to epoch, which must be over when the state is used.
-func (s *State) Fill(src *Source, epoch uint64, objects []cas.Hash) error {
+// FillContents sets the contents of files of a loaded state to the contents that PutContents encoded in objects.
+// The contents belong to epoch, which must be over when the state is used.
+func (s *State) FillContents(src *Source, epoch uint64, objects []cas.Hash) error {
 	var hashes []byte
 	for _, h := range objects {
 		hashes = append(hashes, h[:]...)

@@ -55,14 +55,14 @@ func TestSealWithout(t *testing.T) {
 
 	u := unreadable{f.store, t}
 	src := NewSource(u, f.log, 1)
-	id, left, err := SealWithout(context.Background(), src, &content.Sealer{Src: src.Files, Objects: u, Workers: 2}, s)
+	id, left, err := SealReadable(context.Background(), src, &content.Sealer{Src: src.Files, Objects: u, Workers: 2}, s)
 	check(err)
 	if len(left) != many {
 		t.Errorf("%d files are left out, want %d", len(left), many)
 	}
 	objects := must(PutContents(u, left))
 	cold := f.load(t, f.source(), id)
-	check(cold.Fill(f.source(), 1, objects))
+	check(cold.FillContents(f.source(), 1, objects))
 	if d := naiveDiff(want, flatten(t, f.source(), cold)); len(d) != 0 {
 		t.Errorf("%d files differ", len(d))
 	}

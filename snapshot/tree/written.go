@@ -14,10 +14,11 @@ const (
 	linkBytes  = 64
 )
 
-// Written calls fn for the parts of b that the inode with the same number in a does not have: the pieces of
-// files, and a piece without a key for each inode that is new or has grown. The cost depends on the differences.
-func Written(ctx context.Context, src *Source, a, b *State, fn func(content.Piece)) error {
-	w := pairWalk{ctx: ctx, src: src, changed: true, added: true, fn: func(before, n *Inode) error {
+// EachWrittenPiece calls fn for the parts of each inode of b that the inode with the same number in a does not
+// have: the pieces of files, and a piece without a key for each inode that is new or has grown. The cost depends
+// on the differences between a and b.
+func EachWrittenPiece(ctx context.Context, src *Source, a, b *State, fn func(content.Piece)) error {
+	w := pairWalk{ctx: ctx, src: src, wantChanged: true, wantAdded: true, fn: func(before, n *Inode) error {
 		if before == nil {
 			before = &Inode{}
 		}

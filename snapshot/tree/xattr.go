@@ -65,7 +65,7 @@ func EncodeXattrs(e *wire.Encoder, xs []Xattr) {
 	}
 }
 
-// DecodeXattrs reads what EncodeXattrs wrote.
+// DecodeXattrs reads the encoding of EncodeXattrs.
 func DecodeXattrs(d *wire.Decoder) (xs []Xattr) {
 	for range d.Count(2) {
 		xs = append(xs, Xattr{Name: d.String(), Value: bytes.Clone(d.Blob())})

@@ -290,7 +290,7 @@ func (e editor) flat(t testing.TB) flat {
 }
 
 // mergeLines merges files of as many lines each.
-func mergeLines(_ context.Context, f threeway.Input, merged func(threeway.Merged) error) error {
+func mergeLines(_ context.Context, f threeway.TextInput, merged func(threeway.MergedText) error) error {
 	var sides [3]value
 	for k, r := range []io.Reader{f.Base, f.Ours, f.Theirs} {
 		b, err := io.ReadAll(r)
@@ -300,7 +300,7 @@ func mergeLines(_ context.Context, f threeway.Input, merged func(threeway.Merged
 		sides[k].lines = string(b)
 	}
 	v, ok := mergeValues(sides[0], sides[1], sides[2])
-	return merged(threeway.Merged{Text: []byte(v.lines), Clean: ok})
+	return merged(threeway.MergedText{Text: []byte(v.lines), Clean: ok})
 }
 
 // TestMergesAgainstModel merges forks, and undoes actors, in random histories with links. The

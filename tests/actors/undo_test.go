@@ -230,7 +230,7 @@ func (e editor) differing(t rapid.TB, a, b *tree.State, into map[string]bool, fi
 		if len(files) > 0 && c.After != nil && !c.After.IsDir() {
 			files[0][c.Path.String()] = true
 		}
-		if c.What&^tree.Mtime == 0 && c.After.IsDir() {
+		if c.Differences&^tree.MtimeDiffers == 0 && c.After.IsDir() {
 			return nil
 		}
 		for p := c.Path.String(); p != "" && p != "."; p = path.Dir(p) {

@@ -137,7 +137,7 @@ func FlipIn(t *testing.T, folder, what string) {
 }
 
 // MergeLines merges files of as many lines each.
-func MergeLines(_ context.Context, f threeway.Input, done func(threeway.Merged) error) error {
+func MergeLines(_ context.Context, f threeway.TextInput, done func(threeway.MergedText) error) error {
 	var sides [3][]string
 	for k, r := range []io.Reader{f.Base, f.Ours, f.Theirs} {
 		b, err := io.ReadAll(r)
@@ -161,7 +161,7 @@ func MergeLines(_ context.Context, f threeway.Input, done func(threeway.Merged) 
 			return nil
 		}
 	}
-	return done(threeway.Merged{Text: []byte(merged), Clean: true})
+	return done(threeway.MergedText{Text: []byte(merged), Clean: true})
 }
 
 // Listed is "[{path action} …]".

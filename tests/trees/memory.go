@@ -238,7 +238,7 @@ func (s Spec) Write(t testing.TB, root string) {
 }
 
 // MergeByGit is a threeway.Merger.
-func MergeByGit(ctx context.Context, in threeway.Input, merged func(threeway.Merged) error) error {
+func MergeByGit(ctx context.Context, in threeway.TextInput, merged func(threeway.MergedText) error) error {
 	dir, err := os.MkdirTemp("", "merge")
 	if err != nil {
 		return err
@@ -259,5 +259,5 @@ func MergeByGit(ctx context.Context, in threeway.Input, merged func(threeway.Mer
 	if errors.As(err, &exit) && exit.ExitCode() == binary {
 		return nil
 	}
-	return merged(threeway.Merged{Text: text, Clean: err == nil})
+	return merged(threeway.MergedText{Text: text, Clean: err == nil})
 }

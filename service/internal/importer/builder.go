@@ -91,7 +91,7 @@ func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, at 
 		epoch:  1,
 	}
 
-	b.src = src.Counting(&b.copied)
+	b.src = src.CountingCopies(&b.copied)
 	n := b.newNode(at.Made)
 	n.Nlink = 2
 	b.state = tree.New(b.epoch, n)
@@ -106,7 +106,7 @@ func Over(ctx context.Context, src *tree.Source, objects content.ObjectStore, at
 		return nil, err
 	}
 
-	highest, err := st.Highest(b.src)
+	highest, err := st.HighestIno(b.src)
 	b.state, b.next, b.replaced = st, highest+1, make(map[uint64]bool)
 	return b, err
 }

@@ -91,7 +91,7 @@ func (b *Builder) follow(p string) (string, error) {
 
 // find returns the inode at a path, nil if there is none. It follows no symbolic links.
 func (b *Builder) find(p string) (*tree.Inode, error) {
-	n, err := b.state.At(b.src, p)
+	n, err := b.state.InodeAt(b.src, p)
 	if n != nil && n.IsRegular() {
 		err = b.finishPending(0) // the contents of n may still be pending
 	}

@@ -20,23 +20,23 @@ type States struct {
 	Before, After *tree.State
 	Set           *actors.Set // the inodes that each actor changed
 
-	// Caches of movesOf by inode and of movedWith by path, each for Before (0) and After (1).
-	moved    [2]map[uint64][]string
-	resolved [2]map[*tree.Path][]string
+	// Caches of moversOf by inode and of moversAbove by path, each for Before (0) and After (1).
+	movers    [2]map[uint64][]string
+	dirMovers [2]map[*tree.Path][]string
 }
 
-// A ChangedBy is a changed path of an interval with its actors.
-type ChangedBy struct {
+// An ActorsChange is a changed path of an interval with its actors.
+type ActorsChange struct {
 	tree.Change
-	By []string // the actors that changed the path, sorted; actors.Unknown if there is no record
+	Actors []string // the actors that changed the path, sorted; actors.Unknown if there is no record
 }
 
-// Changes calls fn for each changed path, in the order of tree.Diff. It skips directories of which
-// only the times differ.
-func (o *States) Changes(ctx context.Context, d tree.DiffOptions, fn func(ChangedBy) error) error {
+// EachChange calls fn for each changed path, in the order of tree.Diff. It skips directories of which only the
+// times differ.
+func (o *States) EachChange(ctx context.Context, d tree.DiffOptions, fn func(ActorsChange) error) error {
 	return tree.Diff(ctx, o.Source, o.Before, o.After, d, func(c tree.Change) error {
 		s := graft.StepOf(c)
-		if graft.Trivial(&s) {
+		if graft.IsTrivial(&s) {
 			return nil
 		}
 
@@ -48,17 +48,17 @@ func (o *States) Changes(ctx context.Context, d tree.DiffOptions, fn func(Change
 			by = []string{actors.Unknown}
 		}
 
-		return fn(ChangedBy{c, by})
+		return fn(ActorsChange{c, by})
 	})
 }
 
-// ActorsOf returns the actors of a step, sorted; none if there is no record.
-func (o *States) ActorsOf(s *graft.Step) (by []string, err error) {
+// ActorsOf returns the actors of a step, sorted; none if there is no record of them.
+func (o *States) ActorsOf(s *graft.Step) (all []string, err error) {
 	for side, ino := range [2]uint64{s.Before, s.After} {
 		if ino == 0 {
 			continue
 		}
-		by = append(by, o.Set.Of(ino)...)
+		all = append(all, o.Set.ActorsOf(ino)...)
 		if s.Path == nil {
 			continue
 		}
@@ -68,63 +68,64 @@ func (o *States) ActorsOf(s *graft.Step) (by []string, err error) {
 			return nil, err
 		}
 		if present != ino { // in a merge, Before of the step is an inode of a different tree
-			by = append(by, o.Set.Of(present)...)
+			all = append(all, o.Set.ActorsOf(present)...)
 		}
 
-		moved, err := o.movedWith(side, s.Path.Dir)
+		moved, err := o.moversAbove(side, s.Path.Dir)
 		if err != nil {
 			return nil, err
 		}
-		by = append(by, moved...)
+		all = append(all, moved...)
 	}
 
-	if len(by) == 0 {
-		by = o.Set.Rest()
+	if len(all) == 0 {
+		all = o.Set.ActorsWithoutInodes()
 	}
 
-	slices.Sort(by)
-	return slices.Compact(by), nil
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }
 
-// inodeAt returns the inode at a path before or after the interval, 0 if there is none.
+// inodeAt returns the inode at a path, 0 if there is none. side is 0 for Before and 1 for After.
 func (o *States) inodeAt(side int, p *tree.Path) (uint64, error) {
-	n, err := [2]*tree.State{o.Before, o.After}[side].At(o.Source, p.String())
+	n, err := [2]*tree.State{o.Before, o.After}[side].InodeAt(o.Source, p.String())
 	if n == nil {
 		return 0, err
 	}
 	return n.Ino, err
 }
 
-// movedWith returns the actors that moved the directory at a path, or a directory above it. They changed the
-// paths of all files in the directory.
-func (o *States) movedWith(side int, dir *tree.Path) ([]string, error) {
+// moversAbove returns the actors that moved the directory at a path, or a directory above it. They changed the
+// paths of all files in the directory. side is 0 for Before and 1 for After.
+func (o *States) moversAbove(side int, dir *tree.Path) ([]string, error) {
 	if dir == nil {
 		return nil, nil
 	}
-	if by, ok := o.resolved[side][dir]; ok {
+	if by, ok := o.dirMovers[side][dir]; ok {
 		return by, nil
 	}
 
 	var by []string
-	n, err := [2]*tree.State{o.Before, o.After}[side].At(o.Source, dir.String())
+	n, err := [2]*tree.State{o.Before, o.After}[side].InodeAt(o.Source, dir.String())
 	if n != nil && n.IsDir() { // in a merge, there may be no directory at the path
-		by, err = o.movesOf(side, n, 0)
+		by, err = o.moversOf(side, n, 0)
 	}
-	if o.resolved[side] == nil {
-		o.resolved[side] = make(map[*tree.Path][]string)
+	if o.dirMovers[side] == nil {
+		o.dirMovers[side] = make(map[*tree.Path][]string)
 	}
 
-	o.resolved[side][dir] = by
+	o.dirMovers[side][dir] = by
 
 	return by, err
 }
 
-// movesOf returns the actors that moved the directory n of Before or After, or a directory above it.
-func (o *States) movesOf(side int, n *tree.Inode, depth int) ([]string, error) {
+// moversOf returns the actors that moved the directory n, or a directory above it. n is a directory of Before
+// (side 0) or After (side 1).
+func (o *States) moversOf(side int, n *tree.Inode, depth int) ([]string, error) {
 	if n.Ino == tree.RootIno {
 		return nil, nil
 	}
-	if by, ok := o.moved[side][n.Ino]; ok {
+	if by, ok := o.movers[side][n.Ino]; ok {
 		return by, nil
 	}
 	if depth == tree.MaxDepth {
@@ -150,18 +151,18 @@ func (o *States) movesOf(side int, n *tree.Inode, depth int) ([]string, error) {
 		return nil, err
 	}
 
-	by, err := o.movesOf(side, parent, depth+1)
+	by, err := o.moversOf(side, parent, depth+1)
 	if err != nil {
 		return nil, err
 	}
 	if len(other.Links) != 1 || other.Links[0] != link {
-		by = append(slices.Clone(by), o.Set.Of(n.Ino)...)
+		by = append(slices.Clone(by), o.Set.ActorsOf(n.Ino)...)
 	}
-	if o.moved[side] == nil {
-		o.moved[side] = make(map[uint64][]string)
+	if o.movers[side] == nil {
+		o.movers[side] = make(map[uint64][]string)
 	}
 
-	o.moved[side][n.Ino] = by
+	o.movers[side][n.Ino] = by
 
 	return by, nil
 }

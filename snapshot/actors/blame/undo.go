@@ -22,30 +22,30 @@ type OpenInterval struct {
 	Close func()
 }
 
-// An Undo plans the undo of the changes of an actor. Choose sets the intervals. The caller sets the fields from
-// Decided to NewPlan, and calls Close at the end.
+// An Undo plans the undo of the changes of an actor. ChooseIntervals sets the intervals. The caller sets the
+// fields from Decisions to NewPlan, and calls Close at the end.
 type Undo struct {
-	By        string
+	Actor     string
 	Paths     []string             // undo only changes of these files and directories; empty: of all
-	Keep      map[string]bool      // paths that are not changed
+	KeepPaths map[string]bool      // paths that are not changed
 	Intervals []catalogue.Interval // the intervals to revert, newest first
-	Since     uint64               // sequence number of the snapshot at the beginning of the oldest interval
+	SinceSeq  uint64               // sequence number of the snapshot at the beginning of the oldest interval
 
-	Decided map[string]threeway.Decision // texts for single paths
-	View    uint32                       // the view of the workspace
-	Open    func(catalogue.Interval) (*OpenInterval, error)
-	NewPlan func() *threeway.Plan // returns a plan without Ours and View
+	Decisions    map[string]threeway.Decision // texts for single paths
+	View         uint32                       // the view of the workspace
+	OpenInterval func(catalogue.Interval) (*OpenInterval, error)
+	NewPlan      func() *threeway.Plan // returns a plan without Ours and View
 
-	Shared, Kept map[string]bool // results: paths that other actors changed, too, and paths of Keep that the actor changed
+	SharedPaths, KeptPaths map[string]bool // results: paths that other actors changed, too, and paths of KeepPaths that the actor changed
 
-	open []*OpenInterval // the intervals opened so far, see Close
+	opened []*OpenInterval // the intervals opened so far, see Close
 }
 
 // NewUndo returns an Undo without intervals.
-func NewUndo(by string, paths, keep []string) *Undo {
-	u := &Undo{By: by, Paths: paths, Keep: make(map[string]bool), Shared: make(map[string]bool), Kept: make(map[string]bool)}
-	for _, k := range keep {
-		u.Keep[k] = true
+func NewUndo(actor string, paths, keepPaths []string) *Undo {
+	u := &Undo{Actor: actor, Paths: paths, KeepPaths: make(map[string]bool), SharedPaths: make(map[string]bool), KeptPaths: make(map[string]bool)}
+	for _, k := range keepPaths {
+		u.KeepPaths[k] = true
 	}
 	return u
 }
@@ -69,13 +69,13 @@ func (u *Undo) Plan(ctx context.Context, now *tree.State) (*threeway.Plan, []thr
 			continue
 		}
 
-		open, err := u.Open(i)
+		open, err := u.OpenInterval(i)
 		if err != nil {
 			return nil, nil, err
 		}
 
-		u.open = append(u.open, open)
-		reverse, err := u.reverse(ctx, p, open, undo)
+		u.opened = append(u.opened, open)
+		reverse, err := u.reverseChanges(ctx, p, open, undo)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -87,7 +87,7 @@ func (u *Undo) Plan(ctx context.Context, now *tree.State) (*threeway.Plan, []thr
 		}
 	}
 	if p.Ours == nil {
-		return nil, nil, errs.New(errs.NotExist, "there is no change by %s", u.By)
+		return nil, nil, errs.New(errs.NotExist, "there is no change by %s", u.Actor)
 	}
 
 	err := takeIntervals(ctx, p, all)
@@ -96,12 +96,12 @@ func (u *Undo) Plan(ctx context.Context, now *tree.State) (*threeway.Plan, []thr
 	}
 
 	// After an earlier undo, a restore may have restored the undone changes. Then the undo must not be reverted.
-	p2 := u.newPlan(p.Ours, p.View)
-	if err := takeIntervals(ctx, p2, withoutUndos); err != nil {
+	planWithoutUndos := u.newPlan(p.Ours, p.View)
+	if err := takeIntervals(ctx, planWithoutUndos, withoutUndos); err != nil {
 		return p, all, err
 	}
-	if len(p2.Conflicts) < len(p.Conflicts) {
-		return p2, withoutUndos, nil
+	if len(planWithoutUndos.Conflicts) < len(p.Conflicts) {
+		return planWithoutUndos, withoutUndos, nil
 	}
 
 	return p, all, nil
@@ -111,7 +111,7 @@ func (u *Undo) Plan(ctx context.Context, now *tree.State) (*threeway.Plan, []thr
 func takeIntervals(ctx context.Context, p *threeway.Plan, all []threeway.Interval) error {
 	return p.Run(func() error {
 		for _, i := range all {
-			if err := p.Take(ctx, i); err != nil {
+			if err := p.TakeInterval(ctx, i); err != nil {
 				return err
 			}
 		}
@@ -119,77 +119,77 @@ func takeIntervals(ctx context.Context, p *threeway.Plan, all []threeway.Interva
 	})
 }
 
-// revertsUndo reports whether an interval is an earlier undo of the actor that this undo reverts. It does if this
-// undo goes back at least as far.
+// revertsUndo reports whether an interval is an earlier undo of the actor that this undo reverts. It is reverted
+// if its oldest interval is not older than the oldest interval of this undo.
 func (u *Undo) revertsUndo(i catalogue.Interval) bool {
-	return i.Undoes != nil && actors.Below(i.Undoes.By, u.By) && i.Undoes.Since >= u.Since
+	return i.Undoes != nil && actors.IsOrBelow(i.Undoes.By, u.Actor) && i.Undoes.Since >= u.SinceSeq
 }
 
-// reverse returns the reversed changes of the actor in an interval. If the interval is an undo, it returns all
-// its changes, reversed.
-func (u *Undo) reverse(ctx context.Context, p *threeway.Plan, open *OpenInterval, undo bool) (threeway.Interval, error) {
-	of := threeway.Interval{Base: open.After, Theirs: open.Before, View: open.From.View, Disputed: make(map[string]bool)}
-	err := open.Changes(ctx, tree.DiffOptions{Paths: u.Paths}, func(c ChangedBy) error {
-		if _, decided := u.Decided[c.Path.String()]; decided || !undo && !actors.Among(c.By, u.By) {
+// reverseChanges returns the reversed changes of the actor in an interval. If undo is set, the interval is an
+// earlier undo, and all its changes are reversed.
+func (u *Undo) reverseChanges(ctx context.Context, p *threeway.Plan, open *OpenInterval, undo bool) (threeway.Interval, error) {
+	reversed := threeway.Interval{Base: open.After, Theirs: open.Before, View: open.From.View, DisputedPaths: make(map[string]bool)}
+	err := open.EachChange(ctx, tree.DiffOptions{Paths: u.Paths}, func(c ActorsChange) error {
+		if _, decided := u.Decisions[c.Path.String()]; decided || !undo && !actors.ContainsOrBelow(c.Actors, u.Actor) {
 			return nil
 		}
-		if _, _, git := threeway.InGit(c.Path.String() + "/"); git {
+		if _, _, git := threeway.SplitGitPath(c.Path.String() + "/"); git {
 			return nil // only git can undo commits and branches
 		}
 
-		if k := threeway.Under(c.Path.String(), u.Keep); k != "" {
-			u.Kept[k] = true
+		if k := threeway.NearestIn(c.Path.String(), u.KeepPaths); k != "" {
+			u.KeptPaths[k] = true
 			return nil
 		}
 
 		dir := c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir()
 		madeOrRemoved := c.Before == nil || c.After == nil
-		byOthers := slices.ContainsFunc(c.By, func(a string) bool { return !actors.Below(a, u.By) })
+		byOthers := slices.ContainsFunc(c.Actors, func(a string) bool { return !actors.IsOrBelow(a, u.Actor) })
 
 		// A directory that was made or removed does not count as shared. Files of other actors in it have their
 		// own changes, and prevent its removal.
 		if !undo && byOthers && !(dir && madeOrRemoved) {
-			u.Shared[c.Path.Short()], of.Disputed[c.Path.String()] = true, true
+			u.SharedPaths[c.Path.Short()], reversed.DisputedPaths[c.Path.String()] = true, true
 		}
 
-		return p.Collect(ctx, &of, c.Reversed())
+		return p.Collect(ctx, &reversed, c.Reversed())
 	})
 
-	return of, err
+	return reversed, err
 }
 
-// Choose sets Intervals and Since. all are the intervals of the workspace, newest first. It leaves out intervals
-// before the snapshot since, which may be zero, and intervals that ended before the time after. found is false if
-// since is no earlier state of the workspace.
-func (u *Undo) Choose(all []catalogue.Interval, since info.Info, after time.Time) (found bool) {
+// ChooseIntervals sets Intervals and SinceSeq. all are the intervals of the workspace, newest first. It leaves out
+// intervals before the snapshot since, which may be zero, and intervals that did not end after endedAfter. found
+// is false if since is no earlier state of the workspace.
+func (u *Undo) ChooseIntervals(all []catalogue.Interval, since info.Info, endedAfter time.Time) (found bool) {
 	found = since.Name == ""
 
 	for _, i := range all {
-		if !i.Now() && !i.To.Created.After(after) {
-			u.Since = i.To.Seq
+		if !i.Now() && !i.To.Created.After(endedAfter) {
+			u.SinceSeq = i.To.Seq
 			break
 		}
 
-		if i.By(u.By) || i.Undoes != nil {
+		if i.By(u.Actor) || i.Undoes != nil {
 			u.Intervals = append(u.Intervals, i)
 		}
 
 		if found = found || i.From.View == since.View; found && since.Name != "" {
-			u.Since = i.From.Seq
+			u.SinceSeq = i.From.Seq
 			break
 		}
 	}
 
 	// Drop the undos that this undo does not revert. since was not known when they were collected.
-	u.Intervals = slices.DeleteFunc(u.Intervals, func(i catalogue.Interval) bool { return !i.By(u.By) && !u.revertsUndo(i) })
+	u.Intervals = slices.DeleteFunc(u.Intervals, func(i catalogue.Interval) bool { return !i.By(u.Actor) && !u.revertsUndo(i) })
 
 	return found
 }
 
 // Close releases the states of the plan.
 func (u *Undo) Close() {
-	for _, open := range u.open {
+	for _, open := range u.opened {
 		open.Close()
 	}
-	u.open = nil
+	u.opened = nil
 }

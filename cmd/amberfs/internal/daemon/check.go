@@ -54,7 +54,7 @@ func CheckPaths(cfg *Config, mounts []locate.Mount) error {
 }
 
 func checkStorePath(cfg *Config, mounts []locate.Mount) error {
-	if naming.Under(cfg.Store, cfg.Mountpoint) && len(cfg.Exclude) == 0 {
+	if naming.IsUnder(cfg.Store, cfg.Mountpoint) && len(cfg.Exclude) == 0 {
 		return errs.Fail(errs.Invalid, "the store %s lies inside the mount point %s, where the mount would hide it", cfg.Store, cfg.Mountpoint).
 			WithHint("put the store beside the mount point")
 	}
@@ -208,7 +208,7 @@ func checkFrom(cfg *Config, mounts []locate.Mount) error {
 		return errs.Fail(errs.Invalid, "%s is inside the store %s", cfg.From, in).WithHint("mount that store, and name the directory in the mount")
 	}
 
-	if naming.Under(cfg.Store, cfg.From) && len(cfg.Exclude) == 0 {
+	if naming.IsUnder(cfg.Store, cfg.From) && len(cfg.Exclude) == 0 {
 		return errs.Fail(errs.Invalid, "the store %s is inside %s, from which it would be filled", cfg.Store, cfg.From).
 			WithHint("put the store elsewhere")
 	}

@@ -164,7 +164,7 @@ func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 		return
 	}
 
-	span := d.events.log.Captured(e)
+	span := d.events.log.RecordCapture(e)
 	// The caller of the snapshot does not wait for the counting.
 	d.background.goGuarded("counting events", func() { d.events.countEvents(e.Workspace, e.From, span) })
 }

@@ -94,7 +94,7 @@ func (d *Directory) findRuns(ctx context.Context, f *runs.Finder) error {
 
 	var stores []string
 	for _, store := range all {
-		if of, _ := runs.Dir(store); naming.Under(d.Dir, of) {
+		if of, _ := runs.Dir(store); naming.IsUnder(d.Dir, of) {
 			stores = append(stores, store)
 		} else {
 			d.Elsewhere.Runs += len(runs.NamesIn(store))
@@ -115,7 +115,7 @@ func (d *Directory) findMounts(table []locate.Mount) {
 		}
 
 		s := storeAt(m.Source)
-		if !naming.Under(m.Mountpoint, d.Dir) && !naming.Under(s.Path, d.Dir) && (s.From == "" || !naming.Under(d.Dir, s.From)) {
+		if !naming.IsUnder(m.Mountpoint, d.Dir) && !naming.IsUnder(s.Path, d.Dir) && (s.From == "" || !naming.IsUnder(d.Dir, s.From)) {
 			d.Elsewhere.Mounts++
 			continue
 		}

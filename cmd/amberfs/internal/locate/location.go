@@ -71,7 +71,7 @@ func Overlaid(mounts []Mount, dir string) bool {
 		return false
 	}
 
-	for ; naming.Under(dir, m.Mountpoint); dir = path.Dir(dir) {
+	for ; naming.IsUnder(dir, m.Mountpoint); dir = path.Dir(dir) {
 		if _, err := os.Lstat(path.Join(dir, naming.SnapshotsDir, "call")); err == nil {
 			return true
 		}
@@ -107,7 +107,7 @@ func (p Location) Root() (root string, ok bool) {
 	for _, fork := range p.Workspace {
 		inside = path.Join(inside, naming.ForksDir, fork)
 	}
-	if !naming.Under(inside, path.Clean(p.Mount.Root)) {
+	if !naming.IsUnder(inside, path.Clean(p.Mount.Root)) {
 		return "", false
 	}
 

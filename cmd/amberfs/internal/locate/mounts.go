@@ -37,7 +37,7 @@ func Device(m Mount) string { return fmt.Sprintf("%d:%d", m.Major, m.Minor) }
 // mount point above path. If several have this mount point, it is the last one made.
 func At(mounts []Mount, path string) (best Mount, found bool) {
 	for _, m := range mounts {
-		if naming.Under(path, m.Mountpoint) && (best == nil || len(m.Mountpoint) >= len(best.Mountpoint)) {
+		if naming.IsUnder(path, m.Mountpoint) && (best == nil || len(m.Mountpoint) >= len(best.Mountpoint)) {
 			best = m
 		}
 	}

@@ -138,8 +138,8 @@ func (q *Question) resolveMerged(ctx context.Context, at string) error {
 		c.After = &tree.Inode{Mode: unix.S_IFREG}
 		return q.resolve(ctx, group{changes: []hostdir.Planned{c}})
 	}
-	if c.Before, err = q.ch.Base.At(q.ch.Source, at); err == nil {
-		c.After, err = q.ch.Now.At(q.ch.Source, at)
+	if c.Before, err = q.ch.Base.InodeAt(q.ch.Source, at); err == nil {
+		c.After, err = q.ch.Now.InodeAt(q.ch.Source, at)
 	}
 	if c.Before == nil && c.After == nil {
 		c.After = &tree.Inode{Mode: unix.S_IFREG}

@@ -58,7 +58,7 @@ func groupChanges(plan []hostdir.Planned) (groups []group, dirs []hostdir.Planne
 	for n := 1; len(rest) > 0; rest = rest[n:] {
 		c := rest[0]
 		dir := c.Path.String()
-		repo, _, git := threeway.InGit(dir + "/")
+		repo, _, git := threeway.SplitGitPath(dir + "/")
 		whole, isWhole := threeway.WholeDir(c.Change)
 		if git {
 			dir = repo

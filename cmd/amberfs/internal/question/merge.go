@@ -33,7 +33,7 @@ func (q *Question) Settle(ctx context.Context, repos []threeway.Repository, conf
 	for at, c := range q.choices {
 		switch {
 		case c.Merge:
-			rules[at] = threeway.MergeBranch
+			rules[at] = threeway.MergeCheckedOut
 		case c.Leave:
 			rules[at] = threeway.KeepOurs
 		default:

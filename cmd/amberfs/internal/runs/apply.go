@@ -180,7 +180,7 @@ func together(all []*hostdir.Applied) *hostdir.Applied {
 		at := func(name string) string { return path.Join(done.Dir, name) }
 		for _, c := range done.Paths {
 			if raw, err := base64.StdEncoding.DecodeString(c.Raw); c.Raw != "" && err == nil {
-				c.Raw = naming.Raw(at(string(raw)))
+				c.Raw = naming.Base64(at(string(raw)))
 			}
 			c.Path = at(c.Path)
 			sum.Paths = append(sum.Paths, c)

@@ -94,7 +94,7 @@ func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
 }
 
 // Of reports whether dir is the directory of the run, or is below it.
-func (r *Run) Of(dir string) bool { return naming.Under(dir, r.Dir) }
+func (r *Run) Of(dir string) bool { return naming.IsUnder(dir, r.Dir) }
 
 // Removable returns an error for a run that cannot be removed, because it is running.
 func (r *Run) Removable() error {

@@ -117,7 +117,7 @@ func (s *Snapshot) Get(ctx context.Context, h cas.Hash, dst []byte) ([]byte, err
 	return b, err
 }
 
-// GetCached is Get without requests. If the cache lacks the object, it returns a cas.AbsentError error. It
+// GetCached is Get without requests. If the cache lacks the object, it returns a cas.AbsentError. It
 // panics if the indexes were not loaded: see IsLoaded.
 func (s *Snapshot) GetCached(h cas.Hash, dst []byte) ([]byte, error) {
 	e, ok := s.index.Load().Find(h)

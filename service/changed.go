@@ -85,8 +85,8 @@ func lastLookOf(r *Request, look string) (name string, isFirst bool) {
 	return cmp.Or(newest, "base"), true
 }
 
-// setEffects sets d.Effects and d.Git to the differences between two states. It does not list the files that git itself
-// maintains in git directories: d.Git describes their changes in the terms of git.
+// setEffects sets d.Effects and d.Git to the differences between two states. It does not list the files that git
+// itself maintains in git directories: d.Git describes their changes in the terms of git.
 func setEffects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChanged) error {
 	src := r.source()
 	repos := make(map[string]bool) // the git directories of both states

@@ -48,8 +48,8 @@ func (o FillOptions) readOptions() hostdir.ReadOptions {
 func FillStore(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) error {
 	defer s.BeginImport()()
 
-	at := importer.At{Made: stream.Meta{Mode: 0o755}, Top: true}
-	st, err := build(ctx, s, at, func(b *importer.Builder) error {
+	dest := importer.Destination{DirMeta: stream.Meta{Mode: 0o755}, IsWorkspaceRoot: true}
+	st, err := buildTree(ctx, s, dest, func(b *importer.Builder) error {
 		if o.ReportPaths == nil {
 			return hostdir.Read(ctx, dir, b.Add, o.readOptions())
 		}

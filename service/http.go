@@ -272,7 +272,7 @@ func (s *Service) readRequest(r *http.Request, o *Op) (*Request, any, error) {
 	caller.Actor = s.Store.Actors().ActorOf(caller.PID, caller.UID, ws.View())
 	req := &Request{Caller: caller, Workspace: ws, In: r.Body}
 	if from, ok := r.Context().Value(filesKey{}).(*descriptors.Receiver); ok {
-		req.Files = from.Next
+		req.NextFile = from.Next
 	}
 
 	return req, args, nil

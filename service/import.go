@@ -37,7 +37,7 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 		return Imported{}, err
 	}
 
-	release, err := r.budget(TextMemory).Take(ctx, importer.Memory)
+	release, err := r.budget(TextMemory).Take(ctx, importer.MemoryNeeded)
 	if err != nil {
 		return Imported{}, err
 	}
@@ -48,10 +48,10 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 	defer finished()
 
 	now := time.Now().UnixNano()
-	made := stream.Meta{Mode: 0o777 &^ a.Umask, UID: r.Caller.UID, GID: r.Caller.GID, Atime: now, Mtime: now}
-	at := importer.At{Dir: rest, Made: made, Top: base == "" && rest == ""}
+	dirMeta := stream.Meta{Mode: 0o777 &^ a.Umask, UID: r.Caller.UID, GID: r.Caller.GID, Atime: now, Mtime: now}
+	dest := importer.Destination{Dir: rest, DirMeta: dirMeta, IsWorkspaceRoot: base == "" && rest == ""}
 	o := stream.Options{
-		Owner: ownerOf(r.Caller, a.From), Limits: stream.Limits{Entries: a.MaxFiles, Bytes: a.MaxBytes},
+		Owner: importOwner(r.Caller, a.From), Limits: stream.Limits{Entries: a.MaxFiles, Bytes: a.MaxBytes},
 	}
 	g := snapshot.GraftOptions{Path: base, NamedPath: string(a.Path), Caller: r.Caller}
 	if a.From == FromImage {
@@ -61,15 +61,15 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 		g.CopyRootAttrs = rest == ""
 	}
 
-	g.Tree, err = build(ctx, imp.store, at, func(b *importer.Builder) error {
+	g.Tree, err = buildTree(ctx, imp.store, dest, func(b *importer.Builder) error {
 		switch a.From {
 		case FromTar:
 			return archive.ReadTar(ctx, in, b.Add, o)
 		case FromImage:
-			g.Image, err = imp.readImage(ctx, in, archive.NewLayers(b.Layer, o), a)
+			g.Image, err = imp.readImage(ctx, in, archive.NewLayers(b.AddLayerEntry, o), a)
 			return err
 		}
-		o.ReceiveFile = r.Files
+		o.ReceiveFile = r.NextFile
 		return stream.Read(ctx, in, func(e stream.Entry) error {
 			e.Ctime, e.Btime = 0, 0 // the copy has new times of change and birth
 			return b.Add(e)
@@ -94,10 +94,10 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 	return Imported{Path: string(a.Path), GraftResult: done, Image: g.Image}, nil
 }
 
-// ownerOf returns the owner of all imported files, nil if they keep the owners in the source. Files of a
-// directory keep their owners. Files of an archive keep them only for root, because an archive can name any
-// owner.
-func ownerOf(c actors.Caller, from string) *stream.Owner {
+// importOwner returns the owner of all imported files, nil if they keep the owners in the source. Files of a
+// directory keep their owners. Files of an archive keep them only if the caller is root, because an archive can
+// name any owner.
+func importOwner(c actors.Caller, from string) *stream.Owner {
 	if from == FromGit || (from == FromTar || from == FromImage) && c.UID != 0 {
 		return &stream.Owner{UID: c.UID, GID: c.GID}
 	}
@@ -119,19 +119,19 @@ func abandonImport(ctx context.Context, r *Request, err error) error {
 	return errs.Fail(errs.NoSpace, "%w", err).WithHint("nothing was imported: free space on the disk of the store and import again")
 }
 
-// build returns the tree whose entries read adds to a builder. The objects of the tree are on disk then. The
-// caller protects them from gc.
-func build(ctx context.Context, s *snapshot.Store, builderAt importer.At, read func(*importer.Builder) error) (*tree.State, error) {
-	b := importer.New(ctx, s.Source(), s.CAS(), builderAt)
+// buildTree calls read, which adds entries to a builder, and returns the tree. It first syncs the objects of the
+// tree to the disk. The caller protects them from gc.
+func buildTree(ctx context.Context, s *snapshot.Store, dest importer.Destination, read func(*importer.Builder) error) (*tree.State, error) {
+	b := importer.New(ctx, s.Source(), s.CAS(), dest)
 	if err := read(b); err != nil {
 		return nil, err
 	}
 
-	return finish(s, b)
+	return finishTree(s, b)
 }
 
-// finish returns the tree of a builder, and syncs its objects to the disk first.
-func finish(s *snapshot.Store, b *importer.Builder) (*tree.State, error) {
+// finishTree returns the tree of a builder, and syncs its objects to the disk first.
+func finishTree(s *snapshot.Store, b *importer.Builder) (*tree.State, error) {
 	st, err := b.Finish()
 	if err != nil {
 		return nil, err
@@ -176,9 +176,9 @@ func graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error)
 	return "", rest, nil
 }
 
-// refresh merges the changes of the directory with which the workspace was filled. The client reads the
+// refreshWorkspace merges the changes of the directory with which the workspace was filled. The client reads the
 // directory with the rights of its user, and sends the entries that differ from the state OpenedChanges.Base.
-func refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
+func refreshWorkspace(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
 	base, releaseBase, err := r.Workspace.Directory().Hold(ctx)
 	if err != nil {
 		return Refreshed{}, err
@@ -190,7 +190,7 @@ func refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
 		return Refreshed{}, errs.Fail(errs.Busy, "the workspace was refreshed meanwhile").WithHint("do it again")
 	}
 
-	now, release, err := readOver(ctx, r, id)
+	now, release, err := readOverlay(ctx, r, id)
 	if err != nil {
 		return Refreshed{}, err
 	}
@@ -208,11 +208,11 @@ func refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
 		"decide with --prefer workspace (--ours) or --prefer dir (--theirs)")
 }
 
-// readOver reads from r.In the entries that differ from the sealed state base, and returns base with these
-// entries. The returned state is protected from gc until release is called. It is nil if there are no
+// readOverlay reads from r.In the entries that differ from the sealed state base, and returns a copy of base with
+// these entries. The returned state is protected from gc until release is called. It is nil if there are no
 // entries.
-func readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, release func(), err error) {
-	free, err := r.budget(TextMemory).Take(ctx, importer.Memory)
+func readOverlay(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, release func(), err error) {
+	free, err := r.budget(TextMemory).Take(ctx, importer.MemoryNeeded)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -220,7 +220,7 @@ func readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, r
 	store := r.Workspace.Store()
 	defer store.BeginImport()()
 
-	b, err := importer.Over(ctx, store.Source(), store.CAS(), importer.At{Top: true}, base)
+	b, err := importer.NewFrom(ctx, store.Source(), store.CAS(), importer.Destination{IsWorkspaceRoot: true}, base)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -228,7 +228,7 @@ func readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, r
 	changed := false
 	if err := stream.Read(ctx, r.In, func(e stream.Entry) error {
 		changed = true
-		return overlay(b, e)
+		return addOverlayEntry(b, e)
 	}, stream.Options{}); err != nil {
 		return nil, nil, abandonImport(ctx, r, err)
 	}
@@ -236,35 +236,35 @@ func readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, r
 		return nil, func() {}, nil
 	}
 
-	if st, err = finish(store, b); err != nil {
+	if st, err = finishTree(store, b); err != nil {
 		return nil, nil, abandonImport(ctx, r, err)
 	}
 
 	return st, store.Hold(st), nil
 }
 
-// overlay adds an entry to b that differs from the tree with which b began.
-func overlay(b *importer.Builder, e stream.Entry) error {
+// addOverlayEntry adds an entry to b. The entry differs from the tree with which b began.
+func addOverlayEntry(b *importer.Builder, e stream.Entry) error {
 	if e.Path == "." {
 		return b.Add(e)
 	}
-	return b.Layer(e)
+	return b.AddLayerEntry(e)
 }
 
-// StateOver returns a copy of the sealed state base with the entries that feed passes to a sink. It writes
-// new objects to objects.
-func StateOver(ctx context.Context, src *tree.Source, objects content.ObjectStore, base cas.Hash, feed func(stream.Sink) error) (*tree.State, error) {
-	b, err := importer.Over(ctx, src, objects, importer.At{Top: true}, base)
+// OverlayState returns a copy of the sealed state base with the entries that feed passes to a sink. It stores new
+// objects in objects.
+func OverlayState(ctx context.Context, src *tree.Source, objects content.ObjectStore, base cas.Hash, feed func(stream.Sink) error) (*tree.State, error) {
+	b, err := importer.NewFrom(ctx, src, objects, importer.Destination{IsWorkspaceRoot: true}, base)
 	if err != nil {
 		return nil, err
 	}
-	if err := feed(func(e stream.Entry) error { return overlay(b, e) }); err != nil {
+	if err := feed(func(e stream.Entry) error { return addOverlayEntry(b, e) }); err != nil {
 		return nil, err
 	}
 	return b.Finish()
 }
 
-// recordApply records the state of a directory before an apply (a.Number is 0) or after it. The client reads
+// recordApply records the state of a directory before an apply (then a.Number is 0) or after it. The client reads
 // the directory, and sends the entries that differ from a state of the store.
 func recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply, error) {
 	base := a.Base
@@ -284,7 +284,7 @@ func recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply,
 		return RecordedApply{}, errs.Fail(errs.Invalid, "base: %w", err)
 	}
 
-	st, release, err := readOver(ctx, r, id)
+	st, release, err := readOverlay(ctx, r, id)
 	if err != nil {
 		return RecordedApply{}, err
 	}

@@ -23,8 +23,9 @@ type Request struct {
 	Workspace *snapshot.Workspace
 	// In is the stream that the operation reads.
 	In io.Reader
-	// Files returns the next of the open files that the client sends beside In. It is nil for a request in the mount.
-	Files func() (*os.File, error)
+	// NextFile returns the next of the open files that the client sends together with In. The caller closes the
+	// file. NextFile is nil for a request in the mount.
+	NextFile func() (*os.File, error)
 	// Out receives the text or bytes that the operation writes.
 	Out io.Writer
 	// Item receives each event of an operation with the output Events.

@@ -203,7 +203,8 @@ type Options struct {
 	// Umask has the permission bits that files from git do not get, as in git checkout.
 	Umask    uint32
 	Progress func(Progress) // called from time to time; may be nil
-	// ReceiveFile returns the next file that a Writer has sent. If it is nil, Read accepts no such files.
+	// ReceiveFile returns the next file that a Writer has sent as an open file. If it is nil, Read refuses such
+	// files.
 	ReceiveFile func() (*os.File, error)
 }
 

@@ -75,7 +75,7 @@ func Read(ctx context.Context, r io.Reader, sink Sink, o Options) error {
 		}
 		var sent io.Closer
 		if err == nil && e.Sent {
-			sent, err = o.receive(ctx, &e)
+			sent, err = o.openReceived(ctx, &e)
 		} else if err == nil && e.Mode&unix.S_IFMT == unix.S_IFREG && e.Hardlink == "" {
 			e.Data = io.LimitReader(in, e.DataSize())
 		}
@@ -96,8 +96,9 @@ func Read(ctx context.Context, r io.Reader, sink Sink, o Options) error {
 	}
 }
 
-// receive receives the file of an entry, and makes Data read it.
-func (o Options) receive(ctx context.Context, e *Entry) (io.Closer, error) {
+// openReceived receives the file of an entry that a Writer sent as an open file, and sets Entry.Data to a reader of
+// it. The caller closes the result after it has read Data.
+func (o Options) openReceived(ctx context.Context, e *Entry) (io.Closer, error) {
 	if o.ReceiveFile == nil {
 		return nil, fmt.Errorf("%w: %q is sent as an open file", ErrHostile, e.Path)
 	}

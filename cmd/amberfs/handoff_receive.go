@@ -352,7 +352,7 @@ func (r *receipt) push(ctx context.Context, a *app, temp string, out *sentBack) 
 		bar.show(service.Progress{What: "reading", Done: p.Files, Total: r.Ref.Files, Unit: "files", Bytes: p.Bytes})
 	}
 
-	now, err := service.StateOver(ctx, from.Source, from, r.Ref.StateHash(), func(sink stream.Sink) error {
+	now, err := service.OverlayState(ctx, from.Source, from, r.Ref.StateHash(), func(sink stream.Sink) error {
 		return hostdir.ReadChanges(ctx, r.Path, from.Source, from.Tree, func(e stream.Entry) error {
 			if e.Whiteout && slices.Contains(r.Skipped, e.Path) {
 				return nil // the entry is missing because it could not be created when the tree was received

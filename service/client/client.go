@@ -41,10 +41,10 @@ type Target struct {
 
 // A Client calls operations on a workspace. It is safe for concurrent use.
 type Client struct {
-	target Target
-	http   *http.Client // nil if requests go through the mount
-	pid    int
-	files  *descriptors.Sender
+	target     Target
+	http       *http.Client // nil if requests go through the mount
+	pid        int
+	fileSender *descriptors.Sender
 }
 
 // Streams are the streams of a request and of its answer. Each may be nil if the operation does not use it.
@@ -126,7 +126,7 @@ func newSocketClient(t Target, conn *net.UnixConn, pid int) *Client {
 		DialContext: dial, DisableCompression: true, ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
 	}
 
-	return &Client{target: t, http: &http.Client{Transport: transport}, pid: pid, files: files}
+	return &Client{target: t, http: &http.Client{Transport: transport}, pid: pid, fileSender: files}
 }
 
 // bufferSize is the size of a connection's buffers, in bytes. A trailer fits into it.
@@ -140,14 +140,14 @@ func (c *Client) DaemonPID() int { return c.pid }
 func (c *Client) Close() {
 	if c.http != nil {
 		c.http.CloseIdleConnections()
-		c.files.Close()
+		c.fileSender.Close()
 	}
 }
 
 // SendFile sends an open file to the daemon, before the next bytes of the request that is being sent. It returns
 // false if the file cannot be sent, and the request must have its bytes instead. The caller makes one request at a
 // time.
-func (c *Client) SendFile(fd int) bool { return c.http != nil && c.files.Add(fd) }
+func (c *Client) SendFile(fd int) bool { return c.http != nil && c.fileSender.Add(fd) }
 
 // Do calls the operation that takes args, and decodes its result into result, which may be nil. Errors of the
 // daemon are of the type *errs.Error. If such an error has a result, Do decodes this into result.

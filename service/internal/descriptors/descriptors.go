@@ -1,5 +1,5 @@
-// Package descriptors sends open files over the socket of a store. The descriptors are sent beside the bytes of a
-// request, so that the daemon reads the contents of large files itself, which the client may read.
+// Package descriptors sends open files over the socket of a store. The descriptors are sent together with bytes of a
+// request. So the daemon itself reads the contents of large files that the client may read.
 //
 // Imported by: service, service/client.
 package descriptors
@@ -18,55 +18,58 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// most is the largest number of descriptors that wait to be sent, and in one message. The kernel allows 253.
-const most = 64
+// maxDescriptors is the largest number of descriptors that wait to be sent, and of descriptors in one message. The
+// kernel allows 253 in a message.
+const maxDescriptors = 64
 
-// mostReceived is the largest number of received descriptors that wait for Next. A client sends at most one message
+// maxReceived is the largest number of received descriptors that wait for Next. A client sends at most one message
 // with descriptors for each buffer of its connection, so few of them wait.
-const mostReceived = 8 * most
+const maxReceived = 8 * maxDescriptors
 
-// local are the file systems whose files can be sent. A daemon that reads a file of another one could wait for a
-// network, or for itself.
-var local = []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC}
+// localFileSystems are the types of the file systems whose files can be sent. A daemon that reads a file of another
+// file system could wait for a network, or for itself.
+var localFileSystems = []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC}
 
-// isLocal reports whether a descriptor is a regular file on one of the local file systems.
+// isLocal reports whether a descriptor is of a regular file on one of the localFileSystems.
 func isLocal(fd int) bool {
 	var st unix.Stat_t
 	var system unix.Statfs_t
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG &&
-		unix.Fstatfs(fd, &system) == nil && slices.Contains(local, system.Type)
+		unix.Fstatfs(fd, &system) == nil && slices.Contains(localFileSystems, system.Type)
 }
 
 // A Sender has the descriptors that wait to be sent with the next bytes of one request.
 type Sender struct {
-	mu      sync.Mutex
-	waiting []int
+	mu         sync.Mutex
+	waitingFDs []int
 }
 
-// Add adds a duplicate of a descriptor. It returns false if the file cannot be sent.
+// Add adds a duplicate of a descriptor, so that the caller can close the descriptor. It returns false if the file
+// cannot be sent.
 func (s *Sender) Add(fd int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if len(s.waiting) == most || !isLocal(fd) {
+	if len(s.waitingFDs) == maxDescriptors || !isLocal(fd) {
 		return false
 	}
-	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	duplicate, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err == nil {
-		s.waiting = append(s.waiting, own)
+		s.waitingFDs = append(s.waitingFDs, duplicate)
 	}
 
 	return err == nil
 }
 
 // Close closes the descriptors that were not sent.
-func (s *Sender) Close() { closeAll(s.take()) }
+func (s *Sender) Close() { closeAll(s.takeWaiting()) }
 
-func (s *Sender) take() []int {
+// takeWaiting removes the descriptors that wait from the Sender, and returns them.
+func (s *Sender) takeWaiting() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fds := s.waiting
-	s.waiting = nil
+	fds := s.waitingFDs
+	s.waitingFDs = nil
 	return fds
 }
 
@@ -76,7 +79,7 @@ func closeAll(fds []int) {
 	}
 }
 
-// Conn returns a connection that sends the descriptors.
+// Conn returns a connection that sends the descriptors with the bytes that are written to it.
 func (s *Sender) Conn(c *net.UnixConn) net.Conn { return &sendingConn{c, s} }
 
 type sendingConn struct {
@@ -86,7 +89,7 @@ type sendingConn struct {
 
 // Write sends bytes, and with the first of them the descriptors that wait.
 func (c *sendingConn) Write(b []byte) (n int, err error) {
-	if fds := c.sender.take(); len(fds) > 0 {
+	if fds := c.sender.takeWaiting(); len(fds) > 0 {
 		n, _, err = c.WriteMsgUnix(b, unix.UnixRights(fds...), nil)
 		closeAll(fds)
 		if err != nil || n == len(b) {
@@ -101,14 +104,14 @@ func (c *sendingConn) Write(b []byte) (n int, err error) {
 // A Receiver is a connection that receives descriptors.
 type Receiver struct {
 	*net.UnixConn
-	mu      sync.Mutex
-	waiting []int
-	closed  bool
+	mu         sync.Mutex
+	waitingFDs []int
+	isClosed   bool
 }
 
 // Read implements net.Conn.
 func (r *Receiver) Read(b []byte) (int, error) {
-	rights := make([]byte, unix.CmsgSpace(4*most))
+	rights := make([]byte, unix.CmsgSpace(4*maxDescriptors))
 	n, got, flags, _, err := r.ReadMsgUnix(b, rights)
 	if errors.Is(err, io.EOF) {
 		return 0, io.EOF // without the address that net adds
@@ -138,12 +141,12 @@ func (r *Receiver) add(rights []byte) error {
 		if err != nil {
 			return fmt.Errorf("receiving open files: %w", err)
 		}
-		if r.closed || len(r.waiting)+len(fds) > mostReceived {
+		if r.isClosed || len(r.waitingFDs)+len(fds) > maxReceived {
 			closeAll(fds)
-			return errs.New(errs.Invalid, "over %d open files were sent that belong to no entry", mostReceived)
+			return errs.New(errs.Invalid, "over %d open files were sent that belong to no entry", maxReceived)
 		}
 
-		r.waiting = append(r.waiting, fds...)
+		r.waitingFDs = append(r.waitingFDs, fds...)
 	}
 
 	return nil
@@ -154,11 +157,11 @@ func (r *Receiver) Next() (*os.File, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if len(r.waiting) == 0 {
+	if len(r.waitingFDs) == 0 {
 		return nil, fmt.Errorf("an open file is missing: %w", io.ErrUnexpectedEOF)
 	}
-	fd := r.waiting[0]
-	r.waiting = r.waiting[1:]
+	fd := r.waitingFDs[0]
+	r.waitingFDs = r.waitingFDs[1:]
 
 	if !isLocal(fd) {
 		_ = unix.Close(fd)
@@ -171,8 +174,8 @@ func (r *Receiver) Next() (*os.File, error) {
 // Close implements net.Conn.
 func (r *Receiver) Close() error {
 	r.mu.Lock()
-	closeAll(r.waiting)
-	r.waiting, r.closed = nil, true
+	closeAll(r.waitingFDs)
+	r.waitingFDs, r.isClosed = nil, true
 	r.mu.Unlock()
 	return r.UnixConn.Close()
 }

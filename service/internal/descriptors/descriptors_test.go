@@ -34,12 +34,12 @@ func pair(t *testing.T) (*Sender, net.Conn, *Receiver) {
 func TestFilesArrive(t *testing.T) {
 	s, out, in := pair(t)
 	dir := t.TempDir()
-	for i := range 3 * most {
+	for i := range 3 * maxDescriptors {
 		name := filepath.Join(dir, "f")
 		must.OK(t, os.WriteFile(name, []byte{byte(i)}, 0o600))
 		f, err := os.Open(name)
 		must.OK(t, err)
-		if sent := s.Add(int(f.Fd())); sent != (i < most) {
+		if sent := s.Add(int(f.Fd())); sent != (i < maxDescriptors) {
 			t.Fatalf("file %d: %v", i, sent)
 		}
 		must.OK(t, f.Close())
@@ -50,7 +50,7 @@ func TestFilesArrive(t *testing.T) {
 	b := make([]byte, 4)
 	_, err = io.ReadFull(in, b)
 	must.OK(t, err)
-	for i := range most {
+	for i := range maxDescriptors {
 		f, err := in.Next()
 		must.OK(t, err)
 		got, err := io.ReadAll(f)
@@ -91,10 +91,10 @@ func TestReceivedFilesAreBounded(t *testing.T) {
 	f, err := os.Open("/dev/null")
 	must.OK(t, err)
 	defer f.Close()
-	for i := range mostReceived + 1 {
+	for i := range maxReceived + 1 {
 		_, _, err = out.(*sendingConn).WriteMsgUnix([]byte("x"), unix.UnixRights(int(f.Fd())), nil)
 		must.OK(t, err)
-		if _, err = in.Read(make([]byte, 1)); err != nil != (i == mostReceived) {
+		if _, err = in.Read(make([]byte, 1)); err != nil != (i == maxReceived) {
 			t.Fatalf("message %d: %v", i, err)
 		}
 	}

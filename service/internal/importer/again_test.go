@@ -31,7 +31,7 @@ func TestReadAgain(t *testing.T) {
 		"one name":    {file("d", "3", 8)},
 	} {
 		id, _ := base.ID()
-		b, err := Over(context.Background(), s.Source(), s.CAS(), At{Top: true}, id)
+		b, err := NewFrom(context.Background(), s.Source(), s.CAS(), Destination{IsWorkspaceRoot: true}, id)
 		must.OK(t, err)
 		now := made(t, s, b, again...)
 		number := func(st *tree.State, p string) uint64 {

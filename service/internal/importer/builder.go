@@ -20,30 +20,31 @@ import (
 )
 
 const (
-	// maxWorkers is the number of chunks of a file that are stored at a time.
+	// maxWorkers is the largest number of chunks of a file that are stored at the same time.
 	maxWorkers = 4
-	// maxUnsealed is the most memory in bytes for changes of the tree since the last seal. Above it, the tree
-	// is sealed: its changed pages are stored as objects.
+	// maxUnsealed is the largest number of bytes in memory for changes of the tree since the last seal. If there
+	// are more, the Builder seals the tree: it stores the changed pages as objects.
 	maxUnsealed = 32 << 20
-	// maxCopied is the most memory in bytes for copies of sealed pages. A page is copied before it is
-	// changed.
+	// maxCopied is the largest number of bytes in memory for copies of sealed pages. A sealed page is copied before
+	// it is changed.
 	maxCopied = 32 << 20
-	// inodeSize is about the memory of an inode in bytes, with its directory entry and its page.
+	// inodeSize is the approximate number of bytes of an inode in memory, with its directory entry and its page.
 	inodeSize = 1 << 10
 )
 
-// maxReplaced is the most files with several names that keep their inode numbers when their contents are
+// maxReplaced is the largest number of files with several names that keep their inode numbers when their contents are
 // replaced. Further such files get new numbers.
 const maxReplaced = 1 << 17
 
-// Memory is about the memory in bytes that a Builder and its source take, for sources of any size.
-const Memory = 80 << 20
+// MemoryNeeded is the approximate number of bytes of memory that a Builder and its source need, for sources of any
+// size.
+const MemoryNeeded = 80 << 20
 
-// At is the place of an imported tree.
-type At struct {
-	Dir  string      // the directory for all entries of the source; it is created if the source has entries
-	Made stream.Meta // for the root, and for directories for which the source has no entry
-	Top  bool        // the root is the root of a workspace, where some names are reserved
+// A Destination is the place of an imported tree.
+type Destination struct {
+	Dir             string      // path of the directory into which all entries of the source are put
+	DirMeta         stream.Meta // attributes of the root, and of directories for which the source has no entry
+	IsWorkspaceRoot bool        // the root becomes the root of a workspace, where some names are reserved
 }
 
 // A Builder builds a tree from entries. Its methods are called by one goroutine.
@@ -54,18 +55,18 @@ type Builder struct {
 	ctx    context.Context
 	src    *tree.Source
 	sealer *content.Sealer
-	at     At
+	dest   Destination
 
-	next     uint64            // the next inode number
-	limit    int               // the value of unsealed at which the Builder seals
-	unsealed int               // about the bytes of memory for changes since the last seal
-	copied   atomic.Int64      // bytes of memory for copies of sealed pages
-	dirs     map[string]uint64 // inode numbers of directories that were used since the last seal, by path
+	nextIno       uint64            // number of the next new inode
+	unsealedLimit int               // value of unsealedBytes at which the Builder seals
+	unsealedBytes int               // approximate bytes of memory for changes since the last seal
+	copiedBytes   atomic.Int64      // bytes of memory for copies of sealed pages
+	dirs          map[string]uint64 // inode numbers of directories that were used since the last seal, by path
 
-	epoch    uint64
-	state    *tree.State
-	pending  []*pendingFile
-	replaced map[uint64]bool // inode numbers of replaced files with several names; nil for a Builder of New
+	epoch        uint64
+	state        *tree.State
+	pendingFiles []*pendingFile
+	replacedInos map[uint64]bool // inode numbers of replaced files with several names; nil if New made the Builder
 }
 
 // A pendingFile is a file of the state whose contents are being stored.
@@ -75,46 +76,46 @@ type pendingFile struct {
 	node *tree.Inode
 }
 
-// maxPending is the most files that are pending when the next entry is read.
+// maxPending is the largest number of pending files when the next entry is read.
 const maxPending = 64
 
 // New returns a Builder with an empty tree. objects receives the contents and the pages of the tree.
-func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, at At) *Builder {
-	at.Dir, at.Made.Mode = path.Clean(at.Dir), unix.S_IFDIR|at.Made.Mode&0o7777
+func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, dest Destination) *Builder {
+	dest.Dir, dest.DirMeta.Mode = path.Clean(dest.Dir), unix.S_IFDIR|dest.DirMeta.Mode&0o7777
 	b := &Builder{
-		ctx:    ctx,
-		sealer: &content.Sealer{Src: src.Files, Objects: objects, Workers: maxWorkers, StoreSlots: make(chan struct{}, maxWorkers), FindHoles: true},
-		at:     at,
-		next:   tree.RootIno,
-		limit:  maxUnsealed,
-		dirs:   make(map[string]uint64),
-		epoch:  1,
+		ctx:           ctx,
+		sealer:        &content.Sealer{Src: src.Files, Objects: objects, Workers: maxWorkers, StoreSlots: make(chan struct{}, maxWorkers), FindHoles: true},
+		dest:          dest,
+		nextIno:       tree.RootIno,
+		unsealedLimit: maxUnsealed,
+		dirs:          make(map[string]uint64),
+		epoch:         1,
 	}
 
-	b.src = src.CountingCopies(&b.copied)
-	n := b.newNode(at.Made)
+	b.src = src.CountingCopies(&b.copiedBytes)
+	n := b.newNode(dest.DirMeta)
 	n.Nlink = 2
 	b.state = tree.New(b.epoch, n)
 	return b
 }
 
-// Over returns a Builder that begins with the sealed tree id, which itself does not change.
-func Over(ctx context.Context, src *tree.Source, objects content.ObjectStore, at At, id cas.Hash) (*Builder, error) {
-	b := New(ctx, src, objects, at)
+// NewFrom returns a Builder that begins with the sealed tree with an id. That tree itself does not change.
+func NewFrom(ctx context.Context, src *tree.Source, objects content.ObjectStore, dest Destination, id cas.Hash) (*Builder, error) {
+	b := New(ctx, src, objects, dest)
 	st, err := tree.Load(b.src, id)
 	if err != nil {
 		return nil, err
 	}
 
 	highest, err := st.HighestIno(b.src)
-	b.state, b.next, b.replaced = st, highest+1, make(map[uint64]bool)
+	b.state, b.nextIno, b.replacedInos = st, highest+1, make(map[uint64]bool)
 	return b, err
 }
 
 // newNode returns a new inode, which is not in the tree yet.
 func (b *Builder) newNode(m stream.Meta) *tree.Inode {
-	n := &tree.Inode{Ino: b.next, Nlink: 1}
-	b.next++
+	n := &tree.Inode{Ino: b.nextIno, Nlink: 1}
+	b.nextIno++
 	setMeta(n, m)
 	return n
 }
@@ -125,15 +126,15 @@ func setMeta(n *tree.Inode, m stream.Meta) {
 	n.Xattrs = m.Xattrs
 }
 
-// Add adds an entry below At.Dir. A directory that exists gets the entry's attributes, and any other
-// file at the path is replaced. Directories on the path are created.
+// Add adds an entry below Destination.Dir. A directory that exists gets the entry's attributes. Any other
+// file at the path is replaced. Add creates the directories on the path that do not exist.
 func (b *Builder) Add(e stream.Entry) error {
-	if first, _, _ := strings.Cut(e.Path, "/"); b.at.Top && naming.IsControlDir(first) {
+	if first, _, _ := strings.Cut(e.Path, "/"); b.dest.IsWorkspaceRoot && naming.IsControlDir(first) {
 		return fmt.Errorf("%w: it has %s at its top, a name that amberfs reserves at the root of a workspace; "+
 			"bring it in below a directory, or without that", stream.ErrHostile, first)
 	}
 
-	p := path.Join(b.at.Dir, e.Path)
+	p := path.Join(b.dest.Dir, e.Path)
 	if n := metaSize(e.Meta); n > live.MaxXattrs {
 		return errs.New(errs.TooBig, "%s has %d bytes of extended attributes, at most %d are possible", e.Path, n, live.MaxXattrs)
 	}
@@ -143,7 +144,7 @@ func (b *Builder) Add(e stream.Entry) error {
 
 	switch {
 	case e.Hardlink != "":
-		return b.hardlink(p, path.Join(b.at.Dir, e.Hardlink))
+		return b.addHardlink(p, path.Join(b.dest.Dir, e.Hardlink))
 	case e.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return b.addDir(p, e.Meta)
 	}
@@ -154,8 +155,8 @@ func (b *Builder) Add(e stream.Entry) error {
 	}
 
 	var n *tree.Inode
-	if b.keepsNumber(old, e) {
-		n, err = b.replace(old.Ino, e.Meta)
+	if b.keepsIno(old, e) {
+		n, err = b.replaceFile(old.Ino, e.Meta)
 	} else {
 		n = b.newNode(e.Meta)
 		err = b.setName(p, n)
@@ -166,7 +167,7 @@ func (b *Builder) Add(e stream.Entry) error {
 
 	n.Target, n.Rdev = e.Target, e.Rdev
 	if n.IsRegular() && e.Size > 0 {
-		if err := b.store(p, n, e); err != nil {
+		if err := b.storeContents(p, n, e); err != nil {
 			return err
 		}
 	}
@@ -174,26 +175,26 @@ func (b *Builder) Add(e stream.Entry) error {
 	return b.state.Put(b.src, b.epoch, n)
 }
 
-// keepsNumber reports whether an entry for the path of the file old replaces only the file's contents, so
-// that the file keeps its inode number. This is true for a file with one name. For a file with several names,
-// the entry must seem to be the same file, and be the first such entry: for further names, the source has
-// hard links.
-func (b *Builder) keepsNumber(old *tree.Inode, e stream.Entry) bool {
+// keepsIno reports whether an entry for the path of the file old replaces only the file's contents, so that the
+// file keeps its inode number. This is true for a file with one name. For a file with several names, the entry must
+// have the same size, times, owner and link target, and be the first such entry: for the other names of the file,
+// the source has hard links.
+func (b *Builder) keepsIno(old *tree.Inode, e stream.Entry) bool {
 	if old == nil || old.Type() != e.Mode&unix.S_IFMT {
 		return false
 	}
-	alike := old.Btime == cmp.Or(e.Btime, e.Mtime) && old.Mtime == e.Mtime && old.UID == e.UID && contentSize(old) == e.Size && old.Target == e.Target
-	return len(old.Links) == 1 || b.replaced != nil && len(b.replaced) < maxReplaced && alike && !b.replaced[old.Ino]
+	isSameFile := old.Btime == cmp.Or(e.Btime, e.Mtime) && old.Mtime == e.Mtime && old.UID == e.UID && contentSize(old) == e.Size && old.Target == e.Target
+	return len(old.Links) == 1 || b.replacedInos != nil && len(b.replacedInos) < maxReplaced && isSameFile && !b.replacedInos[old.Ino]
 }
 
-// replace returns the inode ino of the tree, with new attributes and without contents.
-func (b *Builder) replace(ino uint64, m stream.Meta) (*tree.Inode, error) {
+// replaceFile returns the inode ino of the tree, with new attributes and without contents.
+func (b *Builder) replaceFile(ino uint64, m stream.Meta) (*tree.Inode, error) {
 	n, err := b.state.Own(b.src, b.epoch, ino)
 	if err != nil {
 		return nil, err
 	}
 	if len(n.Links) > 1 {
-		b.replaced[ino] = true
+		b.replacedInos[ino] = true
 	}
 
 	b.state.Bytes -= contentSize(n)
@@ -202,8 +203,8 @@ func (b *Builder) replace(ino uint64, m stream.Meta) (*tree.Inode, error) {
 	return n, nil
 }
 
-// store starts to store the contents of a file. finishPending adds them to the inode.
-func (b *Builder) store(p string, n *tree.Inode, e stream.Entry) error {
+// storeContents starts to store the contents of a file. finishPending adds them to the inode.
+func (b *Builder) storeContents(p string, n *tree.Inode, e stream.Entry) error {
 	if !e.Sparse {
 		e.Parts = []content.DataRange{{N: e.Size}}
 	}
@@ -216,16 +217,16 @@ func (b *Builder) store(p string, n *tree.Inode, e stream.Entry) error {
 		return fmt.Errorf("reading %s: it became shorter while it was read", p)
 	}
 
-	b.pending = append(b.pending, &pendingFile{s, p, n})
+	b.pendingFiles = append(b.pendingFiles, &pendingFile{s, p, n})
 	return b.finishPending(maxPending)
 }
 
-// finishPending waits until at most most files are pending, and adds the stored contents of the other files
-// to their inodes.
-func (b *Builder) finishPending(most int) error {
-	for len(b.pending) > most {
-		f := b.pending[0]
-		b.pending = b.pending[1:]
+// finishPending waits until at most maxLeft files are pending. It adds the stored contents of the other files to
+// their inodes.
+func (b *Builder) finishPending(maxLeft int) error {
+	for len(b.pendingFiles) > maxLeft {
+		f := b.pendingFiles[0]
+		b.pendingFiles = b.pendingFiles[1:]
 		base, err := f.Finish()
 		if err != nil {
 			return fmt.Errorf("storing %s: %w", f.path, err)
@@ -243,7 +244,7 @@ func (b *Builder) makeRoom(n int) error {
 	if err := b.ctx.Err(); err != nil {
 		return err
 	}
-	if b.unsealed += inodeSize + n; b.unsealed < b.limit && b.copied.Load() < maxCopied {
+	if b.unsealedBytes += inodeSize + n; b.unsealedBytes < b.unsealedLimit && b.copiedBytes.Load() < maxCopied {
 		return nil
 	}
 	if err := b.seal(); err != nil {
@@ -251,13 +252,14 @@ func (b *Builder) makeRoom(n int) error {
 	}
 
 	b.epoch++
-	b.unsealed = 0
-	b.copied.Store(0)
+	b.unsealedBytes = 0
+	b.copiedBytes.Store(0)
 	clear(b.dirs)
 
 	return nil
 }
 
+// seal stores the changed pages of the tree, and the contents of pending files, as objects.
 func (b *Builder) seal() error {
 	if err := b.finishPending(0); err != nil {
 		return err
@@ -282,14 +284,14 @@ func contentSize(n *tree.Inode) int64 {
 
 // Finish seals the tree and returns it. The objects are not yet on disk.
 func (b *Builder) Finish() (*tree.State, error) {
-	if _, err := b.makeDirs(b.at.Dir); err != nil { // creates the directory if the source had no entries
+	if _, err := b.makeDirs(b.dest.Dir); err != nil { // creates the directory if the source had no entries
 		return nil, err
 	}
 	return b.state, b.seal()
 }
 
-// hardlink gives the file at the path old the further name p.
-func (b *Builder) hardlink(p, old string) error {
+// addHardlink gives the file at the path old the further name p.
+func (b *Builder) addHardlink(p, old string) error {
 	n, err := b.state.Resolve(b.src, old)
 	if err != nil || n.IsDir() {
 		return fmt.Errorf("%w: a hard link to %q, which is not an earlier file of the archive", stream.ErrHostile, old)

@@ -63,7 +63,7 @@ func TestStructureThatMakesNoSense(t *testing.T) {
 
 func TestDirectoriesThatAreLeftOut(t *testing.T) {
 	s := store(t)
-	b := New(context.Background(), s.Source(), s.CAS(), At{Made: stream.Meta{Mode: 0o750, UID: 7, GID: 8}})
+	b := New(context.Background(), s.Source(), s.CAS(), Destination{DirMeta: stream.Meta{Mode: 0o750, UID: 7, GID: 8}})
 	addFile(t, b, "deep/er/f", []byte("x"))
 	st := finish(t, s, b)
 	n, err := st.Resolve(s.Source(), "deep")
@@ -77,7 +77,7 @@ func TestSealedOnTheWay(t *testing.T) {
 	s := store(t)
 	build := func(limit int) string {
 		b := builder(t, s)
-		b.limit = limit
+		b.unsealedLimit = limit
 		rnd := rand.New(rand.NewPCG(1, 2))
 		for i := range 2000 {
 			p := fmt.Sprintf("d%d/e%d/f%d", rnd.IntN(5), rnd.IntN(7), rnd.IntN(50))
@@ -150,7 +150,7 @@ func TestABombTakesBoundedMemory(t *testing.T) {
 			}()
 			var err error
 			most := heap(func() {
-				b := New(context.Background(), s.Source(), s.CAS(), At{Made: stream.Meta{Mode: 0o755}})
+				b := New(context.Background(), s.Source(), s.CAS(), Destination{DirMeta: stream.Meta{Mode: 0o755}})
 				if err = archive.ReadTar(context.Background(), r, b.Add, stream.Options{}); err == nil {
 					_, err = b.Finish()
 				}

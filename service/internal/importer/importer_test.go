@@ -36,7 +36,7 @@ func store(t *testing.T) *snapshot.Store {
 
 func builder(t *testing.T, s *snapshot.Store) *Builder {
 	t.Helper()
-	return New(context.Background(), s.Source(), s.CAS(), At{Made: stream.Meta{Mode: 0o755}})
+	return New(context.Background(), s.Source(), s.CAS(), Destination{DirMeta: stream.Meta{Mode: 0o755}})
 }
 
 func meta(mode uint32) stream.Meta {
@@ -224,7 +224,7 @@ func TestReadErrors(t *testing.T) {
 func TestCancel(t *testing.T) {
 	s := store(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	b := New(ctx, s.Source(), s.CAS(), At{Made: stream.Meta{Mode: 0o755}})
+	b := New(ctx, s.Source(), s.CAS(), Destination{DirMeta: stream.Meta{Mode: 0o755}})
 	cancel()
 	err := addTo(b, "f", meta(unix.S_IFREG), 3, strings.NewReader("abc"))
 	if err == nil {
@@ -237,7 +237,7 @@ func TestCancel(t *testing.T) {
 
 func TestBelow(t *testing.T) {
 	s := store(t)
-	b := New(t.Context(), s.Source(), s.CAS(), At{Dir: "a/b", Made: stream.Meta{Mode: 0o755}})
+	b := New(t.Context(), s.Source(), s.CAS(), Destination{Dir: "a/b", DirMeta: stream.Meta{Mode: 0o755}})
 	must.OK(t, b.Add(stream.Entry{Path: ".", Meta: meta(unix.S_IFDIR | 0o705)}))
 	addFile(t, b, "f", []byte("x"))
 	must.OK(t, linkTo(b, "g", "f"))
@@ -259,7 +259,7 @@ func (failingStore) Put(k cas.Kind, b []byte) (cas.Hash, error) { return cas.Has
 
 func TestStoreError(t *testing.T) {
 	s := store(t)
-	b := New(context.Background(), s.Source(), failingStore{s.CAS()}, At{Made: stream.Meta{Mode: 0o755}})
+	b := New(context.Background(), s.Source(), failingStore{s.CAS()}, Destination{DirMeta: stream.Meta{Mode: 0o755}})
 	var err error
 	for i := 0; i < 10_000 && err == nil; i++ {
 		err = addTo(b, fmt.Sprint("f", i), meta(unix.S_IFREG), 3, io.LimitReader(strings.NewReader(fmt.Sprintf("%03d", i%1000)), 3))

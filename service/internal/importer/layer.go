@@ -11,25 +11,25 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// Layer adds an entry of a layer of an image to the tree of the layers below. A whiteout deletes a file, and
+// AddLayerEntry adds an entry of a layer of an image to the tree of the layers below. A whiteout deletes a file, and
 // an opaque directory is emptied. A directory replaces a file, and a file replaces a directory. A directory
 // that exists already keeps its entries. Symbolic links on the path of an entry are followed, with the image
 // as their root.
-func (b *Builder) Layer(e stream.Entry) (err error) {
+func (b *Builder) AddLayerEntry(e stream.Entry) (err error) {
 	if e.Opaque {
 		e.Path += "/." // also follow a symbolic link at the path of the directory itself
 	}
-	if e.Path, err = b.follow(e.Path); err != nil {
+	if e.Path, err = b.followLinks(e.Path); err != nil {
 		return err
 	}
 
 	if e.Hardlink != "" {
-		if e.Hardlink, err = b.follow(e.Hardlink); err != nil {
+		if e.Hardlink, err = b.followLinks(e.Hardlink); err != nil {
 			return err
 		}
 	}
 
-	p := path.Join(b.at.Dir, e.Path)
+	p := path.Join(b.dest.Dir, e.Path)
 	old, err := b.find(p)
 	switch isDir := e.Mode&unix.S_IFMT == unix.S_IFDIR && e.Hardlink == ""; {
 	case err != nil:
@@ -39,7 +39,7 @@ func (b *Builder) Layer(e stream.Entry) (err error) {
 	case e.Opaque, e.Whiteout && old == nil:
 		return nil
 	case old != nil && (e.Whiteout || isDir != old.IsDir()):
-		err = b.remove(p, old)
+		err = b.removePath(p, old)
 	}
 	if err != nil || e.Whiteout {
 		return err
@@ -48,31 +48,31 @@ func (b *Builder) Layer(e stream.Entry) (err error) {
 	return b.Add(e)
 }
 
-// maxLinks is the most symbolic links in a path, as in the kernel.
+// maxLinks is the largest number of symbolic links in a path, as in the kernel.
 const maxLinks = 40
 
-// follow returns the path of an entry after it has resolved the symbolic links in the path's directories. The
-// root of the image is the root of absolute targets, and ".." does not lead out of it.
-func (b *Builder) follow(p string) (string, error) {
-	if _, ok := b.dirs[path.Join(b.at.Dir, path.Dir(p))]; ok {
+// followLinks resolves the symbolic links in the directories of an entry's path, and returns the resulting path.
+// Absolute targets of links are relative to the root of the image, and ".." does not lead out of it.
+func (b *Builder) followLinks(p string) (string, error) {
+	if _, ok := b.dirs[path.Join(b.dest.Dir, path.Dir(p))]; ok {
 		return p, nil
 	}
 
-	at, links := ".", 0
+	dir, links := ".", 0
 
 	for rest := strings.Split(path.Dir(p), "/"); len(rest) > 0; {
-		next := path.Join(at, rest[0])
+		next := path.Join(dir, rest[0])
 		if rest = rest[1:]; strings.HasPrefix(next, "../") || next == ".." {
 			next = "."
 		}
 
-		n, err := b.find(path.Join(b.at.Dir, next))
+		n, err := b.find(path.Join(b.dest.Dir, next))
 		if err != nil {
 			return "", err
 		}
 
 		if n == nil || !n.IsSymlink() {
-			at = next
+			dir = next
 			continue
 		}
 
@@ -80,13 +80,13 @@ func (b *Builder) follow(p string) (string, error) {
 			return "", fmt.Errorf("%w: %q leads through more than %d symbolic links", stream.ErrHostile, p, maxLinks)
 		}
 		if path.IsAbs(n.Target) {
-			at = "."
+			dir = "."
 		}
 
 		rest = append(strings.Split(n.Target, "/"), rest...)
 	}
 
-	return path.Join(at, path.Base(p)), nil
+	return path.Join(dir, path.Base(p)), nil
 }
 
 // find returns the inode at a path, nil if there is none. It follows no symbolic links.
@@ -98,8 +98,8 @@ func (b *Builder) find(p string) (*tree.Inode, error) {
 	return n, err
 }
 
-// remove removes the name of n at a path and, if n is a directory, all entries below.
-func (b *Builder) remove(p string, n *tree.Inode) error {
+// removePath removes the name of n at a path and, if n is a directory, all entries below.
+func (b *Builder) removePath(p string, n *tree.Inode) error {
 	parent, err := b.makeDirs(path.Dir(p))
 	if err != nil {
 		return err

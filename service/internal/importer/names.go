@@ -12,6 +12,8 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
+// lookup returns the entry with a name in the directory with the inode number dir. The bool is false if there is
+// none.
 func (b *Builder) lookup(dir uint64, name string) (tree.Dirent, bool, error) {
 	n, err := b.state.Get(b.src, dir)
 	if err != nil {
@@ -50,7 +52,7 @@ func (b *Builder) makeDirs(p string) (uint64, error) {
 	}
 
 	b.dirs[p] = e.Ino
-	b.unsealed += inodeSize + len(p)
+	b.unsealedBytes += inodeSize + len(p)
 
 	return e.Ino, nil
 }
@@ -63,7 +65,7 @@ func (b *Builder) makeDir(parent uint64, p string) (uint64, error) {
 	}
 
 	b.state.Depth = max(b.state.Depth, depth)
-	n := b.newNode(b.at.Made)
+	n := b.newNode(b.dest.DirMeta)
 	n.Nlink = 2
 	if err := b.link(parent, path.Base(p), n); err != nil {
 		return 0, err

@@ -73,7 +73,7 @@ func (t tarWriter) entry(path string, n *tree.Inode, linkTo string) stream.Entry
 // written as its parts (tar_sparse.go).
 type TarSink struct {
 	TarResult               // the result for the entries so far
-	w         *bufio.Writer // the writer below tar
+	w         *bufio.Writer // buffers the archive that tar writes
 	tar       *tar.Writer
 	buf       []byte
 	holes     int64 // bytes of holes that were written as zeros

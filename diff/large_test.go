@@ -88,7 +88,7 @@ func TestBlameIsChargedBefore(t *testing.T) {
 		must.OK(t, err)
 		return n
 	}
-	memory := budget.New(16 << 20).Charge()
+	memory := budget.New(16 << 20).NewCharge()
 	defer memory.Release()
 	b := Blame{Source: m.src, Cache: new(BlameCache), Memory: memory}
 	var before, after runtime.MemStats

@@ -119,7 +119,7 @@ func setEffects(ctx context.Context, r *Request, from, to *tree.State, d *WhatCh
 			words = []string{"its files changed: " + err.Error()}
 		}
 		for _, w := range words {
-			d.Git = append(d.Git, gitquote.Readable(repo)+": "+w)
+			d.Git = append(d.Git, gitquote.ReadableName(repo)+": "+w)
 		}
 	}
 
@@ -218,7 +218,7 @@ func attributeNote(before, after *tree.Inode) string {
 		notes = append(notes, "attributes "+strings.Join(names, " "))
 	}
 	if before.IsSymlink() && after.IsSymlink() && before.Target != after.Target {
-		notes = append(notes, "link to "+gitquote.Readable(before.Target)+", now to "+gitquote.Readable(after.Target))
+		notes = append(notes, "link to "+gitquote.ReadableName(before.Target)+", now to "+gitquote.ReadableName(after.Target))
 	}
 	if before.IsRegular() && after.IsRegular() && before.Content.Size() > 0 && after.Content.Size() == 0 {
 		notes = append(notes, "emptied")

@@ -162,7 +162,7 @@ func convertRestore(a snapshot.RestoreOptions, g *ParsedLine) (any, error) {
 	}
 
 	if a.DryRun || len(a.Keep) > 0 {
-		return nil, errs.Fail(errs.Invalid, "--dry-run and --keep need the NAME of a snapshot, and %s is a path", gitquote.Readable(a.Name))
+		return nil, errs.Fail(errs.Invalid, "--dry-run and --keep need the NAME of a snapshot, and %s is a path", gitquote.ReadableName(a.Name))
 	}
 	if a.Name == "" {
 		return nil, errs.Fail(errs.Invalid, "a PATH is empty")

@@ -24,7 +24,7 @@ func writeDiff(ctx context.Context, r *Request, a Diff) (None, error) {
 		a.Paths = changed
 	}
 
-	list := r.budget(ListMemory).Charge()
+	list := r.budget(ListMemory).NewCharge()
 	defer list.Release()
 
 	return None{}, withStates(r, a.A, a.B, func(from, to *tree.State) error {

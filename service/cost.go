@@ -48,7 +48,7 @@ func (r *Request) budget(p Cost) *budget.Budget {
 
 // reserveMemory reserves memory for a list. It waits while other requests have reserved too much.
 func reserveMemory(ctx context.Context, list *budget.Charge, bytes int64) error {
-	if list.Try(bytes) != nil {
+	if list.TryAdd(bytes) != nil {
 		return list.RemoveLimit(ctx)
 	}
 	return nil

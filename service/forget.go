@@ -188,7 +188,7 @@ func ReceiptText(r *forget.Receipt) string {
 // placeText returns a place as text: the path, the workspace, and the oldest and newest snapshot with the
 // path.
 func placeText(p forget.Place) string {
-	text := gitquote.Readable(p.Path) + " of " + p.Workspace
+	text := gitquote.ReadableName(p.Path) + " of " + p.Workspace
 	switch n := len(p.Snapshots); {
 	case n == 1:
 		text += ", in snapshot " + p.Snapshots[0]

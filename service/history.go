@@ -188,7 +188,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 		return out, err
 	}
 
-	memory := r.budget(TextMemory).Charge()
+	memory := r.budget(TextMemory).NewCharge()
 	defer memory.Release()
 
 	b := diff.Blame{Source: r.source(), Cache: &h.blameCache, Memory: memory}

@@ -47,7 +47,7 @@ func (r *Request) source() *tree.Source { return r.Workspace.Store().Source() }
 // listMemory returns the charge for the memory of lists in the answer. Release releases it.
 func (r *Request) listMemory() *budget.Charge {
 	if r.listCharge == nil {
-		r.listCharge = r.budget(ListMemory).Charge()
+		r.listCharge = r.budget(ListMemory).NewCharge()
 	}
 	return r.listCharge
 }

@@ -107,7 +107,7 @@ func undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
 
 // undoneOpLines returns the result of an undo as text.
 func undoneOpLines(result *UndoneOp) string {
-	what := strings.TrimSpace(fmt.Sprintf("operation %d: %s %s", result.Op.Number, result.Op.Name, gitquote.Readable(result.Op.Of)))
+	what := strings.TrimSpace(fmt.Sprintf("operation %d: %s %s", result.Op.Number, result.Op.Name, gitquote.ReadableName(result.Op.Of)))
 	if result.Op.Edit {
 		paths, inGit := WithoutGit(result.Paths)
 		return ChangedText("undid", "would undo", result.DryRun, what, result.Changed, result.Changed, paths, inGit)

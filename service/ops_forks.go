@@ -16,7 +16,9 @@ var forkOps = []*Op{
 		},
 		About:        "Creates a fork of a snapshot or of the present state.",
 		ControlFiles: ControlFiles{RunsInline: true, Line: &Line{File: "fork", Args: "snapshot name", Usage: `a snapshot and the fork, as in: echo "SNAPSHOT FORK" > fork`}},
-		Text:         Lines(func(f *Forked) string { return fmt.Sprintf("fork %s created: %s\n", f.Name, gitquote.Readable(f.Path)) }),
+		Text: Lines(func(f *Forked) string {
+			return fmt.Sprintf("fork %s created: %s\n", f.Name, gitquote.ReadableName(f.Path))
+		}),
 		Tools: []Tool{
 			{Names: [3]string{"fork_create", "", "branch"}, Title: "Create a fork",
 				About: "Create a fork, a writable copy of a snapshot or of the present state. The answer has its path.", Args: "name snapshot ttl"},
@@ -57,7 +59,7 @@ time to live.`,
 		CheckArgs: checkForkArgs,
 		ReadsAll:  func(ws *snapshot.Workspace, _ any) bool { return ws.Forks().HidesPaths(nil) },
 		About:     "Returns the fork with a label. If there is none, creates it. If from is a later state of the label on a remote, the fork gets it.",
-		Text:      Rows(func(c *Claimed) [][]string { return [][]string{{gitquote.Readable(c.Path), c.Tier}} }),
+		Text:      Rows(func(c *Claimed) [][]string { return [][]string{{gitquote.ReadableName(c.Path), c.Tier}} }),
 		Tools: []Tool{{Names: [3]string{"workspace_claim"}, Title: "Claim a workspace",
 			About: "Get the path of the fork with a label, or create it.", Args: "label from ttl"}},
 		Commands: []Command{{Group: "Forks:", Use: "claim LABEL [--from SNAPSHOT|REMOTE@SNAPSHOT] [--ttl 1h]", Short: "Get the fork with a label, or create it",

@@ -115,7 +115,7 @@ func ChangedText(did, would string, dry bool, to string, files, all int, paths [
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s (%s %s):\n", did, to, plural(files, "file", "files"), change)
 	for _, c := range paths {
-		b.WriteString(gitquote.Readable(c.Path) + "\n")
+		b.WriteString(gitquote.ReadableName(c.Path) + "\n")
 	}
 	if more := all - len(paths) - inGit; more > 0 {
 		fmt.Fprintf(&b, "and %d more\n", more)
@@ -129,7 +129,7 @@ func ChangedText(did, would string, dry bool, to string, files, all int, paths [
 
 // prefixedLines returns a line for each path, which begins with text.
 func prefixedLines(text string, paths []string) string {
-	return joinTexts(paths, func(p string) string { return text + gitquote.Readable(p) + "\n" })
+	return joinTexts(paths, func(p string) string { return text + gitquote.ReadableName(p) + "\n" })
 }
 
 // OneLine replaces line breaks and tabs by blanks, and escapes control characters for a terminal.

@@ -128,14 +128,14 @@ func groupToLines(list []PathEffect) (lines []string) {
 		return lines
 	}
 
-	dir := gitquote.Readable(path.Dir(e.bytes())) + "/"
+	dir := gitquote.ReadableName(path.Dir(e.bytes())) + "/"
 	if e.Action == string(diff.ActionAdd) {
 		return []string{fmt.Sprintf("added %s %s files", dir, humanize.Comma(int64(len(list))))}
 	}
 
 	var names []string
 	for _, e := range list {
-		names = append(names, gitquote.Readable(path.Base(e.bytes())))
+		names = append(names, gitquote.ReadableName(path.Base(e.bytes())))
 	}
 
 	line := fmt.Sprintf("%s %d files in %s: %s", e.Action, len(list), dir, strings.Join(names, " "))
@@ -148,7 +148,7 @@ func groupToLines(list []PathEffect) (lines []string) {
 
 // line returns the line for one effect.
 func (e *PathEffect) line() string {
-	name := gitquote.Readable(e.bytes())
+	name := gitquote.ReadableName(e.bytes())
 	if e.Dir {
 		name += "/"
 	}
@@ -173,9 +173,9 @@ func (e *PathEffect) line() string {
 	text := e.Action + " " + name
 	switch {
 	case e.From != "" && e.Action == string(diff.ActionRename):
-		text = "renamed " + gitquote.Readable(e.From) + " to " + name
+		text = "renamed " + gitquote.ReadableName(e.From) + " to " + name
 	case e.From != "":
-		text += " by a rename of " + gitquote.Readable(e.From)
+		text += " by a rename of " + gitquote.ReadableName(e.From)
 	}
 
 	if len(notes) > 0 {
@@ -195,7 +195,7 @@ func ignoredLines(list []PathEffect) []string {
 		if !e.Ignored {
 			continue
 		}
-		name := gitquote.Readable(e.bytes())
+		name := gitquote.ReadableName(e.bytes())
 		if e.Dir {
 			name, files = name+"/", files+e.Files
 		} else {

@@ -169,7 +169,7 @@ func opRows(l *OpList) [][]string {
 		}
 
 		who := cmp.Or(o.Actor, o.Command, fmt.Sprintf("uid:%d", o.UID))
-		return []string{strconv.FormatUint(o.Number, 10), humanize.Time(o.At), o.Name, cmp.Or(gitquote.Readable(strings.TrimSpace(o.Of+" "+o.To)), "-"), gitquote.Readable(who), state}
+		return []string{strconv.FormatUint(o.Number, 10), humanize.Time(o.At), o.Name, cmp.Or(gitquote.ReadableName(strings.TrimSpace(o.Of+" "+o.To)), "-"), gitquote.ReadableName(who), state}
 	})
 }
 
@@ -185,18 +185,18 @@ func forkRows(l *ForkList) [][]string {
 			ttl = "ttl " + f.TTL
 		}
 
-		return []string{f.Name, cmp.Or(f.Base, "present state"), humanize.Time(f.Created), cmp.Or(gitquote.Readable(f.Last), "-"), plural(f.Snapshots, "snapshot", "snapshots"), changed, ttl}
+		return []string{f.Name, cmp.Or(f.Base, "present state"), humanize.Time(f.Created), cmp.Or(gitquote.ReadableName(f.Last), "-"), plural(f.Snapshots, "snapshot", "snapshots"), changed, ttl}
 	})
 }
 
 // EventText returns an event as a line without a newline. paint may add color to the action.
 func EventText(e events.Event, paint func(action string) string) string {
-	path := gitquote.Readable(e.Path)
+	path := gitquote.ReadableName(e.Path)
 	switch {
 	case e.Action == "captured":
 		path = e.From
 	case e.From != "":
-		path += " (from " + gitquote.Readable(e.From) + ")"
+		path += " (from " + gitquote.ReadableName(e.From) + ")"
 	}
 
 	if e.Detail != "" {
@@ -205,7 +205,7 @@ func EventText(e events.Event, paint func(action string) string) string {
 
 	who := ""
 	if e.PID != 0 || e.Command != "" {
-		who = fmt.Sprintf("  %s[%d]", gitquote.Readable(e.Command), e.PID)
+		who = fmt.Sprintf("  %s[%d]", gitquote.ReadableName(e.Command), e.PID)
 	}
 
 	return e.Time.Local().Format("2006-01-02 15:04:05") + "  " + paint(fmt.Sprintf("%-8s", e.Action)) + "  " + path + who
@@ -329,15 +329,15 @@ func GitText(repos []threeway.Repository) string {
 func RepositoryText(dir, target string, lines, commits []string) string {
 	text := "git: "
 	if dir != ".git" {
-		text = "git in " + gitquote.Readable(strings.TrimSuffix(dir, "/.git")) + ": "
+		text = "git in " + gitquote.ReadableName(strings.TrimSuffix(dir, "/.git")) + ": "
 	}
 
-	text += gitquote.Readable(strings.Join(lines, ", "))
+	text += gitquote.ReadableName(strings.Join(lines, ", "))
 	if target != "" {
-		text += " (the repository is " + gitquote.Readable(target) + ")"
+		text += " (the repository is " + gitquote.ReadableName(target) + ")"
 	}
 	for _, c := range commits {
-		text += "\n" + gitquote.Readable(c)
+		text += "\n" + gitquote.ReadableName(c)
 	}
 
 	return text + "\n"

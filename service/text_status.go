@@ -13,8 +13,8 @@ import (
 func statusFields(st *Status) [][]string {
 	rows := [][]string{
 		{"workspace", fmt.Sprintf("%s, %s in %s", st.Workspace, BytesText(st.LogicalBytes), plural(int(st.Files), "file", "files"))},
-		{"mounted at", fmt.Sprintf("%s by pid %d, up %s", gitquote.Readable(st.Mountpoint), st.PID, time.Duration(st.Uptime)*time.Second)},
-		{"store", gitquote.Readable(st.Store)},
+		{"mounted at", fmt.Sprintf("%s by pid %d, up %s", gitquote.ReadableName(st.Mountpoint), st.PID, time.Duration(st.Uptime)*time.Second)},
+		{"store", gitquote.ReadableName(st.Store)},
 		{"health", st.Health},
 	}
 
@@ -102,7 +102,7 @@ func nextInWorkspace(st *Status) string {
 	if st.LastSnapshot == "" {
 		return "amberfs snapshot NAME"
 	}
-	return fmt.Sprintf("amberfs diff %[1]s shows what changed since, amberfs restore %[1]s restores it", gitquote.Readable(st.LastSnapshot))
+	return fmt.Sprintf("amberfs diff %[1]s shows what changed since, amberfs restore %[1]s restores it", gitquote.ReadableName(st.LastSnapshot))
 }
 
 func pushText(p *BackupState) string {

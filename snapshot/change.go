@@ -64,7 +64,7 @@ func (w *Workspace) change(ctx context.Context, args change, plan func(*change) 
 	args.w = w
 	c := args
 	err := c.run(ctx, plan)
-	if err == nil || !args.listCharge.Full() {
+	if err == nil || !args.listCharge.TryFailed() {
 		return &c, err
 	}
 

@@ -42,7 +42,7 @@ func TestListsOfChanges(t *testing.T) {
 	must.OK(t, err)
 
 	b := budget.New(4 << 20)
-	other := b.Charge()
+	other := b.NewCharge()
 	for name, do := range map[string]func(ctx context.Context, list *budget.Charge) (n int, more bool, err error){
 		"dry run": func(ctx context.Context, list *budget.Charge) (int, bool, error) {
 			r, err := f.Restore(ctx, snapshot.RestoreOptions{Name: "base", DryRun: true, ListCharge: list})
@@ -67,7 +67,7 @@ func TestListsOfChanges(t *testing.T) {
 		ctx, stop := context.WithCancel(context.Background())
 		result := make(chan error, 1)
 		go func() {
-			list := b.Charge()
+			list := b.NewCharge()
 			defer list.Release()
 			_, _, err := do(ctx, list)
 			result <- err
@@ -78,7 +78,7 @@ func TestListsOfChanges(t *testing.T) {
 			t.Errorf("%s, while there is too little: %v", name, err)
 		}
 		go func() {
-			list := b.Charge()
+			list := b.NewCharge()
 			defer list.Release()
 			n, more, err := do(context.Background(), list)
 			if err == nil && (n != files+16 || !more) {
@@ -95,7 +95,7 @@ func TestListsOfChanges(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := b.Charge().Add(context.Background(), 5<<20); !errors.Is(err, errs.Quota) {
+	if err := b.NewCharge().Add(context.Background(), 5<<20); !errors.Is(err, errs.Quota) {
 		t.Errorf("the budget is not what it was: %v", err)
 	}
 }

@@ -31,7 +31,7 @@ type app struct {
 	quiet   bool   // -q
 	verbose bool   // -v
 	command string // the user's command line, for the event log
-	started bool   // the command line was parsed, and the command runs
+	parsed  bool   // the command line was parsed, and the command runs
 
 	closePager func() // closes the pager; nil without one
 	screen     *screen
@@ -43,15 +43,15 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{stdin: stdin, stdout: out, out: out, stderr: newOutput(stderr, s), screen: s}
 }
 
-// cwd returns the absolute path of the directory whose workspace the command uses.
-func (a *app) cwd() (string, error) { return a.abs(a.dir) }
+// commandDir returns the absolute path of the directory whose workspace the command uses.
+func (a *app) commandDir() (string, error) { return a.absPath(a.dir) }
 
-// abs makes a path absolute. A relative path begins at the working directory, not at the directory of -C.
-func (a *app) abs(p string) (string, error) {
+// absPath makes a path absolute. A relative path begins at the working directory, not at the directory of -C.
+func (a *app) absPath(p string) (string, error) {
 	if filepath.IsAbs(p) {
 		return filepath.Clean(p), nil
 	}
-	wd, err := locate.Getwd()
+	wd, err := locate.WorkingDir()
 	if err != nil {
 		return "", err
 	}
@@ -61,7 +61,7 @@ func (a *app) abs(p string) (string, error) {
 
 // location returns the workspace of the directory that the command uses.
 func (a *app) location() (locate.Location, error) {
-	wd, err := a.cwd()
+	wd, err := a.commandDir()
 	if err != nil {
 		return locate.Location{}, err
 	}
@@ -98,38 +98,38 @@ func (a *app) locationOf(wd string) (locate.Location, error) {
 	return p, err
 }
 
-// open returns a client for the workspace of a location. The caller must close it.
-func (a *app) open(ctx context.Context, p locate.Location) (*client.Client, error) {
+// openClient returns a client for the workspace of a location. The caller must close it.
+func (a *app) openClient(ctx context.Context, p locate.Location) (*client.Client, error) {
 	root, _ := p.Root()
 	c, err := client.Open(ctx, client.Target{
-		Store: p.Store, Workspace: strings.Join(p.Workspace, "/"), Root: root, Device: p.Device(), Command: a.command, AcceptUser: p.IsUser,
+		Store: p.Store, Workspace: strings.Join(p.Workspace, "/"), Root: root, Device: p.Device(), Command: a.command, AcceptUser: p.MayBeDaemon,
 	})
 	if errs.ScriptKind(err) == errs.NotExist {
-		return nil, deadMount(p, err)
+		return nil, deadMountError(p, err)
 	}
 
 	return c, err
 }
 
-// openHere is open for the location of the command.
-func (a *app) openHere(ctx context.Context) (p locate.Location, c *client.Client, err error) {
+// openClientHere is openClient for the location of the command.
+func (a *app) openClientHere(ctx context.Context) (p locate.Location, c *client.Client, err error) {
 	if p, err = a.location(); err != nil {
 		return p, nil, err
 	}
-	c, err = a.open(ctx, p)
+	c, err = a.openClient(ctx, p)
 	return p, c, err
 }
 
-// ask calls the operation of args in the workspace of a location, and shows the progress.
-func (a *app) ask(ctx context.Context, p locate.Location, args, result any) error {
+// call calls the operation of args in the workspace of a location, and shows the progress.
+func (a *app) call(ctx context.Context, p locate.Location, args, result any) error {
 	bar := a.newProgress()
 	defer bar.done()
-	return a.exchange(ctx, p, args, client.Streams{Progress: bar.show}, result)
+	return a.callWith(ctx, p, args, client.Streams{Progress: bar.show}, result)
 }
 
-// exchange is ask with the streams in x. It does not show the progress.
-func (a *app) exchange(ctx context.Context, p locate.Location, args any, x client.Streams, result any) error {
-	c, err := a.open(ctx, p)
+// callWith is call with the streams in x. It does not show the progress.
+func (a *app) callWith(ctx context.Context, p locate.Location, args any, x client.Streams, result any) error {
+	c, err := a.openClient(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -138,19 +138,19 @@ func (a *app) exchange(ctx context.Context, p locate.Location, args any, x clien
 	err = c.Do(ctx, args, x, result)
 
 	if made, ok := result.(interface{ PathOf() *string }); ok {
-		*made.PathOf() = forkAt(p, *made.PathOf())
+		*made.PathOf() = visibleForkPath(p, *made.PathOf())
 	}
 
 	return err
 }
 
-// askHere is ask in the location of the command.
-func (a *app) askHere(ctx context.Context, args, result any) error {
+// callHere is call in the location of the command.
+func (a *app) callHere(ctx context.Context, args, result any) error {
 	p, err := a.location()
 	if err != nil {
 		return err
 	}
-	return a.ask(ctx, p, args, result)
+	return a.call(ctx, p, args, result)
 }
 
 // showOp calls the operation of args in the workspace of a location, and prints its result in the form that the rows
@@ -179,7 +179,7 @@ func showOp(ctx context.Context, a *app, p locate.Location, args any, c *service
 		printResult(a, form, args, result)
 	}
 
-	err := askSettled(ctx, a, p, args, result)
+	err := callResolvingConflicts(ctx, a, p, args, result)
 	if c.PrintsDamage && errs.ScriptKind(err) == errs.Damaged {
 		return a.printFailed(result, err, text)
 	}
@@ -192,7 +192,7 @@ func showOp(ctx context.Context, a *app, p locate.Location, args any, c *service
 
 	if noted, ok := result.(interface{ Notes() []string }); ok {
 		for _, n := range noted.Notes() {
-			a.say(n)
+			a.noteText(n)
 		}
 	}
 
@@ -205,8 +205,8 @@ func showText(ctx context.Context, a *app, p locate.Location, args any) error {
 	defer bar.done()
 
 	out := &diffWriter{a: a, bar: bar}
-	if err := a.exchange(ctx, p, args, client.Streams{Out: out}, nil); err != nil {
-		if out.refused {
+	if err := a.callWith(ctx, p, args, client.Streams{Out: out}, nil); err != nil {
+		if out.writeFailed {
 			return nil // the reader of the output, such as the pager, has ended
 		}
 		return err
@@ -215,7 +215,7 @@ func showText(ctx context.Context, a *app, p locate.Location, args any) error {
 	if err := out.flush(); err != nil {
 		return nil
 	}
-	if out.n == 0 {
+	if out.written == 0 {
 		a.printf("no differences\n")
 	}
 
@@ -228,7 +228,7 @@ func showEvents(ctx context.Context, a *app, p locate.Location, args any, follow
 		a.usePager()
 	}
 
-	err := a.exchange(ctx, p, args, client.Streams{Item: func(line json.RawMessage) error { return printEvent(a, line) }}, nil)
+	err := a.callWith(ctx, p, args, client.Streams{Item: func(line json.RawMessage) error { return printEvent(a, line) }}, nil)
 	if follows && ctx.Err() != nil {
 		return nil
 	}
@@ -252,8 +252,8 @@ func printResult(a *app, form service.Form, args, result any) {
 	}
 }
 
-// deadMount returns the error for a mount whose daemon does not answer.
-func deadMount(p locate.Location, cause error) error {
+// deadMountError returns the error for a mount whose daemon does not answer.
+func deadMountError(p locate.Location, cause error) error {
 	if _, err := os.Lstat(filepath.Join(p.Store, "format")); err != nil {
 		return errs.Fail(errs.NotExist, "the store %s of this mount cannot be reached from here: %w", p.Store, errors.Unwrap(err)).
 			WithHint("use the files of .snapshots instead")
@@ -263,21 +263,21 @@ func deadMount(p locate.Location, cause error) error {
 		WithHint("nothing acknowledged is lost: mount it again with `amberfs mount %s %s`", quote(p.Store), quote(p.Mount.Mountpoint)).WithCause(cause)
 }
 
-// forkAt converts path, the path of a fork in the daemon's mount, to the path of the fork in the mount of p. In a run,
+// visibleForkPath converts path, the path of a fork in the daemon's mount, to the path of the fork in the mount of p. In a run,
 // the two mounts have different mount points.
-func forkAt(p locate.Location, path string) string {
+func visibleForkPath(p locate.Location, path string) string {
 	if root, ok := p.Root(); ok {
 		return filepath.Join(root, naming.ForksDir, filepath.Base(path))
 	}
 	return path
 }
 
-// relPath makes a path relative to the root of the workspace. The root is ".".
-func relPath(p locate.Location, arg string) (naming.BytePath, error) {
-	if arg == "" {
+// workspacePath makes a path relative to the root of the workspace. The root is ".".
+func workspacePath(p locate.Location, path string) (naming.BytePath, error) {
+	if path == "" {
 		return "", errs.Fail(errs.Invalid, "a PATH is empty")
 	}
-	rel, err := p.Rel(arg)
+	rel, err := p.Rel(path)
 	if errors.Is(err, locate.ErrOutside) {
 		return "", errs.Fail(errs.Invalid, "the path %w", err)
 	}

@@ -18,7 +18,7 @@ import (
 // applyParts applies a run of several directories. It plans all applies before it changes a directory: a conflict in
 // one directory leaves all directories unchanged. It prints the result with show, and reports whether some changes of
 // the run were not applied.
-func applyParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions, show func(text string)) (left bool, err error) {
+func applyParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions, show func(text string)) (incomplete bool, err error) {
 	questions, err := planParts(ctx, a, parts, ask, o)
 	if err != nil {
 		return true, err
@@ -33,13 +33,13 @@ func applyParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o 
 
 	var all []*hostdir.Applied
 	for i, p := range parts {
-		one := o
-		one.Own, one.Name = true, p.Run.Name
+		options := o
+		options.Own, options.Name = true, p.Run.Name
 		if ask != askNever {
-			one.Choose = questions[i].Choose
+			options.Choose = questions[i].Choose
 		}
 
-		done, err := applyTo(ctx, a, p.Changes, p.Run.Dir, one)
+		done, err := applyTo(ctx, a, p.Changes, p.Run.Dir, options)
 		if err != nil {
 			return true, fmt.Errorf("%w\n\tapplied before: %s", err, dirsOf(parts[:i]))
 		}
@@ -48,10 +48,10 @@ func applyParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o 
 		}
 
 		all = append(all, done)
-		rest := questions[i].Left || done.Incomplete
-		left = left || rest
+		partIncomplete := questions[i].HasUnapplied || done.Incomplete
+		incomplete = incomplete || partIncomplete
 		if !o.DryRun {
-			err = recordApplied(ctx, a, &p.Run, p.Client, done, !rest && o.Conflicts != threeway.KeepOurs)
+			err = recordApplied(ctx, a, &p.Run, p.Client, done, !partIncomplete && o.Conflicts != threeway.KeepOurs)
 		}
 		if err != nil {
 			return true, err
@@ -59,13 +59,13 @@ func applyParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o 
 	}
 
 	if a.json {
-		return left, a.printJSON(all)
+		return incomplete, a.printJSON(all)
 	}
 	for _, done := range all {
 		show(appliedLines(a, done))
 	}
 
-	return left, nil
+	return incomplete, nil
 }
 
 // planParts plans the apply of each part. Conflicts are an error, unless the user is asked about them.
@@ -82,10 +82,10 @@ func planParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o h
 		for _, name := range plan.Conflicts {
 			conflicts = append(conflicts, filepath.Join(p.Run.Dir, name))
 		}
-		questions = append(questions, question.New(a.terminal(), p.Changes, p.Run.Dir, o.Conflicts, plan))
+		questions = append(questions, question.New(a.questionTerminal(), p.Changes, p.Run.Dir, o.Conflicts, plan))
 	}
 
-	if len(conflicts) > 0 && o.Conflicts == threeway.RefuseConflicts && (ask == askNever || !a.asks()) {
+	if len(conflicts) > 0 && o.Conflicts == threeway.RefuseConflicts && (ask == askNever || !a.canAsk()) {
 		e := errs.Fail(errs.Conflict, "%s changed on both sides; nothing was changed in any directory", plural(len(conflicts), "path", "paths")).
 			WithHint("%s", threeway.DecideHint("add --prefer dir (--ours) or --prefer run (--theirs)", conflicts))
 		return nil, a.printFailed(map[string][]string{"conflicts": conflicts}, e, func() { printPaths(a, conflicts) })
@@ -110,7 +110,7 @@ func askParts(ctx context.Context, a *app, questions []*question.Question) (yes 
 		a.note("nothing changed")
 		return false, nil
 	}
-	if !a.asks() {
+	if !a.canAsk() {
 		return false, errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes or --apply=yes")
 	}
 
@@ -130,8 +130,8 @@ func dirsOf(parts []*runs.Part) string {
 
 // applyGroup applies a run of several directories.
 func applyGroup(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions) error {
-	left, err := applyParts(ctx, a, parts, ask, o, func(text string) { a.printf("%s", text) })
-	if left && err == nil {
+	incomplete, err := applyParts(ctx, a, parts, ask, o, func(text string) { a.printf("%s", text) })
+	if incomplete && err == nil {
 		a.note("the rest of the run %s is kept", parts[0].Run.Name)
 	}
 	return err
@@ -142,11 +142,11 @@ func applyGroup(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o 
 func undoParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions) error {
 	var ops []service.OpState
 	var undo []*runs.Part
-	var none error
+	var notFound error
 	for _, p := range parts {
-		op, err := runs.ToUndo(ctx, p.Client, 0, "the run "+p.Run.Name)
+		op, err := runs.FindApply(ctx, p.Client, 0, "the run "+p.Run.Name)
 		if errs.ScriptKind(err) == errs.NotExist {
-			none = cmp.Or(none, err)
+			notFound = cmp.Or(notFound, err)
 			continue // the apply usually changed nothing in this directory
 		}
 		if err != nil {
@@ -163,7 +163,7 @@ func undoParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o h
 	}
 
 	if len(undo) == 0 {
-		return none
+		return notFound
 	}
 
 	o.Everything = true
@@ -178,11 +178,11 @@ func undoParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o h
 	}
 
 	for i, p := range undo {
-		one := o
+		options := o
 		if ask != askNever {
-			one.Choose = questions[i].Choose
+			options.Choose = questions[i].Choose
 		}
-		if err := undoApplyOf(ctx, a, p.Client, &p.Run, ops[i].Number, askNever, one, questions[i].Left); err != nil {
+		if err := undoApplyOf(ctx, a, p.Client, &p.Run, ops[i].Number, askNever, options, questions[i].HasUnapplied); err != nil {
 			return err
 		}
 	}

@@ -25,21 +25,21 @@ func undoApply(ctx context.Context, a *app, run string, ask askMode, o hostdir.A
 		if len(members) == 0 {
 			return undoApplyOf(ctx, a, c, r, 0, ask, o, false)
 		}
-		return runFinder(a).OnGroup(ctx, r, c, func(parts []*runs.Part) error { return undoParts(ctx, a, parts, ask, o) })
+		return runFinder(a).WithGroup(ctx, r, c, func(parts []*runs.Part) error { return undoParts(ctx, a, parts, ask, o) })
 	}
 	if run != "" {
 		return withRun(ctx, a, "", run, undo)
 	}
 
 	if err != nil {
-		dir, err := a.cwd()
+		dir, err := a.commandDir()
 		if err != nil {
 			return err
 		}
-		return runFinder(a).OnApplied(ctx, dir, undo)
+		return runFinder(a).WithLastApplied(ctx, dir, undo)
 	}
 
-	c, err := a.open(ctx, p)
+	c, err := a.openClient(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -49,18 +49,18 @@ func undoApply(ctx context.Context, a *app, run string, ask askMode, o hostdir.A
 }
 
 // undoApplyOf undoes the apply with a number or, for 0, the last one. r has no store if the workspace is not a run.
-// With left, the user has chosen only some of the changes, in o.Choose: then the apply does not count as undone.
-func undoApplyOf(ctx context.Context, a *app, c *client.Client, r *runs.Run, number uint64, ask askMode, o hostdir.ApplyOptions, left bool) error {
-	what := "the workspace"
+// With partial, the user has chosen only some of the changes, in o.Choose: then the apply does not count as undone.
+func undoApplyOf(ctx context.Context, a *app, c *client.Client, r *runs.Run, number uint64, ask askMode, o hostdir.ApplyOptions, partial bool) error {
+	subject := "the workspace"
 	if r.Store != "" {
-		what = "the run " + r.Name
+		subject = "the run " + r.Name
 	}
 
-	op, err := runs.ToUndo(ctx, c, number, what)
+	op, err := runs.FindApply(ctx, c, number, subject)
 	if err != nil {
 		return err
 	}
-	if err := r.Applicable(op.Of); r.Store != "" && err != nil {
+	if err := r.CheckApplicable(op.Of); r.Store != "" && err != nil {
 		return err
 	}
 
@@ -70,9 +70,9 @@ func undoApplyOf(ctx context.Context, a *app, c *client.Client, r *runs.Run, num
 		if done == nil {
 			return err == nil && q != nil && q.Empty(), err
 		}
-		return !o.DryRun && !left && (q == nil || !q.Left), a.print(done, func() { a.printf("%s", appliedLines(a, done)) })
+		return !o.DryRun && !partial && (q == nil || !q.HasUnapplied), a.print(done, func() { a.printf("%s", appliedLines(a, done)) })
 	})
-	if err != nil || o.DryRun || left {
+	if err != nil || o.DryRun || partial {
 		return err
 	}
 
@@ -83,7 +83,7 @@ func undoApplyOf(ctx context.Context, a *app, c *client.Client, r *runs.Run, num
 // operation is undone by a restore, and an apply by this process.
 func undoOp(ctx context.Context, a *app, p locate.Location, req service.UndoOp, g *service.ParsedLine) error {
 	var l service.OpList
-	if err := a.ask(ctx, p, service.ListOps{}, &l); err != nil {
+	if err := a.call(ctx, p, service.ListOps{}, &l); err != nil {
 		return err
 	}
 
@@ -116,13 +116,13 @@ func undoApplyIn(ctx context.Context, a *app, p locate.Location, req service.Und
 		return err
 	}
 
-	c, err := a.open(ctx, p)
+	c, err := a.openClient(ctx, p)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 
-	ask := askInApply
+	ask := askForApply
 	if yes || req.DryRun {
 		ask = askNever
 	}

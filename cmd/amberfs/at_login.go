@@ -13,9 +13,9 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// mountAtLogin writes a unit for the user's systemd that mounts a store at each login, and
+// writeLoginUnit writes a unit for the user's systemd that mounts a store at each login, and
 // returns the name of the unit. It enables the unit by a symbolic link, because that needs no running systemd.
-func mountAtLogin(cfg daemon.Config) (string, error) {
+func writeLoginUnit(cfg daemon.Config) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -31,7 +31,7 @@ func mountAtLogin(cfg daemon.Config) (string, error) {
 	}
 
 	sum := sha256.Sum256([]byte(cfg.Mountpoint))
-	name := fmt.Sprintf("amberfs-%s-%x.service", runs.Base(cfg.Mountpoint), sum[:4])
+	name := fmt.Sprintf("amberfs-%s-%x.service", runs.NamePrefix(cfg.Mountpoint), sum[:4])
 	line := quoteUnitWord(exe) + " mount -f"
 	if o := cfg.Options.String(); o != "" {
 		line += " -o " + quoteUnitWord(o)

@@ -65,8 +65,8 @@ what DIR had.`,
   amberfs apply --run project-1 --dry-run
   amberfs apply ~/project before-lunch --theirs
   amberfs apply --undo project-1`,
-		Args: args(0, 2, "perhaps a DIR and a SNAPSHOT"),
-		RunE: func(cmd *cobra.Command, argv []string) error { return applyWords(cmd.Context(), a, *o, argv) },
+		Args: argumentCount(0, 2, "perhaps a DIR and a SNAPSHOT"),
+		RunE: func(cmd *cobra.Command, argv []string) error { return runApply(cmd.Context(), a, *o, argv) },
 	}
 
 	cmd.Flags().StringVar(&o.run, "run", "", "apply the run `NAME`")
@@ -82,14 +82,14 @@ what DIR had.`,
 	return cmd
 }
 
-// applyWords applies a run or the workspace. words are the arguments of the command: optionally a directory and a
+// runApply applies a run or the workspace. words are the arguments of the command: optionally a directory and a
 // snapshot or, with undo, a run.
-func applyWords(ctx context.Context, a *app, o applyCommandOptions, words []string) (err error) {
+func runApply(ctx context.Context, a *app, o applyCommandOptions, words []string) (err error) {
 	if o.Conflicts, err = threeway.RuleOf(o.ours, o.theirs); err != nil {
 		return err
 	}
 
-	ask := askInApply
+	ask := askForApply
 	if o.yes || o.DryRun {
 		ask = askNever
 	}
@@ -102,42 +102,42 @@ func applyWords(ctx context.Context, a *app, o applyCommandOptions, words []stri
 		name = words[1]
 	}
 	if len(words) > 0 {
-		if dir, err = a.abs(words[0]); err != nil {
+		if dir, err = a.absPath(words[0]); err != nil {
 			return err
 		}
 	}
 
 	p, err := a.location()
 	if o.run != "" || err != nil {
-		return applyKept(ctx, a, o.run, name, dir, ask, o.ApplyOptions)
+		return applyRun(ctx, a, o.run, name, dir, ask, o.ApplyOptions)
 	}
-	if dir, err = directoryOf(p, dir); err != nil {
+	if dir, err = sourceDirectory(p, dir); err != nil {
 		return err
 	}
 
-	c, err := a.open(ctx, p)
+	c, err := a.openClient(ctx, p)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 
 	o.Name = strings.Join(p.Workspace, "-")
-	done, left, err := applyFrom(ctx, a, c, name, dir, ask, o.ApplyOptions)
+	done, incomplete, err := applyUpTo(ctx, a, c, name, dir, ask, o.ApplyOptions)
 	if done == nil {
 		return err
 	}
-	if left && len(p.Workspace) < 2 {
-		defer a.note("the rest stays in the workspace\n\tapply it with: %s", applyLine(p.Store, strings.Join(p.Workspace, ""), dir, name))
+	if incomplete && len(p.Workspace) < 2 {
+		defer a.note("the rest stays in the workspace\n\tapply it with: %s", applyCommandLine(p.Store, strings.Join(p.Workspace, ""), dir, name))
 	}
 
 	return a.print(done, func() { a.printf("%s", appliedLines(a, done)) })
 }
 
-// applyKept applies a run to its directory, or to another one.
-func applyKept(ctx context.Context, a *app, run, snapshot, dir string, ask askMode, o hostdir.ApplyOptions) error {
+// applyRun applies a run to its directory, or to another one.
+func applyRun(ctx context.Context, a *app, run, snapshot, dir string, ask askMode, o hostdir.ApplyOptions) error {
 	return withRun(ctx, a, dir, run, func(r *runs.Run, c *client.Client) error {
-		to := cmp.Or(dir, r.Dir)
-		if err := r.Applicable(to); err != nil {
+		target := cmp.Or(dir, r.Dir)
+		if err := r.CheckApplicable(target); err != nil {
 			return err
 		}
 
@@ -145,25 +145,25 @@ func applyKept(ctx context.Context, a *app, run, snapshot, dir string, ask askMo
 		if err != nil {
 			return err
 		}
-		if len(members) > 0 && to == r.Dir && snapshot == "" {
-			return runFinder(a).OnGroup(ctx, r, c, func(parts []*runs.Part) error { return applyGroup(ctx, a, parts, ask, o) })
+		if len(members) > 0 && target == r.Dir && snapshot == "" {
+			return runFinder(a).WithGroup(ctx, r, c, func(parts []*runs.Part) error { return applyGroup(ctx, a, parts, ask, o) })
 		}
 
-		o.Own = to == r.Dir
+		o.Own = target == r.Dir
 		running := r.State == service.RunRunning
 		if running {
 			a.note("a program is in the run %s: this is what it has changed until now", r.Name)
 		}
 
 		o.Name = r.Name
-		done, left, err := applyFrom(ctx, a, c, snapshot, to, ask, o)
+		done, incomplete, err := applyUpTo(ctx, a, c, snapshot, target, ask, o)
 		if done == nil {
 			return err
 		}
-		if !o.DryRun && to == r.Dir {
-			err = recordApplied(ctx, a, r, c, done, !left && !running && snapshot == "" && o.Conflicts != threeway.KeepOurs && !done.Incomplete)
+		if !o.DryRun && target == r.Dir {
+			err = recordApplied(ctx, a, r, c, done, !incomplete && !running && snapshot == "" && o.Conflicts != threeway.KeepOurs && !done.Incomplete)
 		}
-		if left || done.Incomplete && !o.DryRun {
+		if incomplete || done.Incomplete && !o.DryRun {
 			a.note("the rest of the run %s is kept", r.Name)
 		}
 
@@ -183,9 +183,9 @@ type askMode int
 
 const (
 	askNever askMode = iota
-	askInApply
-	askInRun  // after a run with a STORE
-	askOfKept // after a run of a directory, which the question can remove
+	askForApply
+	askAfterStoreRun // after a run with a STORE
+	askAfterKeptRun  // after a run of a directory, which the question can remove
 )
 
 // applyChanges applies changes to a directory. q is the question, nil if it did not ask. done is
@@ -226,12 +226,12 @@ func askApply(ctx context.Context, a *app, ch *client.Changes, dir string, ask a
 	dry := *o
 	dry.DryRun, dry.Merge = true, false // the question asks about the merges
 	plan, err := applyTo(ctx, a, ch, dir, dry)
-	if err != nil && (!a.asks() || plan == nil || len(plan.Plan) == 0 || o.Conflicts != threeway.RefuseConflicts) {
+	if err != nil && (!a.canAsk() || plan == nil || len(plan.Plan) == 0 || o.Conflicts != threeway.RefuseConflicts) {
 		return false, nil, printConflicts(a, plan, err)
 	}
 
-	q = question.New(a.terminal(), ch, dir, o.Conflicts, plan)
-	q.Removable, q.Merge, o.Merge = ask == askOfKept, o.Merge, false
+	q = question.New(a.questionTerminal(), ch, dir, o.Conflicts, plan)
+	q.Removable, q.MergeBranches, o.Merge = ask == askAfterKeptRun, o.Merge, false
 	switch err := q.Print(ctx); {
 	case err != nil:
 		return false, q, err
@@ -249,9 +249,9 @@ func askApply(ctx context.Context, a *app, ch *client.Changes, dir string, ask a
 
 		return false, q, nil
 
-	case !a.asks():
-		q.Left = true
-		return false, q, errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use %s", map[bool]string{true: "--yes, or --dry-run", false: "--apply=yes"}[ask == askInApply])
+	case !a.canAsk():
+		q.HasUnapplied = true
+		return false, q, errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use %s", map[bool]string{true: "--yes, or --dry-run", false: "--apply=yes"}[ask == askForApply])
 	}
 
 	yes, err = q.Ask(ctx)
@@ -266,7 +266,7 @@ func applyTo(ctx context.Context, a *app, ch *client.Changes, dir string, o host
 	defer bar.done()
 	o.Progress = func(p stream.Progress) { bar.show(service.Progress{What: "applying", Done: p.Files, Unit: "files"}) }
 	o.Waiting = func() { a.note("another apply to %s, or a copy of it, is under way: waiting for its end", quote(dir)) }
-	return runs.Write(ctx, ch, dir, o)
+	return runs.ApplyChanges(ctx, ch, dir, o)
 }
 
 // printConflicts lists the conflicts of an apply, if it failed because of them.
@@ -293,16 +293,16 @@ func appliedLines(a *app, done *hostdir.Applied) string {
 		return "applied to " + quote(done.Dir) + " (" + plural(done.Files, "file", "files") + " changed)\n"
 	}
 
-	text := service.ChangedText("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Files, done.Changed, a.listed(paths), inGit)
+	text := service.ChangedText("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Files, done.Changed, a.cutList(paths), inGit)
 	for _, g := range done.Git {
 		text += service.RepositoryText(g.Dir, g.Target, g.Lines, g.Commits)
 	}
 	if len(done.LeftOut) > 0 {
-		text += question.LeftOut(done.LeftOut, a.verbose) + "\n"
+		text += question.LeftOutText(done.LeftOut, a.verbose) + "\n"
 	}
 	text += service.HiddenText(done.Hidden)
 	for _, p := range done.Executes {
-		text += question.Careful(string(p)) + "\n"
+		text += question.ExecutedWarning(string(p)) + "\n"
 	}
 	if n := len(done.Conflicts); n > 0 {
 		text += fmt.Sprintf("%s changed on both sides\n", plural(n, "path", "paths"))
@@ -321,21 +321,21 @@ func withoutGit(a *app, paths []graft.PathChange) (work []graft.PathChange, inGi
 }
 
 const (
-	applyAsk = "ask"
-	applyYes = "yes"
+	applyFlagAsk = "ask"
+	applyFlagYes = "yes"
 )
 
-// applyValue is the flag --apply. The flag has a NoOptDefVal, so its value can only follow after "=": the next word is
+// applyFlag is the flag --apply. The flag has a NoOptDefVal, so its value can only follow after "=": the next word is
 // never taken for the value. Its Type is "bool", so that the help shows no type for the value.
-type applyValue string
+type applyFlag string
 
-func (v *applyValue) String() string     { return string(*v) }
-func (v *applyValue) Type() string       { return "bool" }
-func (v *applyValue) Set(s string) error { *v = applyValue(s); return nil }
+func (v *applyFlag) String() string     { return string(*v) }
+func (v *applyFlag) Type() string       { return "bool" }
+func (v *applyFlag) Set(s string) error { *v = applyFlag(s); return nil }
 
-// applyStore applies the changes of a run in a STORE to a directory, after a question unless ask is askNever. It
+// applyStoreRun applies the changes of a run in a STORE to a directory, after a question unless ask is askNever. It
 // reports whether the user left out some of the changes. The daemon of the run must still be serving the store.
-func applyStore(a *app, c sandbox.Config, dir string, ask askMode) (left bool, err error) {
+func applyStoreRun(a *app, c sandbox.Config, dir string, ask askMode) (incomplete bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
 
@@ -346,16 +346,16 @@ func applyStore(a *app, c sandbox.Config, dir string, ask askMode) (left bool, e
 		}
 		defer ch.Close()
 
-		q, _, err := applyAtEnd(ctx, a, ch, dir, c.Fork, ask)
-		left = q != nil && q.Left
+		q, _, err := applyAfterRun(ctx, a, ch, dir, c.Fork, ask)
+		incomplete = q != nil && q.HasUnapplied
 		return err
 	})
-	return left, err
+	return incomplete, err
 }
 
-// applyAtEnd is applyChanges after the end of a run's program. It prints the result to the standard error, because the
+// applyAfterRun is applyChanges after the end of a run's program. It prints the result to the standard error, because the
 // standard output belongs to the program. JSON is printed to the standard output.
-func applyAtEnd(ctx context.Context, a *app, ch *client.Changes, dir, name string, ask askMode) (q *question.Question, done *hostdir.Applied, err error) {
+func applyAfterRun(ctx context.Context, a *app, ch *client.Changes, dir, name string, ask askMode) (q *question.Question, done *hostdir.Applied, err error) {
 	q, done, err = applyChanges(ctx, a, ch, dir, ask, hostdir.ApplyOptions{Own: true, Name: name})
 	if err != nil && ctx.Err() != nil {
 		err = errs.Fail(errs.Failed, "interrupted")
@@ -364,15 +364,15 @@ func applyAtEnd(ctx context.Context, a *app, ch *client.Changes, dir, name strin
 	if done != nil && a.json {
 		_ = a.printJSON(done) // finish reports an error of the output
 	} else if done != nil {
-		a.say(strings.TrimSuffix(appliedLines(a, done), "\n"))
+		a.noteText(strings.TrimSuffix(appliedLines(a, done), "\n"))
 	}
 
 	return q, done, err
 }
 
-// applyFrom applies the changes up to a snapshot or, for "", up to the present state. It reports whether some
+// applyUpTo applies the changes up to a snapshot or, for "", up to the present state. It reports whether some
 // of them were not applied.
-func applyFrom(ctx context.Context, a *app, c *client.Client, name, dir string, ask askMode, o hostdir.ApplyOptions) (done *hostdir.Applied, left bool, err error) {
+func applyUpTo(ctx context.Context, a *app, c *client.Client, name, dir string, ask askMode, o hostdir.ApplyOptions) (done *hostdir.Applied, incomplete bool, err error) {
 	ch, err := c.Changes(ctx, name)
 	if err != nil {
 		return nil, false, err
@@ -380,37 +380,37 @@ func applyFrom(ctx context.Context, a *app, c *client.Client, name, dir string, 
 	defer ch.Close()
 
 	q, done, err := applyChanges(ctx, a, ch, dir, ask, o)
-	return done, q != nil && q.Left, err
+	return done, q != nil && q.HasUnapplied, err
 }
 
-// noteKept prints where the changes of a run are kept. With partial, some changes were applied, and it names
+// noteKeptChanges prints where the changes of a run are kept. With partial, some changes were applied, and it names
 // only the rest.
-func noteKept(a *app, c sandbox.Config, dir string, left bool) {
-	what := "what " + c.Command[0] + " did"
-	if left {
-		what = "the rest of " + what
+func noteKeptChanges(a *app, c sandbox.Config, dir string, partial bool) {
+	subject := "what " + c.Command[0] + " did"
+	if partial {
+		subject = "the rest of " + subject
 	}
 
-	text := what + " is kept in " + c.Store + "\n\tapply it with:  " + applyLine(c.Store, c.Fork, dir, "")
+	text := subject + " is kept in " + c.Store + "\n\tapply it with:  " + applyCommandLine(c.Store, c.Fork, dir, "")
 	if c.Fork != "" {
-		text += "\n\tremove it with: amberfs run " + word(c.Store) + " -- amberfs fork --discard " + c.Fork
+		text += "\n\tremove it with: amberfs run " + shellWord(c.Store) + " -- amberfs fork --discard " + c.Fork
 	}
 
-	a.say(text)
+	a.noteText(text)
 }
 
-// applyLine returns the command that applies a workspace of a store to a directory.
-func applyLine(store, fork, dir, snapshot string) string {
+// applyCommandLine returns the command that applies a workspace of a store to a directory.
+func applyCommandLine(store, fork, dir, snapshot string) string {
 	line := "amberfs run "
 	if fork != "" {
 		line += "--fork " + fork + " "
 	}
-	line += word(store) + " -- amberfs apply " + word(dir)
+	line += shellWord(store) + " -- amberfs apply " + shellWord(dir)
 	return strings.TrimRight(line+" "+snapshot, " ")
 }
 
-// word returns a path as a word for a shell, quoted if needed.
-func word(s string) string {
+// shellWord returns a path as a word for a shell, quoted if needed.
+func shellWord(s string) string {
 	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+:,@%") == "" {
 		return s
 	}

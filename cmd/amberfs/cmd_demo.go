@@ -20,7 +20,7 @@ func demoCommand(a *app) *cobra.Command {
 restores it. It takes a few seconds, needs no network, and leaves nothing, also when it is
 interrupted.`,
 		Example: `  amberfs demo`,
-		Args:    args(0, 0, "no arguments"),
+		Args:    argumentCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			program, err := os.Executable()
 			if err != nil {
@@ -28,12 +28,12 @@ interrupted.`,
 			}
 
 			pause := "0"
-			if a.out.person {
+			if a.out.forPeople {
 				pause = "0.7" // a person reads it
 			}
 
 			c := sandbox.Config{Command: []string{"/bin/sh", "-c", demoScript, "demo", program, pause}}
-			return (&keptRun{a: a, restrict: &restrictions{}}).runStore(cmd.Context(), c, "")
+			return (&keptRun{a: a, restrictions: &restrictions{}}).runStore(cmd.Context(), c, "")
 		},
 	}
 }

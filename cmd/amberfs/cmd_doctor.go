@@ -22,14 +22,14 @@ Each line has the state (ok, warning or failed), and a fault has its remedy. The
 status is 0 unless a check failed.`,
 		Example: `  amberfs doctor
   amberfs doctor --json > report.json`,
-		Args: args(0, 0, "no arguments"),
+		Args: argumentCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd.Context(), a) },
 	}
 }
 
 // examine prints the result of each check.
 func examine(ctx context.Context, a *app) error {
-	dir, err := a.cwd()
+	dir, err := a.commandDir()
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func examine(ctx context.Context, a *app) error {
 	failed := 0
 	var rows [][]string
 	for _, c := range r.Checks {
-		rows = append(rows, []string{c.State, c.Name, gitquote.EscapeControls(c.Found, " ")})
+		rows = append(rows, []string{c.State, c.Name, gitquote.EscapeControls(c.Finding, " ")})
 		if c.Remedy != "" {
 			rows = append(rows, []string{"", "", "remedy: " + gitquote.EscapeControls(c.Remedy, " ")})
 		}

@@ -37,7 +37,7 @@ The same snapshot gives the same archive and image.`,
 		Example: `  amberfs export v1 --git .
   amberfs export v1 --tar - | docker import -
   amberfs export v1 --image docker-archive:v1.tar`,
-		Args: args(1, 1, "one NAME"),
+		Args: argumentCount(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			switch {
 			case e.Repo != "" && tarFile != "" || imageRef != "" && e.Repo+tarFile != "":
@@ -68,13 +68,13 @@ The same snapshot gives the same archive and image.`,
 
 // exportGit writes a commit in this process, with the rights of the user. The daemon sends the objects of the snapshot.
 func exportGit(ctx context.Context, a *app, name string, e gitbridge.ExportOptions) error {
-	p, c, err := a.openHere(ctx)
+	p, c, err := a.openClientHere(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 
-	if e.Repo, err = a.abs(e.Repo); err != nil {
+	if e.Repo, err = a.absPath(e.Repo); err != nil {
 		return err
 	}
 
@@ -98,8 +98,8 @@ func exportGit(ctx context.Context, a *app, name string, e gitbridge.ExportOptio
 		return service.Explain(err)
 	}
 
-	note := service.Exported{Name: s.Info.Name, Repo: e.Repo, Ref: done.Ref, Commit: done.Commit}
-	if err := c.Do(ctx, note, client.Streams{}, nil); err != nil {
+	exported := service.Exported{Name: s.Info.Name, Repo: e.Repo, Ref: done.Ref, Commit: done.Commit}
+	if err := c.Do(ctx, exported, client.Streams{}, nil); err != nil {
 		a.note("the snapshot was exported, but the store could not record it: %v", err)
 	}
 	if n := len(done.Skipped) + len(done.Reduced); n > 0 && !a.json {
@@ -117,9 +117,9 @@ func exportTar(a *app, cmd *cobra.Command, name, file string) error {
 		return err
 	}
 
-	ask := func(w io.Writer) error {
+	download := func(w io.Writer) error {
 		buf := bufio.NewWriterSize(w, 1<<20)
-		if err := a.exchange(cmd.Context(), p, service.ExportTar{Name: name}, client.Streams{Out: buf}, &done); err != nil {
+		if err := a.callWith(cmd.Context(), p, service.ExportTar{Name: name}, client.Streams{Out: buf}, &done); err != nil {
 			return err
 		}
 		if n := len(done.Skipped); n > 0 {
@@ -132,14 +132,14 @@ func exportTar(a *app, cmd *cobra.Command, name, file string) error {
 		if isTerminal(a.out) {
 			return errs.Fail(errs.Invalid, "an archive is not written to a terminal").WithHint("send it to a file or a pipe")
 		}
-		return ask(a.out)
+		return download(a.out)
 	}
 
-	path, err := a.abs(file)
+	path, err := a.absPath(file)
 	if err != nil {
 		return err
 	}
-	if err := writeFile(path, ask); err != nil {
+	if err := writeFile(path, download); err != nil {
 		return err
 	}
 
@@ -148,25 +148,25 @@ func exportTar(a *app, cmd *cobra.Command, name, file string) error {
 
 // writeFile writes a file under a temporary name, and renames it when it is complete. It writes to a pipe or a device
 // directly.
-func writeFile(path string, ask func(io.Writer) error) error {
-	part, flags := path+".part-"+rand.Text()[:8], os.O_WRONLY|os.O_CREATE|os.O_EXCL
+func writeFile(path string, write func(io.Writer) error) error {
+	tempName, flags := path+".part-"+rand.Text()[:8], os.O_WRONLY|os.O_CREATE|os.O_EXCL
 	st, err := os.Stat(path)
 	if err == nil && !st.Mode().IsRegular() {
-		part, flags = path, os.O_WRONLY
+		tempName, flags = path, os.O_WRONLY
 	}
 
-	f, err := os.OpenFile(part, flags, 0o666)
+	f, err := os.OpenFile(tempName, flags, 0o666)
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot write %s: %w", path, err)
 	}
-	if part != path {
-		defer os.Remove(part)
+	if tempName != path {
+		defer os.Remove(tempName)
 	}
 
-	if err := errors.Join(ask(f), f.Close()); err != nil || part == path {
+	if err := errors.Join(write(f), f.Close()); err != nil || tempName == path {
 		return err
 	}
-	if err := os.Rename(part, path); err != nil {
+	if err := os.Rename(tempName, path); err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot write %s: %w", path, err)
 	}
 
@@ -188,7 +188,7 @@ func exportImage(a *app, cmd *cobra.Command, from service.ExportLayer, ref strin
 		return err
 	}
 
-	p, c, err := a.openHere(ctx)
+	p, c, err := a.openClientHere(ctx)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func exportImage(a *app, cmd *cobra.Command, from service.ExportLayer, ref strin
 	done := exportedImage{}
 	e := image.Export{Layer: f}
 	err = e.Compress(func(w io.Writer) error {
-		return c.Do(ctx, from, client.Streams{Out: io.MultiWriter(w, bar.counter("exporting", 0))}, &done.Layer)
+		return c.Do(ctx, from, client.Streams{Out: io.MultiWriter(w, bar.byteCounter("exporting", 0))}, &done.Layer)
 	})
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ objects. At a terminal, forget lists what it would remove and asks. Elsewhere it
   amberfs forget --content ~/id_ed25519
   amberfs forget --remotes --yes
   amberfs forget --match 'password=(\S+)' --in v1..v9`,
-		RunE: func(cmd *cobra.Command, argv []string) error { return forgetWords(cmd.Context(), a, *o, argv) },
+		RunE: func(cmd *cobra.Command, argv []string) error { return runForget(cmd.Context(), a, *o, argv) },
 	}
 
 	cmd.Flags().StringVar(&o.file, "content", "", "forget the bytes of `FILE`")
@@ -57,20 +57,20 @@ objects. At a terminal, forget lists what it would remove and asks. Elsewhere it
 	return cmd
 }
 
-// forgetWords forgets the paths, and the contents that the options select.
-func forgetWords(ctx context.Context, a *app, o forgetOptions, paths []string) error {
-	p, c, err := a.openHere(ctx)
+// runForget forgets the paths, and the contents that the options select.
+func runForget(ctx context.Context, a *app, o forgetOptions, paths []string) error {
+	p, c, err := a.openClientHere(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 
 	for _, arg := range paths {
-		at, err := relPath(p, arg)
+		rel, err := workspacePath(p, arg)
 		if err != nil {
 			return err
 		}
-		o.Paths = append(o.Paths, at)
+		o.Paths = append(o.Paths, rel)
 	}
 
 	if o.file != "" {
@@ -87,31 +87,31 @@ func forgetWords(ctx context.Context, a *app, o forgetOptions, paths []string) e
 
 // askForget forgets, and prints the receipt. Unless yes is set, it first shows the result of a dry run and asks.
 func askForget(ctx context.Context, a *app, c *client.Client, o snapshot.ForgetOptions, yes bool) error {
-	call := func(o snapshot.ForgetOptions) (r forget.Receipt, err error) {
+	forgetWith := func(o snapshot.ForgetOptions) (r forget.Receipt, err error) {
 		bar := a.newProgress()
 		defer bar.done()
 		return r, c.Do(ctx, o, client.Streams{Progress: bar.show}, &r)
 	}
 
 	if !yes && !o.DryRun {
-		if !a.asks() {
+		if !a.canAsk() {
 			return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes, or --dry-run")
 		}
 
-		would := o
-		would.DryRun = true
-		r, err := call(would)
+		dry := o
+		dry.DryRun = true
+		r, err := forgetWith(dry)
 		if err != nil {
 			return err
 		}
 
 		fmt.Fprint(a.stderr, service.ReceiptText(&r))
-		if sure, err := question.YesNo(ctx, a.terminal(), "forget this? It cannot be undone. [y/N]: "); err != nil || !sure {
+		if confirmed, err := question.AskYesNo(ctx, a.questionTerminal(), "forget this? It cannot be undone. [y/N]: "); err != nil || !confirmed {
 			return err
 		}
 	}
 
-	r, err := call(o)
+	r, err := forgetWith(o)
 	if err != nil {
 		return err
 	}

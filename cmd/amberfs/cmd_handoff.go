@@ -32,9 +32,9 @@ import (
 // handoffOptions are the options of the command handoff.
 type handoffOptions struct {
 	service.Handoff
-	back, noSession bool
-	hide            []string
-	merge           service.HandoffBack
+	isReturn, noSession bool
+	hide                []string
+	merge               service.HandoffBack
 }
 
 func handoffCommand(a *app) *cobra.Command {
@@ -62,11 +62,11 @@ received before is fetched.`,
   amberfs handoff --expires 1h --times 2 --hide '*.pem'
   amberfs handoff 's3://bucket/team/handoff/5f0c...#1b2c3d4e:AGE-SECRET-KEY-1...' ~/project
   amberfs handoff --back`,
-		Args: args(0, 2, "perhaps a REMOTE; a LINE and a PATH; or --back and perhaps an ID"),
+		Args: argumentCount(0, 2, "perhaps a REMOTE; a LINE and a PATH; or --back and perhaps an ID"),
 		RunE: func(cmd *cobra.Command, argv []string) error { return handOff(cmd.Context(), a, o, argv) },
 	}
 
-	cmd.Flags().BoolVar(&o.back, "back", false, "send back what was received, or merge what came back")
+	cmd.Flags().BoolVar(&o.isReturn, "back", false, "send back what was received, or merge what came back")
 	cmd.Flags().StringVar(&o.Expires, "expires", "", "the line expires after this `TIME`: 30m, 24h, 7d. Default: 24h")
 	cmd.Flags().IntVar(&o.Times, "times", 1, "the line works `N` times")
 	cmd.Flags().StringArrayVar(&o.hide, "hide", nil, "leave out `PATH`, or a pattern, of a directory; repeatable")
@@ -83,7 +83,7 @@ received before is fetched.`,
 func handOff(ctx context.Context, a *app, o *handoffOptions, words []string) error {
 	if len(words) > 0 {
 		if line, ok := handoff.ParseLine(words[0]); ok {
-			if len(words) < 2 || o.back {
+			if len(words) < 2 || o.isReturn {
 				return errs.Fail(errs.Invalid, "a LINE needs a PATH").WithHint("name a directory that does not exist or is empty")
 			}
 			return receiveHandoff(ctx, a, line, words[1])
@@ -94,12 +94,12 @@ func handOff(ctx context.Context, a *app, o *handoffOptions, words []string) err
 	}
 
 	word := strings.Join(words, "")
-	if o.back {
-		if r, err := receivedHere(a); err != nil || r != nil && (word == "" || word == r.ID) {
+	if o.isReturn {
+		if r, err := receiptHere(a); err != nil || r != nil && (word == "" || word == r.ID) {
 			return errors.Join(err, sendBack(ctx, a, r, o.DryRun))
 		}
 		o.merge.ID, o.merge.DryRun = word, o.DryRun
-		return mergeBack(ctx, a, o.merge)
+		return mergeReturned(ctx, a, o.merge)
 	}
 	if o.merge != (service.HandoffBack{}) {
 		return errs.Fail(errs.Invalid, "--ours, --theirs and --merge need --back")
@@ -115,7 +115,7 @@ func handOff(ctx context.Context, a *app, o *handoffOptions, words []string) err
 		if done.Line != "" {
 			fmt.Fprintln(a.out, done.Line+" PATH") // printed also with -q
 		}
-		a.say(strings.ReplaceAll(service.HandoffNote(done), "\n", "\n\t"))
+		a.noteText(strings.ReplaceAll(service.HandoffNote(done), "\n", "\n\t"))
 	})
 }
 
@@ -132,7 +132,7 @@ func sendHandoff(ctx context.Context, a *app, o *handoffOptions) (*service.Hande
 		return nil, errs.Fail(errs.Invalid, "--hide is for directories").WithHint(`in a workspace, the policy names what is left out: echo '{"forget": ["*.pem"]}' | amberfs policy -`)
 	}
 
-	c, err := a.open(ctx, p)
+	c, err := a.openClient(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -162,23 +162,23 @@ func askHandoff(ctx context.Context, a *app, o *handoffOptions, c *client.Client
 // sendDirectory hands off an ordinary directory. It makes a run (a fork of a store that reads the directory),
 // which keeps the state that was handed off.
 func sendDirectory(ctx context.Context, a *app, o *handoffOptions) (*service.HandedOff, error) {
-	dir, err := a.cwd()
+	dir, err := a.commandDir()
 	if err != nil {
 		return nil, err
 	}
 
-	k := &keptRun{a: a, dir: dir, restrict: &restrictions{hide: o.hide}, command: []string{runs.HandoffCommand}}
-	if err := k.fill(ctx); err != nil {
+	k := &keptRun{a: a, dir: dir, restrictions: &restrictions{hide: o.hide}, command: []string{runs.HandoffCommand}}
+	if err := k.makeStore(ctx); err != nil {
 		return nil, err
 	}
 
 	var done service.HandedOff
-	err = runFinder(a).OnStore(ctx, k.store, func(main *client.Client) (err error) {
+	err = runFinder(a).WithStore(ctx, k.store, func(main *client.Client) (err error) {
 		var p policy.Policy
 		if err := main.Do(ctx, service.Policy{}, client.Streams{}, &p); err != nil {
 			return err
 		}
-		k.forked.Hide = append(k.forked.Hide, p.Forget...)
+		k.forkOptions.Hide = append(k.forkOptions.Hide, p.Forget...)
 
 		all, err := runs.List(ctx, main, k.dir, k.store)
 		if err != nil {
@@ -189,7 +189,7 @@ func sendDirectory(ctx context.Context, a *app, o *handoffOptions) (*service.Han
 		}
 		defer func() {
 			if err != nil || o.DryRun {
-				err = errors.Join(err, k.drop(ctx))
+				err = errors.Join(err, k.deleteFork(ctx))
 			}
 		}()
 
@@ -199,7 +199,7 @@ func sendDirectory(ctx context.Context, a *app, o *handoffOptions) (*service.Han
 
 		var workspaces []*client.Client
 		for _, r := range all {
-			if c, err := k.open(ctx, r.Name); err == nil { // a run may have been removed since it was listed
+			if c, err := k.openClient(ctx, r.Name); err == nil { // a run may have been removed since it was listed
 				defer c.Close()
 				workspaces = append(workspaces, c)
 			}
@@ -228,14 +228,14 @@ func (k *keptRun) noteLeftOut(ctx context.Context, done *service.HandedOff) erro
 
 	found := slices.DeleteFunc(findSecrets(k.dir, k.hidden, maxSecretEntries), func(name string) bool { return slices.Contains(done.LeftOut, name) })
 	if len(found) > 0 {
-		k.a.note("named like secrets, and handed off: %s\n\tleave them out with --hide, or lines of %s", gitquote.ListNames(found), hideName)
+		k.a.note("named like secrets, and handed off: %s\n\tleave them out with --hide, or lines of %s", gitquote.ListNames(found), hideFile)
 	}
 
 	return nil
 }
 
-// sessionName matches the ids of agent sessions, which are part of the names of transcript files.
-var sessionName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+// sessionID matches the ids of agent sessions, which are part of the names of transcript files.
+var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
 // maxTranscript is the size in bytes of the largest transcript, after compression.
 const maxTranscript = 11 << 20
@@ -257,7 +257,7 @@ func (o *handoffOptions) addSession(ctx context.Context, a *app, workspaces []*c
 	}
 
 	session, file := newest.Labels["session"], ""
-	if sessionName.MatchString(session) {
+	if sessionID.MatchString(session) {
 		file = newestFile(filepath.Join(claudeProjects(), "*", session+".jsonl"))
 	} else {
 		file = newestFile(filepath.Join(claudeProject(root), "*.jsonl"))
@@ -292,11 +292,11 @@ func (o *handoffOptions) addSession(ctx context.Context, a *app, workspaces []*c
 // newestFile returns the regular file with the newest modification time that matches a pattern, "" if none
 // matches.
 func newestFile(pattern string) (newest string) {
-	var at os.FileInfo
+	var newestInfo os.FileInfo
 	found, _ := filepath.Glob(pattern) // the pattern is well formed
 	for _, name := range found {
-		if st, err := os.Lstat(name); err == nil && st.Mode().IsRegular() && (at == nil || st.ModTime().After(at.ModTime())) {
-			newest, at = name, st
+		if st, err := os.Lstat(name); err == nil && st.Mode().IsRegular() && (newestInfo == nil || st.ModTime().After(newestInfo.ModTime())) {
+			newest, newestInfo = name, st
 		}
 	}
 	return newest
@@ -308,36 +308,36 @@ func claudeProjects() string {
 	return filepath.Join(cmp.Or(env.Get("CLAUDE_CONFIG_DIR"), filepath.Join(home, ".claude")), "projects")
 }
 
-var notInProject = regexp.MustCompile(`[^A-Za-z0-9]`)
+var notInProjectName = regexp.MustCompile(`[^A-Za-z0-9]`)
 
 // claudeProject returns the directory with the transcripts of the Claude Code sessions in dir.
 func claudeProject(dir string) string {
-	return filepath.Join(claudeProjects(), notInProject.ReplaceAllString(dir, "-"))
+	return filepath.Join(claudeProjects(), notInProjectName.ReplaceAllString(dir, "-"))
 }
 
-// mergeBack merges the returned snapshot of a handoff into the workspace or the ordinary directory in which
+// mergeReturned merges the returned snapshot of a handoff into the workspace or the ordinary directory in which
 // the command runs.
-func mergeBack(ctx context.Context, a *app, back service.HandoffBack) error {
+func mergeReturned(ctx context.Context, a *app, back service.HandoffBack) error {
 	p, err := a.location()
 	if errors.Is(err, locate.ErrNotMounted) {
-		return applyBack(ctx, a, back)
+		return applyReturned(ctx, a, back)
 	}
 	if err != nil {
 		return err
 	}
 
 	var done service.HandedBack
-	if err := a.ask(ctx, p, back, &done); err != nil {
+	if err := a.call(ctx, p, back, &done); err != nil {
 		return err
 	}
 
 	return a.print(&done, func() { a.printf("%s", service.OpOf(back).Text.Text(back, &done)) })
 }
 
-// applyBack applies the returned snapshot of a handoff to an ordinary directory. At a terminal, it asks the
+// applyReturned applies the returned snapshot of a handoff to an ordinary directory. At a terminal, it asks the
 // user first.
-func applyBack(ctx context.Context, a *app, back service.HandoffBack) error {
-	store, ok := storeHere(a)
+func applyReturned(ctx context.Context, a *app, back service.HandoffBack) error {
+	store, ok := runsStoreHere(a)
 	if !ok {
 		return errs.Fail(errs.NotExist, "nothing was handed off from here, and nothing was received here").WithHint("go to the directory, or name it with -C DIR")
 	}
@@ -348,25 +348,25 @@ func applyBack(ctx context.Context, a *app, back service.HandoffBack) error {
 		return err
 	}
 
-	return runFinder(a).OnStore(ctx, store, func(main *client.Client) error {
+	return runFinder(a).WithStore(ctx, store, func(main *client.Client) error {
 		bar := a.newProgress()
 		defer bar.done()
 
-		var got service.HandedBack
+		var returned service.HandedBack
 		back.Fetch, back.DryRun = true, false
-		if err := main.Do(ctx, back, client.Streams{Progress: bar.show}, &got); err != nil {
+		if err := main.Do(ctx, back, client.Streams{Progress: bar.show}, &returned); err != nil {
 			return err
 		}
 		bar.done()
 
 		ask := askNever
-		if a.asks() && !o.DryRun {
-			ask = askInApply
+		if a.canAsk() && !o.DryRun {
+			ask = askForApply
 		}
-		if err := applyKept(ctx, a, got.Fork, "", "", ask, o); err != nil || o.DryRun {
+		if err := applyRun(ctx, a, returned.Fork, "", "", ask, o); err != nil || o.DryRun {
 			return err
 		}
 
-		return main.Do(ctx, service.HandoffBack{ID: got.ID, Done: true}, client.Streams{}, nil)
+		return main.Do(ctx, service.HandoffBack{ID: returned.ID, Done: true}, client.Streams{}, nil)
 	})
 }

@@ -25,10 +25,10 @@ import (
 
 const (
 	maxHookInput = 16 << 20
-	// hookTime is the longest time that a hook delays an agent.
-	hookTime = 1800 * time.Millisecond
-	// hookNames is the number of names that are tried for a turn: another agent may use a name first.
-	hookNames = 8
+	// maxHookDelay is the longest time that a hook delays an agent.
+	maxHookDelay = 1800 * time.Millisecond
+	// maxTurnNames is the number of names that are tried for a turn: another agent may use a name first.
+	maxTurnNames = 8
 )
 
 func hookCommand(a *app) *cobra.Command {
@@ -70,9 +70,9 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 	return cmd
 }
 
-// runHook handles the hook of an agent. It takes at most hookTime.
+// runHook handles the hook of an agent. It takes at most maxHookDelay.
 func runHook(ctx context.Context, a *app, agent string) {
-	ctx, stop := context.WithTimeout(ctx, hookTime)
+	ctx, stop := context.WithTimeout(ctx, maxHookDelay)
 	defer stop()
 
 	type result struct {
@@ -92,30 +92,30 @@ func runHook(ctx context.Context, a *app, agent string) {
 	case <-ctx.Done():
 	}
 
-	hookEnded(a, agent, r.in, r.err)
+	recordHookResult(a, agent, r.in, r.err)
 }
 
-// errTaken means that the message has a snapshot already. This is no failure of the hook.
-var errTaken = errors.New("the snapshot was taken already")
+// errAlreadyTaken means that the message has a snapshot already. This is no failure of the hook.
+var errAlreadyTaken = errors.New("the snapshot was taken already")
 
-// hookEnded records whether a hook worked. A failure is also printed as a message that the agent shows to the user,
+// recordHookResult records whether a hook worked. A failure is also printed as a message that the agent shows to the user,
 // because the agent does not show the hook's standard error.
-func hookEnded(a *app, agent string, in hooks.Input, err error) {
+func recordHookResult(a *app, agent string, in hooks.Input, err error) {
 	f := hooks.StateFailures()
 	if err == nil {
-		f.Worked()
+		f.RecordSuccess()
 		return
 	}
 
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	a.note("hook: nothing was done: %s", text)
 
-	if errors.Is(err, errTaken) {
-		f.Worked()
+	if errors.Is(err, errAlreadyTaken) {
+		f.RecordSuccess()
 		return
 	}
 
-	warn, log := f.Failed(agent, in.Session, cmp.Or(a.dir, in.Cwd), text, time.Now())
+	warn, log := f.RecordFailure(agent, in.Session, cmp.Or(a.dir, in.Cwd), text, time.Now())
 	if !warn {
 		return
 	}
@@ -127,7 +127,7 @@ func hookEnded(a *app, agent string, in hooks.Input, err error) {
 	if log != "" {
 		message += "; see " + log
 	}
-	if w := hooks.Warning(agent, message); w != nil {
+	if w := hooks.WarningOutput(agent, message); w != nil {
 		_ = a.printJSON(w) // finish reports an error of the output
 	}
 }
@@ -135,16 +135,16 @@ func hookEnded(a *app, agent string, in hooks.Input, err error) {
 // recordTurn takes the snapshot of a turn or, after a call of a tool, reports what the call changed.
 func recordTurn(ctx context.Context, a *app, agent string, in *hooks.Input) error {
 	var err error
-	if *in, err = hooks.Read(io.LimitReader(a.stdin, maxHookInput)); err != nil {
+	if *in, err = hooks.ReadInput(io.LimitReader(a.stdin, maxHookInput)); err != nil {
 		return err
 	}
 	if a.dir == "" {
 		a.dir = in.Cwd
 	}
 
-	p, c, err := a.openHere(ctx)
+	p, c, err := a.openClientHere(ctx)
 	if errors.Is(err, locate.ErrNotMounted) {
-		wd, _ := a.cwd() // it did not fail in openHere
+		wd, _ := a.commandDir() // it did not fail in openClientHere
 		return errs.Fail(errs.NotExist, "%s is not inside an amberfs mount; start the agent in a run: amberfs run --from . -- AGENT", quote(wd))
 	}
 	if err != nil {
@@ -152,24 +152,24 @@ func recordTurn(ctx context.Context, a *app, agent string, in *hooks.Input) erro
 	}
 	defer c.Close()
 
-	who := service.Actor{Name: service.SessionActor(agent, in.Session), Up: agentAbove()}
-	named := c.Do(ctx, who, client.Streams{}, nil)
+	actor := service.Actor{Name: service.SessionActor(agent, in.Session), Up: generationsToAgent()}
+	nameErr := c.Do(ctx, actor, client.Streams{}, nil)
 	if in.Tool != "" {
-		return errors.Join(reportCall(ctx, a, c, agent, who.Name, in), named)
+		return errors.Join(reportCall(ctx, a, c, agent, actor.Name, in), nameErr)
 	}
 
-	first := false
-	for range hookNames {
-		if first, err = takeTurn(ctx, c, in.Labels(agent), in.Message()); errs.ScriptKind(err) != errs.Exist {
+	isFirst := false
+	for range maxTurnNames {
+		if isFirst, err = takeTurn(ctx, c, in.Labels(agent), in.Message()); errs.ScriptKind(err) != errs.Exist {
 			break
 		}
 	}
 
-	if err == nil && first {
+	if err == nil && isFirst {
 		warnSecrets(a, agent, p)
 	}
 
-	return errors.Join(err, named)
+	return errors.Join(err, nameErr)
 }
 
 // reportCall prints what a call of a tool changed, in the form that the agent reads.
@@ -185,7 +185,7 @@ func reportCall(ctx context.Context, a *app, c *client.Client, agent, look strin
 		return nil
 	}
 
-	switch out := hooks.Context(agent, in.Event, text).(type) {
+	switch out := hooks.ContextOutput(agent, in.Event, text).(type) {
 	case string:
 		a.printf("%s", out)
 		return nil
@@ -210,12 +210,12 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 	}
 
 	if labels["message"] != "" {
-		one := map[string]string{"session": labels["session"], "message": labels["message"]}
-		if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn, Labels: one}, client.Streams{}, &same); err != nil {
+		sameMessage := map[string]string{"session": labels["session"], "message": labels["message"]}
+		if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn, Labels: sameMessage}, client.Streams{}, &same); err != nil {
 			return false, err
 		}
 		if len(same.Snapshots) > 0 {
-			return false, errTaken
+			return false, errAlreadyTaken
 		}
 	}
 
@@ -226,11 +226,11 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 	return next == 1, err
 }
 
-// agentAbove returns the number of generations from this process up to the agent. The processes between them are
+// generationsToAgent returns the number of generations from this process up to the agent. The processes between them are
 // shells that run the command of the hook.
-func agentAbove() int {
-	up := 1
-	for id := os.Getppid(); process.IsShellCommand(id); up++ {
+func generationsToAgent() int {
+	generations := 1
+	for id := os.Getppid(); process.IsShellCommand(id); generations++ {
 		st, err := process.StatOf(id)
 		if err != nil || st.Parent <= 1 {
 			break
@@ -238,17 +238,17 @@ func agentAbove() int {
 		id = st.Parent
 	}
 
-	return up
+	return generations
 }
 
 // installHook changes an agent's settings, and prints what changes first.
 func installHook(a *app, agent string, remove bool) error {
-	wd, err := a.cwd()
+	wd, err := a.commandDir()
 	if err != nil {
 		return err
 	}
 
-	s, err := hooks.Plan(wd, agent, remove)
+	s, err := hooks.PlanEdit(wd, agent, remove)
 	if err != nil {
 		return err
 	}

@@ -48,11 +48,11 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 			case o.git.Repo != "" && o.tar != "" || o.image != "" && o.git.Repo+o.tar != "":
 				return errs.Fail(errs.Invalid, "--git, --tar and --image cannot be used together")
 			case o.git.Repo != "":
-				return args(1, 2, "with --git a REV and perhaps a PATH")(cmd, argv)
+				return argumentCount(1, 2, "with --git a REV and perhaps a PATH")(cmd, argv)
 			case o.tar+o.image != "":
-				return args(0, 1, "with --tar or --image at most a PATH")(cmd, argv)
+				return argumentCount(0, 1, "with --tar or --image at most a PATH")(cmd, argv)
 			}
-			return args(1, 2, "a DIR and perhaps a PATH")(cmd, argv)
+			return argumentCount(1, 2, "a DIR and perhaps a PATH")(cmd, argv)
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error { return importTree(cmd.Context(), a, *o, argv) },
 	}
@@ -79,49 +79,49 @@ func importTree(ctx context.Context, a *app, o importOptions, words []string) er
 	umask := syscall.Umask(0) // the umask can only be read by setting it
 	syscall.Umask(umask)
 	o.req.Umask = uint32(umask)
-	i := &importer{a: a, at: p, bar: a.newProgress(), req: o.req}
+	i := &importer{a: a, location: p, bar: a.newProgress(), req: o.req}
 
 	switch {
 	case o.git.Repo != "":
 		o.git.Rev = words[0]
 		words = words[1:]
-		err = i.fromGit(o.git)
+		err = i.readGit(o.git)
 	case o.tar != "":
-		err = i.fromTar(o.tar)
+		err = i.readTar(o.tar)
 	case o.image != "":
-		err = i.fromImage(ctx, o.image, o.platform)
+		err = i.readImage(ctx, o.image, o.platform)
 	default:
-		err = i.importDir(words[0])
+		err = i.readDir(words[0])
 		words = words[1:]
 	}
 	if err != nil {
 		return err
 	}
 
-	return i.run(ctx, words)
+	return i.importTo(ctx, words)
 }
 
 // An importer sends a tree to the daemon, as a tar archive or as a stream of entries.
 type importer struct {
-	a       *app
-	at      locate.Location
-	req     service.Import
-	bar     *progress
-	skipped []stream.Omission
-	send    func(ctx context.Context, w io.Writer) error
+	a        *app
+	location locate.Location
+	req      service.Import
+	bar      *progress
+	skipped  []stream.Omission
+	send     func(ctx context.Context, w io.Writer) error
 	// sendFile sends an open file to the daemon, see client.Client.SendFile.
 	sendFile func(fd int) bool
 }
 
-// run imports the tree to the path in argv, or to the root of the workspace.
-func (i *importer) run(ctx context.Context, argv []string) error {
-	if i.at.Snapshot != "" {
-		return errs.Fail(errs.Failed, "the snapshot %s cannot be changed", i.at.Snapshot).WithHint("go to the workspace")
+// importTo imports the tree to the path in argv, or to the root of the workspace.
+func (i *importer) importTo(ctx context.Context, argv []string) error {
+	if i.location.Snapshot != "" {
+		return errs.Fail(errs.Failed, "the snapshot %s cannot be changed", i.location.Snapshot).WithHint("go to the workspace")
 	}
 	i.req.Path = "."
 	if len(argv) > 0 {
 		var err error
-		if i.req.Path, err = relPath(i.at, argv[0]); err != nil {
+		if i.req.Path, err = workspacePath(i.location, argv[0]); err != nil {
 			return err
 		}
 	}
@@ -137,8 +137,8 @@ func (i *importer) run(ctx context.Context, argv []string) error {
 	return printImported(i.a, done)
 }
 
-// errStopped is the error of writes after the daemon has stopped reading.
-var errStopped = errors.New("the daemon accepts no more")
+// errDaemonStopped is the error of writes after the daemon has stopped reading.
+var errDaemonStopped = errors.New("the daemon accepts no more")
 
 // A treeBody is the body of a request that sends a tree. net/http calls WriteTo, so that the tree is written to the
 // connection without a pipe.
@@ -157,13 +157,13 @@ func (b *treeBody) WriteTo(w io.Writer) (int64, error) {
 // Read implements io.Reader. It is not called.
 func (b *treeBody) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
-// A stoppingWriter writes to a connection, and returns errStopped if this fails.
+// A stoppingWriter writes to a connection, and returns errDaemonStopped if this fails.
 type stoppingWriter struct{ conn io.Writer }
 
 func (w stoppingWriter) Write(p []byte) (int, error) {
 	n, err := w.conn.Write(p)
 	if err != nil {
-		err = fmt.Errorf("%w: %w", errStopped, err)
+		err = fmt.Errorf("%w: %w", errDaemonStopped, err)
 	}
 	return n, err
 }
@@ -174,7 +174,7 @@ func (i *importer) sendAll(ctx context.Context) (done service.Imported, err erro
 	sending, stop := context.WithCancel(ctx)
 	defer stop()
 
-	c, err := i.a.open(ctx, i.at)
+	c, err := i.a.openClient(ctx, i.location)
 	if err != nil {
 		return done, err
 	}
@@ -195,45 +195,45 @@ func (i *importer) sendAll(ctx context.Context) (done service.Imported, err erro
 		}
 	}
 
-	if serr == nil || errors.Is(serr, errStopped) || errors.Is(serr, context.Canceled) {
+	if serr == nil || errors.Is(serr, errDaemonStopped) || errors.Is(serr, context.Canceled) {
 		return done, err
 	}
 
 	return done, service.Explain(serr)
 }
 
-func (i *importer) fromGit(from gitbridge.GitSource) (err error) {
+func (i *importer) readGit(from gitbridge.GitSource) (err error) {
 	i.req.From = service.FromGit
-	from.Repo, err = i.a.abs(from.Repo)
-	i.send = i.stream(func(ctx context.Context, sink stream.Sink) error {
-		_, err := gitbridge.ReadGit(ctx, from, sink, i.options())
+	from.Repo, err = i.a.absPath(from.Repo)
+	i.send = i.streamEntries(func(ctx context.Context, sink stream.Sink) error {
+		_, err := gitbridge.ReadGit(ctx, from, sink, i.readOptions())
 		return err
 	})
 
 	return err
 }
 
-// importDir imports a directory, without the mount and the store of the workspace.
-func (i *importer) importDir(name string) error {
+// readDir imports a directory. It leaves out the mount and the store of the workspace.
+func (i *importer) readDir(name string) error {
 	i.req.From = service.FromDir
-	dir, err := i.a.abs(name)
+	dir, err := i.a.absPath(name)
 	if err != nil {
 		return err
 	}
 
-	i.send = i.stream(func(ctx context.Context, sink stream.Sink) error {
+	i.send = i.streamEntries(func(ctx context.Context, sink stream.Sink) error {
 		return hostdir.Read(ctx, dir, sink, hostdir.ReadOptions{
-			Options: i.options(), Exclude: []string{i.at.Store, i.at.Mount.Mountpoint},
+			Options: i.readOptions(), Exclude: []string{i.location.Store, i.location.Mount.Mountpoint},
 		})
 	})
-	if err = outsideMounts(dir); err == nil {
-		i.bar.expect(dir)
+	if err = checkOutsideMounts(dir); err == nil {
+		i.bar.expectFilesOf(dir)
 	}
 
 	return err
 }
 
-func (i *importer) fromTar(name string) error {
+func (i *importer) readTar(name string) error {
 	i.req.From = service.FromTar
 	in, err := i.a.openInput(name)
 	total := int64(0) // unknown, for a pipe
@@ -245,14 +245,14 @@ func (i *importer) fromTar(name string) error {
 
 	i.send = func(_ context.Context, w io.Writer) error {
 		defer in.Close()
-		_, err := io.Copy(w, io.TeeReader(bufio.NewReaderSize(in, 256<<10), i.bar.counter("importing", total)))
+		_, err := io.Copy(w, io.TeeReader(bufio.NewReaderSize(in, 256<<10), i.bar.byteCounter("importing", total)))
 		return err
 	}
 
 	return err
 }
 
-func (i *importer) fromImage(ctx context.Context, ref, platform string) error {
+func (i *importer) readImage(ctx context.Context, ref, platform string) error {
 	i.req.From, i.req.Image = service.FromImage, ref
 	ref, err := absImageRef(i.a, ref)
 	if err != nil {
@@ -261,7 +261,7 @@ func (i *importer) fromImage(ctx context.Context, ref, platform string) error {
 
 	im, err := image.Open(ctx, ref, platform)
 	i.send = func(ctx context.Context, w io.Writer) error {
-		return im.Send(ctx, w, i.bar.counter("importing", im.Size()))
+		return im.Send(ctx, w, i.bar.byteCounter("importing", im.Size()))
 	}
 
 	return service.Explain(err)
@@ -271,14 +271,14 @@ func (i *importer) fromImage(ctx context.Context, ref, platform string) error {
 func absImageRef(a *app, ref string) (string, error) {
 	for _, kind := range []string{"oci:", "docker-archive:"} {
 		if file, ok := strings.CutPrefix(ref, kind); ok {
-			file, err := a.abs(file)
+			file, err := a.absPath(file)
 			return kind + file, err
 		}
 	}
 	return ref, nil
 }
 
-func (i *importer) stream(read func(context.Context, stream.Sink) error) func(context.Context, io.Writer) error {
+func (i *importer) streamEntries(read func(context.Context, stream.Sink) error) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) error {
 		sink := stream.NewWriter(w)
 		sink.SendFile = i.sendFile
@@ -290,7 +290,7 @@ func (i *importer) stream(read func(context.Context, stream.Sink) error) func(co
 	}
 }
 
-func (i *importer) options() stream.Options {
+func (i *importer) readOptions() stream.Options {
 	return stream.Options{
 		Umask:  i.req.Umask,
 		Limits: stream.Limits{Entries: i.req.MaxFiles, Bytes: i.req.MaxBytes},
@@ -315,15 +315,15 @@ func printImported(a *app, done service.Imported) error {
 		}
 	}
 	return a.print(done, func() {
-		to := ""
+		target := ""
 		if done.Path != "" && done.Path != "." {
-			to = " to " + quote(done.Path)
+			target = " to " + quote(done.Path)
 		}
 		if done.Snapshot != "" {
-			to += ": snapshot " + done.Snapshot
+			target += ": snapshot " + done.Snapshot
 		}
 
-		a.printf("imported %s, %s%s\n", plural(int(done.Files), "file", "files"), service.BytesText(done.Bytes), to)
+		a.printf("imported %s, %s%s\n", plural(int(done.Files), "file", "files"), service.BytesText(done.Bytes), target)
 	})
 }
 
@@ -332,7 +332,7 @@ func (a *app) openInput(name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(a.stdin), nil
 	}
-	path, err := a.abs(name)
+	path, err := a.absPath(name)
 	if err != nil {
 		return nil, err
 	}
@@ -361,7 +361,7 @@ func (a *app) readInput(name string) ([]byte, error) {
 	return text, nil
 }
 
-func outsideMounts(dir string) error {
+func checkOutsideMounts(dir string) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ workspace can be mounted later.
   workspace:NAME  workspace__NAME__snapshot, __restore, __branch; restore and branch
                   create a new workspace and leave this one as it is`,
 		Example: `  claude mcp add snapshots -- amberfs mcp -C ~/work`,
-		Args:    args(0, 0, "no arguments"),
+		Args:    argumentCount(0, 0, "no arguments"),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return serveMCP(cmd.Context(), a, set) },
 	}
 
@@ -72,27 +72,27 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 			"Paths are relative to the directory that the server was started for.",
 	})
 
-	m := &mcpServer{a: a, s: s}
+	m := &mcpServer{a: a, server: s}
 	workspace, isWorkspace := strings.CutPrefix(set, "workspace:")
 	chosen := map[string]int{"standard": service.ToolsAll, "all": service.ToolsAll, "snapshots": service.ToolsSnapshots}
-	in, known := chosen[set]
+	setIndex, known := chosen[set]
 	if isWorkspace = isWorkspace && workspace != ""; isWorkspace {
-		in = service.ToolsWorkspace
+		setIndex = service.ToolsWorkspace
 	} else if !known {
 		return nil, errs.Fail(errs.Invalid, "no such set of tools: %q", set).WithHint("--tools takes standard, all, workspace:NAME or snapshots")
 	}
 
 	for _, t := range tools() {
 		switch {
-		case t.Names[in] == "" || (t.OnlyInAll || t.effect == service.Executes) && set != "all":
+		case t.Names[setIndex] == "" || (t.OnlyInAll || t.effect == service.Executes) && set != "all":
 		case isWorkspace:
-			m.offerRef(workspace, t)
+			m.addRefTool(workspace, t)
 		default:
-			m.offer(in, t)
+			m.addOperationTool(setIndex, t)
 		}
 	}
 
-	m.prompts()
+	m.addPrompts()
 	s.AddResourceTemplate(&mcp.ResourceTemplate{
 		Name: "snapshot-file", Title: "A file in a snapshot", Description: "The contents of a file as a snapshot has it.",
 		URITemplate: "amberfs://snapshot/{name}/{+path}",
@@ -101,7 +101,7 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 	return s, nil
 }
 
-func (m *mcpServer) prompts() {
+func (m *mcpServer) addPrompts() {
 	for _, p := range []struct{ name, title, about, text string }{
 		{"snapshot", "Snapshot", "Capture the workspace as it is now.",
 			"Capture the workspace now, as a snapshot named %q (any free name that says what this state is, if that is empty), and tell me its name."},
@@ -112,7 +112,7 @@ func (m *mcpServer) prompts() {
 	} {
 		spec := &mcp.Prompt{Name: p.name, Title: p.title, Description: p.about,
 			Arguments: []*mcp.PromptArgument{{Name: "name", Description: "a snapshot"}}}
-		m.s.AddPrompt(spec, func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		m.server.AddPrompt(spec, func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 			text := fmt.Sprintf(p.text, r.Params.Arguments["name"])
 			return &mcp.GetPromptResult{Description: p.about, Messages: []*mcp.PromptMessage{
 				{Role: "user", Content: &mcp.TextContent{Text: text}},
@@ -137,7 +137,7 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 
 	var out bytes.Buffer
 	req := service.File{Path: naming.BytePath(path), Snapshot: name, Limit: maxResource + 1}
-	if err := m.a.exchange(ctx, p, req, client.Streams{Out: &out}, nil); err != nil {
+	if err := m.a.callWith(ctx, p, req, client.Streams{Out: &out}, nil); err != nil {
 		return nil, toolError(err)
 	}
 
@@ -156,8 +156,8 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
 }
 
-// maxPage is the maximum size in bytes of an answer of a tool.
-const maxPage = 40 << 10
+// maxPageSize is the maximum size in bytes of an answer of a tool.
+const maxPageSize = 40 << 10
 
 type pageRange struct {
 	StartIndex int `json:"start_index,omitempty" jsonschema:"next_index of the answer before"`
@@ -170,20 +170,20 @@ type page struct {
 	NextIndex   int    `json:"next_index,omitempty" jsonschema:"start_index of what follows"`
 }
 
-// cut returns a page of a text, as the text for a model and as a result. If the page has a whole line, it ends at the
+// pageOf returns the part p of a text, as the text for a model and as a result. If the page has a whole line, it ends at the
 // end of a line.
-func (p pageRange) cut(text string) (string, page, error) {
+func (p pageRange) pageOf(text string) (string, page, error) {
 	if p.StartIndex < 0 || p.StartIndex > len(text) || p.MaxLength < 0 {
 		return "", page{}, fmt.Errorf("start_index is %d and max_length %d, of a text of %d bytes", p.StartIndex, p.MaxLength, len(text))
 	}
-	limit := maxPage
+	limit := maxPageSize
 	if p.MaxLength > 0 {
-		limit = min(p.MaxLength, maxPage)
+		limit = min(p.MaxLength, maxPageSize)
 	}
 
 	out := page{Text: text[p.StartIndex:], TotalLength: len(text)}
 	if len(out.Text) > limit {
-		out.Text = cut(out.Text, limit)
+		out.Text = cutAtLine(out.Text, limit)
 		out.NextIndex = p.StartIndex + len(out.Text)
 	}
 
@@ -195,7 +195,7 @@ func (p pageRange) cut(text string) (string, page, error) {
 	return shown, out, nil
 }
 
-func cut(text string, limit int) string {
+func cutAtLine(text string, limit int) string {
 	if i := strings.LastIndexByte(text[:limit], '\n'); i >= 0 {
 		return text[:i+1]
 	}

@@ -30,8 +30,8 @@ type mountOptions struct {
 	options             []string
 }
 
-// mountWith returns a command with the arguments of mount, which calls do.
-func mountWith(a *app, do mountFunc) *cobra.Command {
+// mountLikeCommand returns a command with the arguments of mount, which calls do.
+func mountLikeCommand(a *app, do mountFunc) *cobra.Command {
 	o := &mountOptions{}
 	cmd := &cobra.Command{
 		Use:   "mount [--from DIR|REMOTE@SNAPSHOT] [-f] [-o OPTION,...] STORE MOUNTPOINT",
@@ -51,8 +51,8 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 		Example: `  amberfs mount --from ~/project ~/project.store ~/work
   amberfs mount --from s3://bucket/team@v1 ~/v1.store ~/work
   amberfs mount -o allow_other /srv/store /srv/work`,
-		Args: args(2, 2, "a STORE and a MOUNTPOINT"),
-		RunE: func(cmd *cobra.Command, argv []string) error { return mountWords(cmd.Context(), a, *o, argv, do) },
+		Args: argumentCount(2, 2, "a STORE and a MOUNTPOINT"),
+		RunE: func(cmd *cobra.Command, argv []string) error { return runMount(cmd.Context(), a, *o, argv, do) },
 	}
 
 	cmd.Flags().StringVar(&o.from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
@@ -63,13 +63,13 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 	cmd.Flags().BoolVar(&o.OrEmpty, "or-empty", false, "begin empty if REMOTE has no such snapshot")
 	cmd.Flags().BoolVarP(&o.foreground, "foreground", "f", false, "stay in the foreground")
 	cmd.Flags().BoolVar(&o.atLogin, "at-login", false, "mount it again at each login: write and enable a unit of your systemd")
-	addOptions(cmd, &o.options)
+	addMountOptionsFlag(cmd, &o.options)
 
 	return cmd
 }
 
-// mountWords calls do with the store and the mount point that the words name.
-func mountWords(ctx context.Context, a *app, o mountOptions, words []string, do mountFunc) error {
+// runMount calls do with the store and the mount point that the words name.
+func runMount(ctx context.Context, a *app, o mountOptions, words []string, do mountFunc) error {
 	if slices.Contains(words, "") {
 		return errs.Fail(errs.Invalid, "a STORE or MOUNTPOINT is empty")
 	}
@@ -80,7 +80,7 @@ func mountWords(ctx context.Context, a *app, o mountOptions, words []string, do 
 	}
 
 	if options.Remount {
-		point, err := a.abs(words[1])
+		point, err := a.absPath(words[1])
 		if err != nil {
 			return err
 		}
@@ -91,10 +91,10 @@ func mountWords(ctx context.Context, a *app, o mountOptions, words []string, do 
 	if cfg.From, cfg.Remote, err = splitFrom(a, o.from); err != nil {
 		return err
 	}
-	if cfg.Store, err = a.abs(words[0]); err != nil {
+	if cfg.Store, err = a.absPath(words[0]); err != nil {
 		return err
 	}
-	if cfg.Mountpoint, err = a.abs(words[1]); err != nil {
+	if cfg.Mountpoint, err = a.absPath(words[1]); err != nil {
 		return err
 	}
 	if o.atLogin && o.foreground {
@@ -103,13 +103,13 @@ func mountWords(ctx context.Context, a *app, o mountOptions, words []string, do 
 
 	err = do(ctx, a, cfg, o.foreground)
 	if err == nil && cfg.From == cfg.Mountpoint && !o.foreground {
-		a.note("the mount hides %s, which does not change: your changes are in the store\n\tmount it again with: amberfs mount -o nonempty %s %s", quote(cfg.From), word(cfg.Store), word(cfg.Mountpoint))
+		a.note("the mount hides %s, which does not change: your changes are in the store\n\tmount it again with: amberfs mount -o nonempty %s %s", quote(cfg.From), shellWord(cfg.Store), shellWord(cfg.Mountpoint))
 	}
 	if err != nil || !o.atLogin {
 		return err
 	}
 
-	name, err := mountAtLogin(cfg)
+	name, err := writeLoginUnit(cfg)
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "it is mounted, but not at the next login: %w", err)
 	}
@@ -126,7 +126,7 @@ func splitFrom(a *app, from string) (dir, remote string, err error) {
 	case from == "":
 		return "", "", nil
 	case !ok:
-		dir, err = a.abs(from)
+		dir, err = a.absPath(from)
 		return dir, "", err
 	case name == "":
 		return "", "", errs.Fail(errs.Invalid, "%s names no snapshot", from).WithHint("add one: %s@NAME", from)
@@ -135,9 +135,9 @@ func splitFrom(a *app, from string) (dir, remote string, err error) {
 	return "", from, nil
 }
 
-// mountStore is called in three processes with the same arguments: the command, which starts the keeper; the keeper,
+// startMount is called in three processes with the same arguments: the command, which starts the keeper; the keeper,
 // which starts the daemon; and the daemon.
-func mountStore(ctx context.Context, a *app, cfg daemon.Config, foreground bool) (err error) {
+func startMount(ctx context.Context, a *app, cfg daemon.Config, foreground bool) (err error) {
 	pipe := daemon.ReadyPipe()
 
 	if foreground {
@@ -150,17 +150,17 @@ func mountStore(ctx context.Context, a *app, cfg daemon.Config, foreground bool)
 			c.ReadyPipe, c.ReadyEnv = pipe, daemon.ReadyEnv
 			status, err := keeper.Run(c)
 			if !errors.Is(err, keeper.ErrNoChild) { // under an emulator, this process becomes the daemon
-				return a.statusOf(status, err)
+				return a.statusError(status, err)
 			}
 		}
 	}
 
-	s := daemon.StarterOn(pipe)
+	s := daemon.PipeMessages(pipe)
 	started := s != nil // daemon.Spawn has started this process
 	if !started {
 		bar := a.newProgress()
-		bar.expect(cfg.From)
-		s = starter(a, bar, func(r *daemon.Ready) {
+		bar.expectFilesOf(cfg.From)
+		s = messagePrinter(a, bar, func(r *daemon.Ready) {
 			if a.json {
 				_ = a.printJSON(r)
 			} else if isTerminal(a.stdout) {
@@ -200,15 +200,15 @@ func mountStore(ctx context.Context, a *app, cfg daemon.Config, foreground bool)
 	return daemon.Run(ctx, cfg, s)
 }
 
-// starter returns a function that prints the messages of a starting daemon, except for its error, which the caller
+// messagePrinter returns a function that prints the messages of a starting daemon, except for its error, which the caller
 // gets and prints.
-func starter(a *app, bar *progress, ready func(*daemon.Ready)) daemon.Starter {
+func messagePrinter(a *app, bar *progress, ready func(*daemon.Ready)) daemon.MessageFunc {
 	return func(m daemon.Message) {
 		switch {
 		case m.Progress != nil:
 			bar.show(*m.Progress)
 		case m.Note != "":
-			a.say(m.Note)
+			a.noteText(m.Note)
 		default:
 			bar.done()
 			if m.Ready != nil {
@@ -220,7 +220,7 @@ func starter(a *app, bar *progress, ready func(*daemon.Ready)) daemon.Starter {
 
 // makeStore makes the store of a run if it does not exist, and reports whether it did. The caller starts the run's
 // daemon with s.
-func makeStore(ctx context.Context, a *app, cfg *daemon.Config, mounts []locate.Mount) (made bool, s daemon.Starter, err error) {
+func makeStore(ctx context.Context, a *app, cfg *daemon.Config, mounts []locate.Mount) (made bool, s daemon.MessageFunc, err error) {
 	if err := daemon.CheckPaths(cfg, mounts); err != nil {
 		return false, nil, err
 	}
@@ -228,14 +228,14 @@ func makeStore(ctx context.Context, a *app, cfg *daemon.Config, mounts []locate.
 	bar := a.newProgress()
 	defer bar.done()
 
-	bar.expect(cfg.From)
-	s = starter(a, bar, func(*daemon.Ready) {})
-	made, err = daemon.Make(ctx, *cfg, s)
+	bar.expectFilesOf(cfg.From)
+	s = messagePrinter(a, bar, func(*daemon.Ready) {})
+	made, err = daemon.MakeStore(ctx, *cfg, s)
 	return made, s, err
 }
 
-// addOptions gives cmd the flag -o, with completion of the last word of its list.
-func addOptions(cmd *cobra.Command, options *[]string) {
+// addMountOptionsFlag gives cmd the flag -o, with completion of the last word of its list.
+func addMountOptionsFlag(cmd *cobra.Command, options *[]string) {
 	cmd.Flags().StringArrayVarP(options, "options", "o", nil, "mount `OPTION`s, separated by commas")
 	_ = cmd.RegisterFlagCompletionFunc("options", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		done := typed[:strings.LastIndex(typed, ",")+1]

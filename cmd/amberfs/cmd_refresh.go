@@ -33,9 +33,9 @@ DIR. --merge merges them, as "git merge" does. At a terminal, refresh asks about
 and conflicts.`,
 		Example: `  amberfs refresh
   amberfs refresh --run project-1 --theirs`,
-		Args: args(0, 1, "perhaps a DIR"),
+		Args: argumentCount(0, 1, "perhaps a DIR"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			return refreshWords(cmd.Context(), a, run, strings.Join(argv, ""), req)
+			return runRefresh(cmd.Context(), a, run, strings.Join(argv, ""), req)
 		},
 	}
 
@@ -49,35 +49,35 @@ and conflicts.`,
 	return cmd
 }
 
-// refreshWords refreshes a run or, for "", the workspace from a directory, by default the one that it was filled from.
-func refreshWords(ctx context.Context, a *app, run, dir string, req service.Refresh) error {
+// runRefresh refreshes a run or, for "", the workspace from a directory, by default the one that it was filled from.
+func runRefresh(ctx context.Context, a *app, run, dir string, req service.Refresh) error {
 	if run != "" {
 		return withRun(ctx, a, "", run, func(r *runs.Run, c *client.Client) error {
 			return refreshWorkspace(ctx, a, c, r.Dir, r.Store, req)
 		})
 	}
 
-	p, c, err := a.openHere(ctx)
+	p, c, err := a.openClientHere(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 
 	if dir != "" {
-		if dir, err = a.abs(dir); err != nil {
+		if dir, err = a.absPath(dir); err != nil {
 			return err
 		}
 	}
-	if dir, err = directoryOf(p, dir); err != nil {
+	if dir, err = sourceDirectory(p, dir); err != nil {
 		return err
 	}
 
 	return refreshWorkspace(ctx, a, c, dir, p.Store, req)
 }
 
-// directoryOf returns dir or, for "", the directory that a workspace was filled from. It fails for a directory in the
+// sourceDirectory returns dir or, for "", the directory that a workspace was filled from. It fails for a directory in the
 // workspace.
-func directoryOf(p locate.Location, dir string) (string, error) {
+func sourceDirectory(p locate.Location, dir string) (string, error) {
 	if dir == "" {
 		from, err := storedir.FilledFrom(p.Store)
 		if err != nil || from == "" {
@@ -86,20 +86,20 @@ func directoryOf(p locate.Location, dir string) (string, error) {
 		dir = from
 	}
 
-	return dir, notItself(p, dir)
+	return dir, checkOutside(p, dir)
 }
 
-// notItself returns an error for a directory that is in the workspace.
-func notItself(p locate.Location, dir string) error {
-	line := applyLine(p.Store, strings.Join(p.Workspace, "/"), dir, "")
-	if _, ok := runs.Dir(p.Store); ok && len(p.Workspace) > 0 {
+// checkOutside returns an error for a directory that is in the workspace.
+func checkOutside(p locate.Location, dir string) error {
+	line := applyCommandLine(p.Store, strings.Join(p.Workspace, "/"), dir, "")
+	if _, ok := runs.SourceDir(p.Store); ok && len(p.Workspace) > 0 {
 		line = "amberfs apply --run " + p.Workspace[0]
 	}
-	return runs.NotItself(p.Store, dir, "leave the run, and use `"+line+"`")
+	return runs.CheckOutside(p.Store, dir, "leave the run, and use `"+line+"`")
 }
 
 func refreshWorkspace(ctx context.Context, a *app, c *client.Client, dir, store string, req service.Refresh) error {
-	done, err := refreshSettled(ctx, a, c, "the workspace", dir, store, req, runs.Less{})
+	done, err := refreshResolvingConflicts(ctx, a, c, "the workspace", dir, store, req, runs.RefreshFilter{})
 	if err != nil && len(done.Conflicts) > 0 {
 		return a.printFailed(done, err, func() { printPaths(a, done.Conflicts) })
 	}
@@ -109,14 +109,14 @@ func refreshWorkspace(ctx context.Context, a *app, c *client.Client, dir, store 
 
 	return a.print(done, func() {
 		paths, inGit := withoutGit(a, done.Paths)
-		a.printf("%s", service.ChangedText("refreshed", "would refresh", done.DryRun, "from "+quote(dir), done.Changed, done.Changed, a.listed(paths), inGit)+service.GitText(done.Git))
+		a.printf("%s", service.ChangedText("refreshed", "would refresh", done.DryRun, "from "+quote(dir), done.Changed, done.Changed, a.cutList(paths), inGit)+service.GitText(done.Git))
 	})
 }
 
-// refreshSettled is refreshFrom with questions about conflicts. ours is the name of the workspace in the questions.
-func refreshSettled(ctx context.Context, a *app, c *client.Client, ours, dir, store string, req service.Refresh, less runs.Less) (done service.Refreshed, err error) {
-	req.RefuseDiverged = a.settles() && !req.DryRun
-	err = settle(ctx, a, ours, dir, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
+// refreshResolvingConflicts is refreshFrom with questions about conflicts. ours is the name of the workspace in the questions.
+func refreshResolvingConflicts(ctx context.Context, a *app, c *client.Client, ours, dir, store string, req service.Refresh, less runs.RefreshFilter) (done service.Refreshed, err error) {
+	req.RefuseDiverged = a.resolvesConflicts() && !req.DryRun
+	err = mergeResolvingConflicts(ctx, a, ours, dir, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
 		req.Resolve = rules
 		var err error
 		done, err = refreshFrom(ctx, a, c, dir, store, req, less)
@@ -127,7 +127,7 @@ func refreshSettled(ctx context.Context, a *app, c *client.Client, ours, dir, st
 }
 
 // refreshFrom sends the changes of a directory, except for the paths in less, to a workspace.
-func refreshFrom(ctx context.Context, a *app, c *client.Client, dir, store string, req service.Refresh, less runs.Less) (service.Refreshed, error) {
+func refreshFrom(ctx context.Context, a *app, c *client.Client, dir, store string, req service.Refresh, less runs.RefreshFilter) (service.Refreshed, error) {
 	bar := a.newProgress()
 	defer bar.done()
 

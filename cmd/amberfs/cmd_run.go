@@ -22,17 +22,17 @@ import (
 
 // runOptions are the options of run.
 type runOptions struct {
-	sandbox  sandbox.Config
-	task     task
-	restrict restrictions
-	mount    []string // the options of the mount
-	from     string
-	also     []string
-	name     string
-	apply    string          // "", applyAsk or applyYes
-	sides    service.Refresh // with resume: the side of conflicts that is taken
+	sandbox       sandbox.Config
+	task          task
+	restrict      restrictions
+	mountOptions  []string // the options of the mount
+	source        string
+	otherDirs     []string
+	name          string
+	apply         string          // "", applyFlagAsk or applyFlagYes
+	conflictSides service.Refresh // with resume: the side of conflicts that is taken
 
-	resume, anew, discard bool
+	resume, newRun, discard bool
 }
 
 func runCommand(a *app) *cobra.Command {
@@ -87,11 +87,11 @@ other commands work inside.`,
   amberfs run /srv/store --fork try-1 -- bash
   amberfs run /srv/store --fork box --root -- apt-get install -y jq`,
 		Args: func(cmd *cobra.Command, argv []string) error {
-			if !o.sandbox.Root {
+			if !o.sandbox.ForkIsRoot {
 				return beforeDash(0, 1, "at most one STORE")(cmd, argv)
 			}
 			before, _ := splitDash(cmd, argv)
-			return args(0, 1, "at most one STORE before --")(cmd, before)
+			return argumentCount(0, 1, "at most one STORE before --")(cmd, before)
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			var store []string
@@ -100,52 +100,52 @@ other commands work inside.`,
 		},
 	}
 
-	cmd.Flags().StringVar(&o.from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
-	cmd.Flags().StringArrayVar(&o.also, "also", nil, "run in a copy of the directory `DIR[:ro]` too; with :ro it is only read")
+	cmd.Flags().StringVar(&o.source, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
+	cmd.Flags().StringArrayVar(&o.otherDirs, "also", nil, "run in a copy of the directory `DIR[:ro]` too; with :ro it is only read")
 	cmd.Flags().StringVar(&o.sandbox.Fork, "fork", "", "run in the fork `NAME`, created if needed")
-	cmd.Flags().BoolVar(&o.sandbox.Root, "root", false, "the fork is COMMAND's root directory")
+	cmd.Flags().BoolVar(&o.sandbox.ForkIsRoot, "root", false, "the fork is COMMAND's root directory")
 	cmd.Flags().StringVar(&o.task.actor, "as", "", "the `ACTOR` of what COMMAND and its descendants change")
 	cmd.Flags().StringVar(&o.name, "name", "", "`NAME` of the run. Default: DIR's name and a number")
-	cmd.Flags().BoolVar(&o.anew, "new", false, "begin a new run (the default)")
+	cmd.Flags().BoolVar(&o.newRun, "new", false, "begin a new run (the default)")
 	cmd.Flags().BoolVar(&o.resume, "resume", false, "go on with the run NAME, or with the newest of DIR")
 	cmd.Flags().BoolVar(&o.resume, "continue", false, "the same as --resume")
 	cmd.Flags().BoolVar(&o.discard, "discard", false, "keep nothing of what COMMAND changes")
 	cmd.MarkFlagsMutuallyExclusive("resume", "new", "discard")
 	cmd.MarkFlagsMutuallyExclusive("resume", "name")
 	cmd.MarkFlagsMutuallyExclusive("discard", "name")
-	cmd.Flags().Var((*applyValue)(&o.apply), "apply", "when COMMAND ends, ask which changes to apply to DIR; --apply=yes does not ask")
-	cmd.Flags().Lookup("apply").NoOptDefVal = applyAsk
-	cmd.Flags().BoolVar(&o.sides.Ours, "ours", false, "with --resume, keep the run's version of conflicting paths")
-	cmd.Flags().BoolVar(&o.sides.Theirs, "theirs", false, "with --resume, take DIR's version of conflicting paths")
-	cmd.Flags().BoolVar(&o.sides.Merge, "merge", false, "with --resume, merge a checked-out branch of git that moved on both sides")
-	addPrefer(cmd, &o.sides.Ours, &o.sides.Theirs, []string{sideRun}, []string{sideDir})
-	cmd.Flags().StringVar(&o.task.after, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
-	cmd.Flags().BoolVar(&o.task.report, "report", false, "print what COMMAND changed when it ends, as \"amberfs changed\" does")
+	cmd.Flags().Var((*applyFlag)(&o.apply), "apply", "when COMMAND ends, ask which changes to apply to DIR; --apply=yes does not ask")
+	cmd.Flags().Lookup("apply").NoOptDefVal = applyFlagAsk
+	cmd.Flags().BoolVar(&o.conflictSides.Ours, "ours", false, "with --resume, keep the run's version of conflicting paths")
+	cmd.Flags().BoolVar(&o.conflictSides.Theirs, "theirs", false, "with --resume, take DIR's version of conflicting paths")
+	cmd.Flags().BoolVar(&o.conflictSides.Merge, "merge", false, "with --resume, merge a checked-out branch of git that moved on both sides")
+	addPrefer(cmd, &o.conflictSides.Ours, &o.conflictSides.Theirs, []string{sideRun}, []string{sideDir})
+	cmd.Flags().StringVar(&o.task.snapshotAfter, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
+	cmd.Flags().BoolVar(&o.task.printsChanges, "report", false, "print what COMMAND changed when it ends, as \"amberfs changed\" does")
 	cmd.Flags().StringArrayVar(&o.restrict.hide, "hide", nil, "`PATH` in DIR, or a pattern, does not exist for COMMAND")
 	cmd.Flags().StringArrayVar(&o.restrict.readOnly, "read-only", nil, "`PATH` cannot be changed; without PATH, nothing can")
 	cmd.Flags().Lookup("read-only").NoOptDefVal = wholeWorkspace
-	addOptions(cmd, &o.mount)
+	addMountOptionsFlag(cmd, &o.mountOptions)
 
 	return cmd
 }
 
-// check checks the options that do not depend on the directory, and parses the mount options.
-func (o *runOptions) check(store []string) error {
+// validate checks the options that do not depend on the directory, and parses the mount options.
+func (o *runOptions) validate(store []string) error {
 	c := &o.sandbox
-	if c.Root && c.Fork == "" {
+	if c.ForkIsRoot && c.Fork == "" {
 		return errs.Fail(errs.Invalid, "--root needs --fork NAME: the fork that is the root directory")
 	}
 
 	var err error
-	if c.Options, err = mountopt.Parse(o.mount...); err != nil {
+	if c.Options, err = mountopt.Parse(o.mountOptions...); err != nil {
 		return errs.Fail(errs.Invalid, "%w", err)
 	}
 
-	c.Options.ReadOnly = c.Options.ReadOnly || o.restrict.whole()
+	c.Options.ReadOnly = c.Options.ReadOnly || o.restrict.coversWorkspace()
 	for _, n := range []struct {
 		name  string
 		check func(string) error
-	}{{c.Fork, naming.Check}, {o.task.after, naming.Check}, {o.name, naming.Check}, {o.task.actor, actors.Check}} {
+	}{{c.Fork, naming.Check}, {o.task.snapshotAfter, naming.Check}, {o.name, naming.Check}, {o.task.actor, actors.Check}} {
 		if n.name == "" {
 			continue
 		}
@@ -155,41 +155,41 @@ func (o *runOptions) check(store []string) error {
 	}
 
 	switch {
-	case o.apply == applyAsk && slices.Contains(store, applyYes):
+	case o.apply == applyFlagAsk && slices.Contains(store, applyFlagYes):
 		return errs.Fail(errs.Invalid, "--apply yes means a store named yes").WithHint("use --apply=yes, or name the store ./yes")
-	case !slices.Contains([]string{"", applyAsk, applyYes}, o.apply):
+	case !slices.Contains([]string{"", applyFlagAsk, applyFlagYes}, o.apply):
 		return errs.Fail(errs.Invalid, "use --apply or --apply=yes, not --apply=%s", o.apply)
-	case (o.sides.Ours || o.sides.Theirs || o.sides.Merge) && !o.resume:
+	case (o.conflictSides.Ours || o.conflictSides.Theirs || o.conflictSides.Merge) && !o.resume:
 		return errs.Fail(errs.Invalid, "--ours, --theirs, --prefer and --merge need --resume")
-	case o.resume && o.restrict.hides():
+	case o.resume && o.restrict.hasHidden():
 		return errs.Fail(errs.Invalid, "--hide needs a new run, not --resume")
 	}
 
-	_, err = threeway.RuleOf(o.sides.Ours, o.sides.Theirs)
+	_, err = threeway.RuleOf(o.conflictSides.Ours, o.conflictSides.Theirs)
 	return err
 }
 
 // runProgram runs a program in a run of a directory, in the workspace of a store, or in the workspace of the working
 // directory.
 func runProgram(ctx context.Context, a *app, o *runOptions, store []string) error {
-	if err := o.check(store); err != nil {
+	if err := o.validate(store); err != nil {
 		return err
 	}
 
 	c := &o.sandbox
-	from, remote, err := splitFrom(a, o.from)
+	from, remote, err := splitFrom(a, o.source)
 	if err == nil && len(store) > 0 {
-		c.Store, err = a.abs(store[0])
+		c.Store, err = a.absPath(store[0])
 	}
 	if err != nil {
 		return err
 	}
-	if len(o.also) > 0 && (o.resume || from == "" || c.Store != "") {
+	if len(o.otherDirs) > 0 && (o.resume || from == "" || c.Store != "") {
 		return errs.Fail(errs.Invalid, "--also needs a new run: --from DIR and no STORE or --resume")
 	}
 
-	k := &keptRun{a: a, dir: from, name: o.name, resume: o.resume, apply: o.apply, sides: o.sides, task: o.task, restrict: &o.restrict}
-	if err := k.addAlso(o.also); err != nil {
+	k := &keptRun{a: a, dir: from, name: o.name, resume: o.resume, apply: o.apply, conflictSides: o.conflictSides, task: o.task, restrictions: &o.restrict}
+	if err := k.addOtherDirs(o.otherDirs); err != nil {
 		return err
 	}
 	if o.resume {
@@ -199,25 +199,25 @@ func runProgram(ctx context.Context, a *app, o *runOptions, store []string) erro
 		return errs.Fail(errs.Invalid, "--apply needs --from DIR: there is no directory to apply the changes to")
 	}
 
-	readOnly := o.restrict.whole()
+	readOnly := o.restrict.coversWorkspace()
 	if from != "" && c.Store == "" && !o.discard && !readOnly {
 		if c.Fork != "" {
 			return errs.Fail(errs.Invalid, "--fork needs a STORE").WithHint("use --name to name a run")
 		}
 		return k.run(ctx, *c)
 	}
-	if k.name != "" || o.anew || o.discard && k.apply != "" {
+	if k.name != "" || o.newRun || o.discard && k.apply != "" {
 		return errs.Fail(errs.Invalid, "--name and --new need --from DIR and no STORE, and --discard applies nothing")
 	}
 
 	here := c.Fork != "" || o.task.actor != "" && remote == "" && !readOnly
 	if p, err := a.location(); err == nil && here && c.Store == "" && from == "" {
-		return runHere(ctx, a, p, o, remote)
+		return runInWorkspace(ctx, a, p, o, remote)
 	}
 
-	if c.Root {
-		if ran, st, err := sandbox.AsRoot(ctx, c.Store); ran {
-			return a.statusOf(st, err)
+	if c.ForkIsRoot {
+		if ran, st, err := sandbox.RunAsRoot(ctx, c.Store); ran {
+			return a.statusError(st, err)
 		}
 		noteOnlyRoot(a, "no other ids can be mapped here (newuidmap, and lines for you in /etc/subuid and /etc/subgid)")
 	}
@@ -231,68 +231,68 @@ func (k *keptRun) runStore(ctx context.Context, c sandbox.Config, remote string)
 	var temp *sandbox.TempDir
 	var err error
 	if c.Store == "" {
-		if temp, err = sandbox.Temp(); err != nil {
+		if temp, err = sandbox.MakeTempDir(); err != nil {
 			return err
 		}
 		defer temp.Remove()
 
-		c.Temp = temp.Path
-		c.Store = filepath.Join(c.Temp, "store")
+		c.TempDir = temp.Path
+		c.Store = filepath.Join(c.TempDir, "store")
 	}
 
-	s, err := k.fillStore(ctx, &c, remote)
+	s, err := k.prepareStoreRun(ctx, &c, remote)
 	if err != nil {
 		return err
 	}
 
 	p := storeLocation(c.Store, c.Mountpoint)
-	var left bool        // the user left some changes
-	var notApplied error // the error of the apply
-	var unfinished bool  // some changes were neither applied nor declined
-	var before *stateBefore
-	status, err := sandbox.Outer(ctx, c, temp, s,
+	var incomplete bool     // the user left some changes
+	var applyErr error      // the error of the apply
+	var hasKeptChanges bool // some changes were neither applied nor declined
+	var before *earlierState
+	status, err := sandbox.RunOuter(ctx, c, temp, s,
 		func(c *sandbox.Config) error {
-			err := errors.Join(k.task.prepare(ctx, k.a, p, k.forked), k.prepareTemporary(ctx))
-			if err == nil && c.Root {
+			err := errors.Join(k.task.prepare(ctx, k.a, p, k.forkOptions), k.prepareTemporary(ctx))
+			if err == nil && c.ForkIsRoot {
 				c.Image, err = imageOf(ctx, k.a, p.Fork(c.Fork))
 			}
 			if err == nil {
-				before = openStateBefore(ctx, k.a, *c)
+				before = openEarlierState(ctx, k.a, *c)
 			}
 
 			return err
 		},
-		func(e sandbox.Ended) error {
+		func(e sandbox.Outcome) error {
 			defer before.close() // the daemon ends with the last connection
 
-			unfinished = e.Started && k.apply != ""
-			if !e.Started || !e.Served { // Outer has reported it
+			hasKeptChanges = e.Started && k.apply != ""
+			if !e.Started || !e.StillServed { // RunOuter has reported it
 				return nil
 			}
 
-			err := errors.Join(k.task.end(ctx, k.a, p.Fork(c.Fork)), k.reportAlso(ctx))
+			err := errors.Join(k.task.finish(ctx, k.a, p.Fork(c.Fork)), k.reportOthers(ctx))
 			switch {
-			case err == nil && k.apply == applyYes && e.Interrupted:
+			case err == nil && k.apply == applyFlagYes && e.Interrupted:
 				k.a.note("interrupted: nothing is applied")
 			case err == nil && k.apply != "":
-				left, notApplied = applyStore(k.a, c, k.dir, map[string]askMode{applyAsk: askInRun}[k.apply])
-				unfinished = left || notApplied != nil
+				incomplete, applyErr = applyStoreRun(k.a, c, k.dir, map[string]askMode{applyFlagAsk: askAfterStoreRun}[k.apply])
+				hasKeptChanges = incomplete || applyErr != nil
 			case k.apply == "":
-				before.end(ctx)
+				before.printChanges(ctx)
 			}
 
 			return err
 		})
-	if unfinished {
-		noteKept(k.a, c, k.dir, left)
+	if hasKeptChanges {
+		noteKeptChanges(k.a, c, k.dir, incomplete)
 	}
 
-	return k.a.statusOfRun(status, err, notApplied)
+	return k.a.runStatusError(status, err, applyErr)
 }
 
-// fillStore sets the mount point of a run in a STORE, and makes and fills the stores of the run that do not exist. It
-// returns the Starter that prints the messages of their daemons.
-func (k *keptRun) fillStore(ctx context.Context, c *sandbox.Config, remote string) (daemon.Starter, error) {
+// prepareStoreRun sets the mount point of a run in a STORE, and makes and fills the stores of the run that do not exist. It
+// returns the MessageFunc that prints the messages of their daemons.
+func (k *keptRun) prepareStoreRun(ctx context.Context, c *sandbox.Config, remote string) (daemon.MessageFunc, error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return nil, err
@@ -301,13 +301,13 @@ func (k *keptRun) fillStore(ctx context.Context, c *sandbox.Config, remote strin
 	c.Store = locate.Resolve(mounts, c.Store)
 	switch {
 	case k.dir != "":
-		if k.dir, err = workspaceDir(mounts, k.dir); err != nil {
+		if k.dir, err = resolveWorkspaceDir(mounts, k.dir); err != nil {
 			return nil, err
 		}
 		c.Mountpoint = k.dir
 
-	case c.Temp != "":
-		c.Mountpoint = filepath.Join(locate.Resolve(mounts, c.Temp), "workspace")
+	case c.TempDir != "":
+		c.Mountpoint = filepath.Join(locate.Resolve(mounts, c.TempDir), "workspace")
 		if err := os.Mkdir(c.Mountpoint, 0o700); err != nil {
 			return nil, errs.Fail(errs.ScriptKind(err), "cannot create a mount point: %w", err)
 		}
@@ -317,29 +317,29 @@ func (k *keptRun) fillStore(ctx context.Context, c *sandbox.Config, remote strin
 	}
 
 	cfg := daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, From: k.dir, Remote: remote, Version: versionText()}
-	if c.Temp != "" {
-		cfg.Exclude = []string{c.Temp}
+	if c.TempDir != "" {
+		cfg.Exclude = []string{c.TempDir}
 	}
-	if k.forked, k.hidden, err = k.restrict.forDir(k.dir); err == nil && k.dir != "" {
-		k.forked.Hide, k.hidden, err = findHidden(ctx, k.a, k.dir, k.forked.Hide, k.hidden, cfg.Exclude...)
+	if k.forkOptions, k.hidden, err = k.restrictions.forDir(k.dir); err == nil && k.dir != "" {
+		k.forkOptions.Hide, k.hidden, err = findHidden(ctx, k.a, k.dir, k.forkOptions.Hide, k.hidden, cfg.Exclude...)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := k.fillTemporary(ctx, c); err != nil {
+	if err := k.makeTemporaryStores(ctx, c); err != nil {
 		return nil, err
 	}
 
-	k.forked.Name, cfg.Hidden = c.Fork, k.hidden
+	k.forkOptions.Name, cfg.Hidden = c.Fork, k.hidden
 	made, s, err := makeStore(ctx, k.a, &cfg, mounts)
 	if err != nil {
 		return nil, err
 	}
-	if !made && c.Fork == "" && len(k.forked.Hide) > 0 {
+	if !made && c.Fork == "" && len(k.forkOptions.Hide) > 0 {
 		return nil, errs.Fail(errs.Exist, "the store %s exists, and its workspace has what is to be hidden", quote(c.Store)).WithHint("run in a fork of it, with --fork NAME, or leave out STORE")
 	}
 
-	noteRepository(k.a, k.dir)
+	noteSubdirectory(k.a, k.dir)
 	if k.dir != "" {
 		noteSecrets(k.a, k.dir, k.hidden)
 	}
@@ -347,32 +347,32 @@ func (k *keptRun) fillStore(ctx context.Context, c *sandbox.Config, remote strin
 	return s, nil
 }
 
-// workspaceDir resolves the symbolic links in the path of a directory that becomes a workspace.
-func workspaceDir(mounts []locate.Mount, dir string) (string, error) {
+// resolveWorkspaceDir resolves the symbolic links in the path of a directory that becomes a workspace.
+func resolveWorkspaceDir(mounts []locate.Mount, dir string) (string, error) {
 	if dir = locate.Resolve(mounts, dir); dir == "/" {
 		return "", errs.Fail(errs.Invalid, "the whole system cannot be a workspace").WithHint("name a directory")
 	}
 	return dir, nil
 }
 
-func noteOnlyRoot(a *app, why string) {
+func noteOnlyRoot(a *app, reason string) {
 	if os.Geteuid() != 0 {
-		a.note("only root exists in the fork: %s", why)
+		a.note("only root exists in the fork: %s", reason)
 	}
 }
 
-// statusOfRun is statusOf for a run that applied its changes at the end. notApplied is the error of the apply.
-func (a *app) statusOfRun(status int, err, notApplied error) error {
+// runStatusError is statusError for a run that applied its changes at the end. applyErr is the error of the apply.
+func (a *app) runStatusError(status int, err, applyErr error) error {
 	if err == nil && status == 0 {
-		err = notApplied
-	} else if notApplied != nil {
-		a.note("%v", notApplied)
+		err = applyErr
+	} else if applyErr != nil {
+		a.note("%v", applyErr)
 	}
-	return a.statusOf(status, err)
+	return a.statusError(status, err)
 }
 
-// statusOf returns the error that ends the command with the status of a program, or err if the status is 0.
-func (a *app) statusOf(status int, err error) error {
+// statusError returns the error that ends the command with the status of a program, or err if the status is 0.
+func (a *app) statusError(status int, err error) error {
 	if status == 0 {
 		return err
 	}
@@ -383,8 +383,8 @@ func (a *app) statusOf(status int, err error) error {
 	return exitCode(status)
 }
 
-// noteRepository warns about a directory that is only a part of a repository.
-func noteRepository(a *app, dir string) {
+// noteSubdirectory warns about a directory that is only a part of a repository.
+func noteSubdirectory(a *app, dir string) {
 	if dir == "" {
 		return
 	}
@@ -394,7 +394,7 @@ func noteRepository(a *app, dir string) {
 
 	for above := filepath.Dir(dir); above != "/" && above != "."; above = filepath.Dir(above) {
 		if _, err := os.Lstat(filepath.Join(above, ".git")); err == nil {
-			a.note("%s is a part of the repository %s, and git does not work in it; for that use --from %s", quote(dir), quote(above), word(above))
+			a.note("%s is a part of the repository %s, and git does not work in it; for that use --from %s", quote(dir), quote(above), shellWord(above))
 			return
 		}
 	}

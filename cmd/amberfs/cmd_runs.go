@@ -39,7 +39,7 @@ forks in one store.`,
 		Example: `  amberfs runs
   amberfs runs diff project-1
   amberfs apply --run project-1`,
-		Args: args(0, 0, "no arguments"),
+		Args: argumentCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return listRuns(cmd.Context(), a, all) },
 	}
 
@@ -55,7 +55,7 @@ forks in one store.`,
 
 // listRuns prints the runs. With all, it also prints the runs that were removed less than a day ago.
 func listRuns(ctx context.Context, a *app, all bool) error {
-	rows, copies, err := runFinder(a).Look(ctx)
+	rows, copies, err := runFinder(a).ListWithCopies(ctx)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func runRows(all, copies []runs.Run) [][]string {
 
 	for _, r := range append(all, copies...) {
 		changed := plural(r.Changed, "file", "files")
-		if r.More {
+		if r.CountIncomplete {
 			changed = "at least " + changed
 		}
 		if r.InGit > 0 {
@@ -82,7 +82,7 @@ func runRows(all, copies []runs.Run) [][]string {
 		}
 
 		dir := quote(r.Dir)
-		if r.Gone {
+		if r.DirGone {
 			dir += " (gone)"
 		}
 
@@ -91,7 +91,7 @@ func runRows(all, copies []runs.Run) [][]string {
 			name, changed = "-", plural(r.Runs, "run", "runs")
 		}
 
-		out = append(out, []string{name, dir, humanize.Time(r.Used), r.State, changed, service.BytesText(r.Bytes)})
+		out = append(out, []string{name, dir, humanize.Time(r.LastUsed), r.State, changed, service.BytesText(r.Bytes)})
 	}
 
 	return out
@@ -105,7 +105,7 @@ func runsDiffCommand(a *app) *cobra.Command {
 		Long: `Shows what the run NAME, or the newest of the working directory, changed, as "git diff"
 does.`,
 		Example: `  amberfs runs diff project-1`,
-		Args:    args(0, 1, "perhaps a NAME"),
+		Args:    argumentCount(0, 1, "perhaps a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			return diffRun(cmd.Context(), a, strings.Join(argv, ""), stat)
 		},
@@ -117,7 +117,7 @@ does.`,
 
 // diffRun prints the changes of a run or, with stat, the numbers of changed lines of each file.
 func diffRun(ctx context.Context, a *app, name string, stat bool) error {
-	return withRunAndMembers(ctx, a, name, func(_ *runs.Run, c *client.Client) error {
+	return withGroup(ctx, a, name, func(_ *runs.Run, c *client.Client) error {
 		ch, err := c.Changes(ctx, "")
 		if err != nil {
 			return err
@@ -142,7 +142,7 @@ func runsRemoveCommand(a *app) *cobra.Command {
 		Long: `Removes runs. At a terminal, it shows what each changed and asks. Elsewhere it needs
 --yes. For a day, "amberfs runs restore NAME" restores a run.`,
 		Example: `  amberfs runs rm project-1`,
-		Args:    args(1, -1, "NAMEs of runs"),
+		Args:    argumentCount(1, -1, "NAMEs of runs"),
 		RunE:    func(cmd *cobra.Command, argv []string) error { return removeRuns(cmd.Context(), a, argv, yes) },
 	}
 
@@ -153,16 +153,16 @@ func runsRemoveCommand(a *app) *cobra.Command {
 // removeRuns removes runs, each after a question unless yes is set.
 func removeRuns(ctx context.Context, a *app, names []string, yes bool) error {
 	for _, name := range names {
-		if err := withRunAndMembers(ctx, a, name, func(r *runs.Run, c *client.Client) error {
-			if err := r.Removable(); err != nil {
+		if err := withGroup(ctx, a, name, func(r *runs.Run, c *client.Client) error {
+			if err := r.CheckRemovable(); err != nil {
 				return err
 			}
-			if !yes && !a.asks() {
+			if !yes && !a.canAsk() {
 				return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes")
 			}
 
 			if !yes {
-				if sure, err := askRemoval(ctx, a, r, c); err != nil || !sure {
+				if confirmed, err := askRemoval(ctx, a, r, c); err != nil || !confirmed {
 					return err
 				}
 			}
@@ -184,25 +184,25 @@ func askRemoval(ctx context.Context, a *app, r *runs.Run, c *client.Client) (boo
 	}
 	defer ch.Close()
 
-	what := plural(r.Changed, "changed file", "changed files")
+	summary := plural(r.Changed, "changed file", "changed files")
 	if plan, _ := applyTo(ctx, a, ch, r.Dir, hostdir.ApplyOptions{DryRun: true}); plan != nil {
-		q := question.New(a.terminal(), ch, r.Dir, threeway.RefuseConflicts, plan)
-		what = strings.Join(append([]string{q.Summary()}, q.Commits()...), "\n")
+		q := question.New(a.questionTerminal(), ch, r.Dir, threeway.RefuseConflicts, plan)
+		summary = strings.Join(append([]string{q.Summary()}, q.Commits()...), "\n")
 	}
 
-	return question.YesNo(ctx, a.terminal(), fmt.Sprintf("remove the run %s, %s, %s? [y/N]: ", r.Name, r.State, what))
+	return question.AskYesNo(ctx, a.questionTerminal(), fmt.Sprintf("remove the run %s, %s, %s? [y/N]: ", r.Name, r.State, summary))
 }
 
 // removeRun marks a run as removed. It is deleted a day later.
 func removeRun(ctx context.Context, a *app, store, name string) error {
-	r, err := runs.Named(ctx, store, name, a.command)
+	r, err := runs.FindRun(ctx, store, name, a.command)
 	if err != nil {
 		return err
 	}
-	if err := r.Removable(); err != nil { // the run may have been resumed during the question
+	if err := r.CheckRemovable(); err != nil { // the run may have been resumed during the question
 		return err
 	}
-	if err := runs.Mark(ctx, a.command, store, name, "", service.RunRemoved); err != nil {
+	if err := runs.MarkState(ctx, a.command, store, name, "", service.RunRemoved); err != nil {
 		return err
 	}
 
@@ -216,18 +216,18 @@ func runsRestoreCommand(a *app) *cobra.Command {
 		Short:   "Have a removed run back",
 		Long:    `Restores a run that was removed less than a day ago.`,
 		Example: `  amberfs runs restore project-1`,
-		Args:    args(1, 1, "one NAME"),
+		Args:    argumentCount(1, 1, "one NAME"),
 		RunE:    func(cmd *cobra.Command, argv []string) error { return restoreRun(cmd.Context(), a, argv[0]) },
 	}
 }
 
 // restoreRun marks a removed run as kept.
 func restoreRun(ctx context.Context, a *app, name string) error {
-	return withRunAndMembers(ctx, a, name, func(r *runs.Run, _ *client.Client) error {
+	return withGroup(ctx, a, name, func(r *runs.Run, _ *client.Client) error {
 		if r.State != service.RunRemoved {
 			return errs.Fail(errs.Exist, "the run %s was not removed", r.Name)
 		}
-		if err := runs.Mark(ctx, a.command, r.Store, r.Name, r.Command, service.RunKept); err != nil {
+		if err := runs.MarkState(ctx, a.command, r.Store, r.Name, r.Command, service.RunKept); err != nil {
 			return err
 		}
 
@@ -244,9 +244,9 @@ func runsPruneCommand(a *app) *cobra.Command {
 		Long: `Deletes runs that are applied, unchanged or removed, and stores without runs. It lists
 them with the space that each frees. At a terminal, it asks.`,
 		Example: `  amberfs runs prune`,
-		Args:    args(0, 0, "no arguments"),
+		Args:    argumentCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !yes && !dryRun && !a.asks() {
+			if !yes && !dryRun && !a.canAsk() {
 				return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes, or --dry-run")
 			}
 			return pruneRuns(cmd.Context(), a, yes, dryRun)
@@ -266,25 +266,25 @@ func pruneRuns(ctx context.Context, a *app, yes, dryRun bool) error {
 	}
 
 	p.DryRun = dryRun
-	prunes := !dryRun && !p.Empty()
-	if prunes && !yes {
-		would := p
-		would.DryRun = true
-		fmt.Fprint(a.stderr, prunedText(would))
-		if sure, err := question.YesNo(ctx, a.terminal(), "remove them? [y/N]: "); err != nil || !sure {
+	changesAnything := !dryRun && !p.Empty()
+	if changesAnything && !yes {
+		dry := p
+		dry.DryRun = true
+		fmt.Fprint(a.stderr, pruneText(dry))
+		if confirmed, err := question.AskYesNo(ctx, a.questionTerminal(), "remove them? [y/N]: "); err != nil || !confirmed {
 			return err
 		}
 	}
-	if prunes {
+	if changesAnything {
 		if p, err = runFinder(a).Prune(ctx, p); err != nil {
 			return err
 		}
 	}
 
-	return a.print(p, func() { a.printf("%s", prunedText(p)) })
+	return a.print(p, func() { a.printf("%s", pruneText(p)) })
 }
 
-func prunedText(p runs.Pruned) string {
+func pruneText(p runs.PruneList) string {
 	if p.Empty() {
 		return "nothing to remove\n"
 	}
@@ -312,35 +312,35 @@ func runFinder(a *app) *runs.Finder { return &runs.Finder{Command: a.command, No
 func withRun(ctx context.Context, a *app, dir, name string, fn func(r *runs.Run, c *client.Client) error) error {
 	if dir == "" {
 		var err error
-		if dir, err = a.cwd(); err != nil {
+		if dir, err = a.commandDir(); err != nil {
 			return err
 		}
 	}
-	return runFinder(a).On(ctx, dir, name, fn)
+	return runFinder(a).WithRun(ctx, dir, name, fn)
 }
 
-// markAll sets the state of the runs of all directories of a run: removed or kept.
-func markAll(ctx context.Context, a *app, dir, name, state string) error {
-	return runFinder(a).OnAll(ctx, dir, name, func(r *runs.Run, _ *client.Client) error {
-		if err := r.Removable(); err != nil {
+// markGroup sets the state of the runs of all directories of a run: removed or kept.
+func markGroup(ctx context.Context, a *app, dir, name, state string) error {
+	return runFinder(a).WithEachRun(ctx, dir, name, func(r *runs.Run, _ *client.Client) error {
+		if err := r.CheckRemovable(); err != nil {
 			return err
 		}
-		return runs.Mark(ctx, a.command, r.Store, r.Name, r.Command, state)
+		return runs.MarkState(ctx, a.command, r.Store, r.Name, r.Command, state)
 	})
 }
 
-// withRunAndMembers is withRun for the runs of all directories of a run.
-func withRunAndMembers(ctx context.Context, a *app, name string, fn func(r *runs.Run, c *client.Client) error) error {
-	dir, err := a.cwd()
+// withGroup is withRun for the runs of all directories of a run.
+func withGroup(ctx context.Context, a *app, name string, fn func(r *runs.Run, c *client.Client) error) error {
+	dir, err := a.commandDir()
 	if err != nil {
 		return err
 	}
-	return runFinder(a).OnAll(ctx, dir, name, fn)
+	return runFinder(a).WithEachRun(ctx, dir, name, fn)
 }
 
-// storeHere returns the store of the runs of the working directory, if there is one.
-func storeHere(a *app) (store string, ok bool) {
-	dir, err := a.cwd()
+// runsStoreHere returns the store of the runs of the working directory, if there is one.
+func runsStoreHere(a *app) (store string, ok bool) {
+	dir, err := a.commandDir()
 	if err != nil {
 		return "", false
 	}
@@ -348,6 +348,6 @@ func storeHere(a *app) (store string, ok bool) {
 		return "", false
 	}
 
-	_, ok = runs.Dir(store)
+	_, ok = runs.SourceDir(store)
 	return store, ok
 }

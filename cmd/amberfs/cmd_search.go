@@ -43,7 +43,7 @@ up to 127 is bad, and 128 and above ends the search.
 				req.Bad = ends[1]
 			}
 
-			return bisectHere(cmd.Context(), a, req)
+			return runBisect(cmd.Context(), a, req)
 		},
 	}
 
@@ -53,19 +53,19 @@ up to 127 is bad, and 128 and above ends the search.
 	cmd.Flags().BoolVar(&req.TrustEnds, "trust-ends", false, "do not test GOOD and BAD first")
 	cmd.Flags().StringVar(&req.Kind, "kind", "", "only snapshots of this `KIND`")
 	labelFlag(cmd, &req.Labels, "only snapshots with the label `KEY=VALUE`; repeatable")
-	cmd.Flags().StringVar(&req.By, "by", "", "only snapshots in which `ACTOR` changed something")
+	cmd.Flags().StringVar(&req.Actor, "by", "", "only snapshots in which `ACTOR` changed something")
 
 	return cmd
 }
 
-// bisectHere runs a bisection in the workspace of the working directory, and prints each round.
-func bisectHere(ctx context.Context, a *app, req search.BisectArgs) error {
+// runBisect runs a bisection in the workspace of the working directory, and prints each round.
+func runBisect(ctx context.Context, a *app, req search.BisectArgs) error {
 	p, err := a.location()
 	if err != nil {
 		return err
 	}
 
-	done, err := search.Bisect(ctx, searchIn(a, p), req, func(r search.Round) {
+	done, err := search.Bisect(ctx, searchWorkspace(a, p), req, func(r search.Round) {
 		if a.json {
 			_ = a.printJSON(r) // finish reports an error of the output
 		} else {
@@ -108,7 +108,7 @@ changed the same paths, they are listed, nothing is merged, and that fork stays.
 			if req.Attempts, err = strconv.Atoi(n[0]); err != nil {
 				return errs.Fail(errs.Invalid, "%q is not a number of attempts", n[0])
 			}
-			return exploreHere(cmd.Context(), a, req)
+			return runExplore(cmd.Context(), a, req)
 		},
 	}
 
@@ -122,26 +122,26 @@ changed the same paths, they are listed, nothing is merged, and that fork stays.
 	return cmd
 }
 
-// exploreHere runs the attempts in the workspace of the working directory. On a terminal it shows them while they run.
-func exploreHere(ctx context.Context, a *app, req search.ExploreArgs) error {
+// runExplore runs the attempts in the workspace of the working directory. On a terminal it shows them while they run.
+func runExplore(ctx context.Context, a *app, req search.ExploreArgs) error {
 	p, err := a.location()
 	if err != nil {
 		return err
 	}
 
 	if req.Log != "" {
-		if req.Log, err = a.abs(req.Log); err != nil {
+		if req.Log, err = a.absPath(req.Log); err != nil {
 			return err
 		}
 	}
 
-	live, drawn := !a.json && !a.quiet && isTerminal(a.stderr) && env.Get("TERM") != "dumb", 0
-	done, err := search.Explore(ctx, searchIn(a, p), req, func(all []*search.Attempt, ended *search.Attempt) {
+	isLive, drawn := !a.json && !a.quiet && isTerminal(a.stderr) && env.Get("TERM") != "dumb", 0
+	done, err := search.Explore(ctx, searchWorkspace(a, p), req, func(all []*search.Attempt, ended *search.Attempt) {
 		if a.json && ended != nil {
 			_ = a.printJSON(ended) // finish reports an error of the output
-		} else if live {
+		} else if isLive {
 			var text string
-			width, height := sizeOf(a.stderr)
+			width, height := terminalSize(a.stderr)
 			text, drawn = search.Drawing(all, drawn, width, height)
 			fmt.Fprint(a.stderr, text)
 		}
@@ -153,11 +153,11 @@ func exploreHere(ctx context.Context, a *app, req search.ExploreArgs) error {
 	return a.printFailed(done, err, func() { a.printf("%s", search.ExploredText(done)) })
 }
 
-// searchIn returns the workspace of a location for a search. The search shows no progress of its calls.
-func searchIn(a *app, p locate.Location) search.Workspace {
+// searchWorkspace returns the workspace of a location for a search. The search shows no progress of its calls.
+func searchWorkspace(a *app, p locate.Location) search.Workspace {
 	root, _ := p.Root()
-	w := search.Workspace{Root: root, Ask: func(ctx context.Context, fork string, args, result any) error {
-		return a.exchange(ctx, p.Fork(fork), args, client.Streams{}, result)
+	w := search.Workspace{Root: root, Call: func(ctx context.Context, fork string, args, result any) error {
+		return a.callWith(ctx, p.Fork(fork), args, client.Streams{}, result)
 	}}
 	if a.verbose {
 		w.Output = os.Stderr
@@ -175,7 +175,7 @@ func discardForks(ctx context.Context, a *app, argv []string) error {
 		return err
 	}
 
-	return searchIn(a, p).Discard(context.WithoutCancel(ctx), argv[1], a.stdin)
+	return searchWorkspace(a, p).DiscardOthers(context.WithoutCancel(ctx), argv[1], a.stdin)
 }
 
 // beforeDash checks the arguments before --, and that a COMMAND follows.
@@ -187,6 +187,6 @@ func beforeDash(min, max int, usage string) cobra.PositionalArgs {
 			return errs.Fail(errs.Invalid, "%s needs -- and a COMMAND after it", cmd.Name()).WithHint("such as: %s", example)
 		}
 
-		return args(min, max, usage+" before --")(cmd, before)
+		return argumentCount(min, max, usage+" before --")(cmd, before)
 	}
 }

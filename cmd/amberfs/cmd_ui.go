@@ -29,8 +29,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// A servedPage is the output of `amberfs ui --json`.
-type servedPage struct {
+// A uiOutput is the output of `amberfs ui --json`.
+type uiOutput struct {
 	URL    string `json:"url,omitempty"`
 	Socket string `json:"socket,omitempty"`
 	Token  string `json:"token"`
@@ -38,8 +38,8 @@ type servedPage struct {
 
 // uiOptions are the options of ui.
 type uiOptions struct {
-	write, open bool
-	listen      string
+	writable, openBrowser bool
+	listen                string
 }
 
 func uiCommand(a *app) *cobra.Command {
@@ -56,12 +56,12 @@ In a directory with runs, it shows these. From another machine, over ssh:
   amberfs ui --listen unix:$HOME/ui.sock        # there
   ssh -L 8080:/home/me/ui.sock HOST             # here; then open the address`,
 		Example: `  amberfs ui --write --open`,
-		Args:    args(0, 0, "no arguments"),
+		Args:    argumentCount(0, 0, "no arguments"),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return showPage(cmd.Context(), a, *o) },
 	}
 
-	c.Flags().BoolVar(&o.write, "write", false, "allow changes")
-	c.Flags().BoolVar(&o.open, "open", false, "open a browser")
+	c.Flags().BoolVar(&o.writable, "write", false, "allow changes")
+	c.Flags().BoolVar(&o.openBrowser, "open", false, "open a browser")
 	c.Flags().StringVar(&o.listen, "listen", "127.0.0.1:0", "loopback `ADDRESS`, or unix:PATH")
 
 	return c
@@ -70,27 +70,27 @@ In a directory with runs, it shows these. From another machine, over ssh:
 // showPage serves the page of the workspace or, in a directory with runs, the page of the runs.
 func showPage(ctx context.Context, a *app, o uiOptions) error {
 	p, err := a.location()
-	if store, ok := storeHere(a); err != nil && ok {
-		return runFinder(a).OnStore(ctx, store, func(*client.Client) error {
+	if store, ok := runsStoreHere(a); err != nil && ok {
+		return runFinder(a).WithStore(ctx, store, func(*client.Client) error {
 			return serveUI(ctx, a, storeLocation(store, daemon.RunMountpoint(store)), o)
 		})
 	}
 	if err != nil {
 		return err
 	}
-	if err := a.ask(ctx, p, service.GetStatus{}, nil); err != nil {
+	if err := a.call(ctx, p, service.GetStatus{}, nil); err != nil {
 		return err
 	}
 
 	return serveUI(ctx, a, p, o)
 }
 
-// forwarded is the port to which ssh forwards the socket of a page.
-const forwarded = "8080"
+// forwardedPort is the port to which ssh forwards the socket of a page.
+const forwardedPort = "8080"
 
 // serveUI serves the page of a store until ctx ends.
 func serveUI(ctx context.Context, a *app, p locate.Location, ui uiOptions) error {
-	l, err := uiListener(ui.listen)
+	l, err := listenUI(ui.listen)
 	if err != nil {
 		return err
 	}
@@ -100,21 +100,21 @@ func serveUI(ctx context.Context, a *app, p locate.Location, ui uiOptions) error
 		DisableCompression: true,
 	}
 	o := web.Options{
-		Daemon: transport, Mountpoint: p.Mount.Mountpoint, Workspace: strings.Join(p.Workspace, "/"), Write: ui.write,
-		Runs: func(ctx context.Context) (any, error) { return runFinder(a).All(ctx) },
+		Daemon: transport, Mountpoint: p.Mount.Mountpoint, Workspace: strings.Join(p.Workspace, "/"), Writable: ui.writable,
+		Runs: func(ctx context.Context) (any, error) { return runFinder(a).ListAll(ctx) },
 	}
 	if dir, err := storedir.FilledFrom(p.Store); err == nil && dir != "" {
 		o.Dir = dir
-		_, o.OfRuns = runs.Dir(p.Store)
+		_, o.ForksAreRuns = runs.SourceDir(p.Store)
 		o.Apply = func(ctx context.Context, workspace string, args []byte) (any, error) {
-			return applyWorkspace(ctx, a, p.Store, workspace, args)
+			return handlePageRequest(ctx, a, p.Store, workspace, args)
 		}
 	}
 
 	page := web.New(o)
-	out := servedPage{Token: page.Token()}
+	out := uiOutput{Token: page.Token()}
 	if path, ok := strings.CutPrefix(ui.listen, "unix:"); ok {
-		out.Socket, out.URL = path, page.URL(forwarded)
+		out.Socket, out.URL = path, page.URL(forwardedPort)
 	} else {
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		out.URL = page.URL(port)
@@ -122,7 +122,7 @@ func serveUI(ctx context.Context, a *app, p locate.Location, ui uiOptions) error
 
 	text := out.URL
 	if s := out.Socket; s != "" {
-		text = fmt.Sprintf("listening on %[2]s; forward it with ssh -L %[1]s:%[2]s HOST and open\n%[3]s", forwarded, s, out.URL)
+		text = fmt.Sprintf("listening on %[2]s; forward it with ssh -L %[1]s:%[2]s HOST and open\n%[3]s", forwardedPort, s, out.URL)
 	}
 
 	if err := a.print(out, func() { fmt.Fprintln(a.stdout, text) }); err != nil {
@@ -130,7 +130,7 @@ func serveUI(ctx context.Context, a *app, p locate.Location, ui uiOptions) error
 		return err
 	}
 
-	if ui.open && out.Socket == "" {
+	if ui.openBrowser && out.Socket == "" {
 		defer openBrowser(a, out.URL)()
 	}
 
@@ -148,15 +148,15 @@ func serveUI(ctx context.Context, a *app, p locate.Location, ui uiOptions) error
 	return nil
 }
 
-// applyWorkspace carries out a request of the page about a workspace: it applies the workspace to the directory that
+// handlePageRequest carries out a request of the page about a workspace: it applies the workspace to the directory that
 // the store was filled from, returns the hunks of one file, or marks a run as removed or kept.
-func applyWorkspace(ctx context.Context, a *app, store, workspace string, args []byte) (any, error) {
-	var want struct {
+func handlePageRequest(ctx context.Context, a *app, store, workspace string, args []byte) (any, error) {
+	var request struct {
 		Parts naming.BytePath `json:"parts"`
 		Mark  string          `json:"mark"`
 		runs.Apply
 	}
-	if err := strictjson.Decode(args, &want); err != nil {
+	if err := strictjson.Decode(args, &request); err != nil {
 		return nil, errs.Fail(errs.Invalid, "malformed request: %w", err)
 	}
 
@@ -167,8 +167,8 @@ func applyWorkspace(ctx context.Context, a *app, store, workspace string, args [
 	defer c.Close()
 
 	r := &runs.Run{Store: store}
-	if _, ok := runs.Dir(store); ok {
-		r, err = runs.Named(ctx, store, workspace, a.command)
+	if _, ok := runs.SourceDir(store); ok {
+		r, err = runs.FindRun(ctx, store, workspace, a.command)
 	} else {
 		r.Dir, err = storedir.FilledFrom(store)
 	}
@@ -176,18 +176,18 @@ func applyWorkspace(ctx context.Context, a *app, store, workspace string, args [
 		return nil, err
 	}
 
-	switch want.Mark {
+	switch request.Mark {
 	case "":
 	case service.RunRemoved, service.RunKept:
-		return r, markAll(ctx, a, r.Dir, r.Name, want.Mark)
+		return r, markGroup(ctx, a, r.Dir, r.Name, request.Mark)
 	default:
 		return nil, errs.Fail(errs.Invalid, "a run is marked as %s or %s", service.RunRemoved, service.RunKept)
 	}
-	if want.Parts != "" {
-		return runs.Parts(ctx, runFinder(a), c, r, string(want.Parts))
+	if request.Parts != "" {
+		return runs.FileHunks(ctx, runFinder(a), c, r, string(request.Parts))
 	}
 
-	return want.Do(ctx, runFinder(a), c, r)
+	return request.Do(ctx, runFinder(a), c, r)
 }
 
 // openBrowser starts a browser with a file that redirects to the address. The address has a secret, and all users can
@@ -209,12 +209,12 @@ func openBrowser(a *app, url string) (remove func()) {
 	return func() { os.RemoveAll(dir) } // for "" it does nothing
 }
 
-// uiListener listens on a loopback address, or on a socket for its user alone.
-func uiListener(where string) (net.Listener, error) {
-	if path, ok := strings.CutPrefix(where, "unix:"); ok {
-		was := unix.Umask(0o177) // others must not connect before a chmod
+// listenUI listens on a loopback address, or on a socket for its user alone.
+func listenUI(address string) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		oldUmask := unix.Umask(0o177) // others must not connect before a chmod
 		l, err := net.Listen("unix", path)
-		unix.Umask(was)
+		unix.Umask(oldUmask)
 		if err != nil {
 			return nil, errs.Fail(errs.Failed, "listening on %s: %w", path, err).WithHint("if no program uses the socket, remove it")
 		}
@@ -222,11 +222,11 @@ func uiListener(where string) (net.Listener, error) {
 		return l, nil
 	}
 
-	host, _, err := net.SplitHostPort(where)
+	host, _, err := net.SplitHostPort(address)
 	if err != nil || !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host) {
-		return nil, errs.Fail(errs.Invalid, "--listen takes 127.0.0.1, ::1 or localhost with a port, such as 127.0.0.1:8080, or unix:PATH, not %q", where).
+		return nil, errs.Fail(errs.Invalid, "--listen takes 127.0.0.1, ::1 or localhost with a port, such as 127.0.0.1:8080, or unix:PATH, not %q", address).
 			WithHint("the page is for one user; from another machine use ssh, see `amberfs ui --help`")
 	}
 
-	return net.Listen("tcp", where)
+	return net.Listen("tcp", address)
 }

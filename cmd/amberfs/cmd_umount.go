@@ -35,9 +35,9 @@ If programs use the mount, umount names them and exits with status 5.
 While another mount namespace (a container) has a copy of the mount, the daemon survives
 umount(8). "amberfs umount STORE" ends it.`,
 		Example: `  amberfs umount ~/work`,
-		Args:    args(1, 1, "one MOUNTPOINT or STORE"),
+		Args:    argumentCount(1, 1, "one MOUNTPOINT or STORE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			point, err := a.abs(argv[0])
+			point, err := a.absPath(argv[0])
 			if err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ umount(8). "amberfs umount STORE" ends it.`,
 type umountResult struct {
 	Store      string `json:"store"`
 	Mountpoint string `json:"mountpoint"`
-	Dead       bool   `json:"dead,omitempty"`
+	DaemonDead bool   `json:"dead,omitempty"`
 }
 
 // umount unmounts a mount point or a store, and waits for the end of the daemon.
@@ -64,10 +64,10 @@ func umount(ctx context.Context, a *app, point string, lazy bool) error {
 	}
 
 	point = locate.Resolve(all, point)
-	m, ok := locate.On(all, point)
+	m, ok := locate.MountAt(all, point)
 	if !ok {
 		// The argument may also be a store that is mounted.
-		if ms := locate.OfStore(all, point); len(ms) > 0 {
+		if ms := locate.StoreMounts(all, point); len(ms) > 0 {
 			m, ok = ms[len(ms)-1], true
 		}
 	}
@@ -87,18 +87,18 @@ func umount(ctx context.Context, a *app, point string, lazy bool) error {
 	}
 
 	if errs.ScriptKind(err) == errs.NotExist {
-		if daemon.Answers(m.Mountpoint) == nil {
+		if daemon.Ping(m.Mountpoint) == nil {
 			return errs.Fail(errs.Failed, "the store %s of this mount cannot be reached from here: %w", m.Source, err).
 				WithHint("run it outside of the sandbox, or use `fusermount3 -u %s`", m.Mountpoint)
 		}
 		if storedir.HolderIsDying(m.Source) { // no keeper is left that would end its connection
 			_ = mounts.Abort(m.Mountpoint, m.Source) // fails if the connection has ended, or if the user has no right
 		}
-		if err := daemon.Detach(m.Mountpoint); err != nil {
+		if err := daemon.UnmountLazily(m.Mountpoint); err != nil {
 			return errs.Fail(errs.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err)
 		}
 
-		done.Dead = true
+		done.DaemonDead = true
 		a.note("the daemon of %s was not running; nothing acknowledged is lost", m.Mountpoint)
 
 		return a.print(done, func() {})
@@ -108,7 +108,7 @@ func umount(ctx context.Context, a *app, point string, lazy bool) error {
 	}
 	defer c.Close()
 
-	wait, err := watchEnd(c.DaemonPID())
+	wait, err := processWaiter(c.DaemonPID())
 	if err != nil {
 		return err
 	}
@@ -137,28 +137,28 @@ func umount(ctx context.Context, a *app, point string, lazy bool) error {
 
 // inUseError returns an error with the programs that keep a mount busy, as far as this user can see them.
 func inUseError(m locate.Mount, cause error) error {
-	var who []string
-	users := locate.Users(m, locate.Everything, nil)
+	var programs []string
+	users := locate.Users(m, locate.AllLinks, nil)
 	for i, u := range users {
 		if i == 5 {
-			who = append(who, fmt.Sprintf("%d more", len(users)-i))
+			programs = append(programs, fmt.Sprintf("%d more", len(users)-i))
 			break
 		}
 
-		who = append(who, fmt.Sprintf("%s (process %d, %s)", u.Command, u.PID, u.Path))
+		programs = append(programs, fmt.Sprintf("%s (process %d, %s)", u.Command, u.PID, u.Path))
 	}
 
-	by := ""
-	if len(who) > 0 {
-		by = " by " + strings.Join(who, ", ")
+	suffix := ""
+	if len(programs) > 0 {
+		suffix = " by " + strings.Join(programs, ", ")
 	}
 
-	return errs.Fail(errs.Busy, "the mount at %s is in use%s", m.Mountpoint, by).WithHint("end these programs, or detach the mount with --lazy").WithCause(cause)
+	return errs.Fail(errs.Busy, "the mount at %s is in use%s", m.Mountpoint, suffix).WithHint("end these programs, or detach the mount with --lazy").WithCause(cause)
 }
 
-// watchEnd returns a function that waits for the end of a process. watchEnd itself opens the process, because after
+// processWaiter returns a function that waits for the end of a process. processWaiter itself opens the process, because after
 // its end another process may get its number.
-func watchEnd(pid int) (wait func(context.Context) error, err error) {
+func processWaiter(pid int) (wait func(context.Context) error, err error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) || pid == 0 {
 		return func(context.Context) error { return nil }, nil

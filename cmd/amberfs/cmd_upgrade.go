@@ -22,7 +22,7 @@ func upgradeCommand(a *app) *cobra.Command {
 		Long: `BINARY (default: this program) becomes the daemon. Programs wait and go on. One with
 other formats is refused, one that does not start is rolled back.`,
 		Example: `  amberfs -C ~/work upgrade`,
-		Args:    args(0, 1, "at most one BINARY"),
+		Args:    argumentCount(0, 1, "at most one BINARY"),
 		RunE:    func(cmd *cobra.Command, argv []string) error { return upgrade(cmd.Context(), a, argv) },
 	}
 }
@@ -31,13 +31,13 @@ other formats is refused, one that does not start is rolled back.`,
 func upgrade(ctx context.Context, a *app, words []string) error {
 	program, err := os.Executable()
 	if err == nil && len(words) == 1 {
-		program, err = a.abs(words[0])
+		program, err = a.absPath(words[0])
 	}
 	if err != nil {
 		return err
 	}
 
-	store, err := storeOf(a)
+	store, err := storeOfMount(a)
 	if err != nil {
 		return err
 	}
@@ -53,10 +53,10 @@ func upgrade(ctx context.Context, a *app, words []string) error {
 	})
 }
 
-// storeOf returns the store of the workspace in which the command runs. The directory may also be a mount point, whose
+// storeOfMount returns the store of the workspace in which the command runs. The directory may also be a mount point, whose
 // daemon need not answer, or a store.
-func storeOf(a *app) (string, error) {
-	dir, err := a.cwd()
+func storeOfMount(a *app) (string, error) {
+	dir, err := a.commandDir()
 	if err != nil {
 		return "", err
 	}
@@ -65,7 +65,7 @@ func storeOf(a *app) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if m, ok := locate.At(mounts, locate.Resolve(mounts, dir)); ok && m.FSType == locate.FSType {
+	if m, ok := locate.MountOf(mounts, locate.Resolve(mounts, dir)); ok && m.FSType == locate.FSType {
 		return m.Source, nil
 	}
 	if _, err := os.Lstat(filepath.Join(dir, service.SocketName)); err == nil {
@@ -78,7 +78,7 @@ func storeOf(a *app) (string, error) {
 // termsCommand returns a hidden command with the arguments of mount. It reads the
 // kernel's INIT request from the standard input, and prints the terms with which a daemon would answer it.
 func termsCommand(a *app) *cobra.Command {
-	cmd := mountWith(a, func(_ context.Context, a *app, cfg daemon.Config, _ bool) error {
+	cmd := mountLikeCommand(a, func(_ context.Context, a *app, cfg daemon.Config, _ bool) error {
 		init, err := io.ReadAll(io.LimitReader(a.stdin, 1<<16))
 		if err != nil {
 			return err

@@ -30,7 +30,7 @@ what "amberfs forget" removed, and exits with status 7 if a snapshot, or anythin
 present file has, contains it.`,
 		Example: `  amberfs verify
   amberfs verify --repair ~/project.store`,
-		Args: args(0, 1, "at most one STORE"),
+		Args: argumentCount(0, 1, "at most one STORE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if forgotten {
 				return verifyForgotten(a, cmd, argv, repair)
@@ -50,12 +50,12 @@ present file has, contains it.`,
 
 // verifyForgotten asks the daemon of a mounted store to search it, and searches another store in this
 // process.
-func verifyForgotten(a *app, cmd *cobra.Command, argv []string, mend bool) error {
-	if mend {
+func verifyForgotten(a *app, cmd *cobra.Command, argv []string, repair bool) error {
+	if repair {
 		return errs.Fail(errs.Invalid, "--repair and --forgotten cannot be used together")
 	}
 
-	c, store, err := openStore(cmd.Context(), a, argv)
+	c, store, err := openStoreClient(cmd.Context(), a, argv)
 	if err != nil {
 		return err
 	}
@@ -76,20 +76,20 @@ func verifyForgotten(a *app, cmd *cobra.Command, argv []string, mend bool) error
 }
 
 // verifyStore asks the daemon of a mounted store to verify it, and verifies another store in this process.
-func verifyStore(a *app, cmd *cobra.Command, argv []string, mend bool) (*repair.Report, error) {
+func verifyStore(a *app, cmd *cobra.Command, argv []string, repairs bool) (*repair.Report, error) {
 	ctx := cmd.Context()
-	c, store, err := openStore(ctx, a, argv)
+	c, store, err := openStoreClient(ctx, a, argv)
 	if err != nil {
 		return nil, err
 	}
 	if c == nil {
 		bar := a.newProgress()
 		defer bar.done()
-		return daemon.VerifyStore(ctx, store, mend, bar.show)
+		return daemon.VerifyStore(ctx, store, repairs, bar.show)
 	}
 	defer c.Close()
 
-	if mend {
+	if repairs {
 		return nil, errs.Fail(errs.Busy, "a mounted store cannot be repaired").
 			WithHint("unmount it, then run `amberfs verify --repair %s`", store)
 	}
@@ -106,10 +106,10 @@ func verifyStore(a *app, cmd *cobra.Command, argv []string, mend bool) (*repair.
 	return &report, err
 }
 
-// openStore returns a client for a store, and the path of the store. argv has the path of the store or of its mount
-// point; without it, openStore uses the mount of the working directory. The client is nil if the store is not mounted.
-func openStore(ctx context.Context, a *app, argv []string) (c *client.Client, store string, err error) {
-	if store, err = a.abs(cmp.Or(strings.Join(argv, ""), a.dir)); err != nil {
+// openStoreClient returns a client for a store, and the path of the store. argv has the path of the store or of its mount
+// point; without it, openStoreClient uses the mount of the working directory. The client is nil if the store is not mounted.
+func openStoreClient(ctx context.Context, a *app, argv []string) (c *client.Client, store string, err error) {
+	if store, err = a.absPath(cmp.Or(strings.Join(argv, ""), a.dir)); err != nil {
 		return nil, "", err
 	}
 
@@ -124,7 +124,7 @@ func openStore(ctx context.Context, a *app, argv []string) (c *client.Client, st
 		if err != nil {
 			return nil, "", err
 		}
-		c, err = a.open(ctx, p)
+		c, err = a.openClient(ctx, p)
 		return c, p.Store, err
 	}
 

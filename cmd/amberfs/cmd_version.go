@@ -12,7 +12,7 @@ import (
 // -X main.date=…". A build by `go install` has the commit in its module version.
 var version, commit, date string
 
-type build struct {
+type buildInfo struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
 	Date    string `json:"date,omitempty"` // of the commit, RFC 3339
@@ -23,9 +23,9 @@ type build struct {
 // versionText returns the version of the release, or of the source that the build has recorded.
 func versionText() string { return thisBuild().Version }
 
-func thisBuild() build {
+func thisBuild() buildInfo {
 	info, _ := debug.ReadBuildInfo() // does not fail for a program that is built as a module
-	b := buildOf(info)
+	b := readBuildInfo(info)
 	b.Version = cmp.Or(version, b.Version)
 	if commit != "" {
 		b.Commit, b.Date = commit, date
@@ -34,8 +34,8 @@ func thisBuild() build {
 	return b
 }
 
-func buildOf(info *debug.BuildInfo) build {
-	b := build{
+func readBuildInfo(info *debug.BuildInfo) buildInfo {
+	b := buildInfo{
 		Version: info.Main.Version, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
 	}
 	if b.Version == "" || b.Version == "(devel)" {
@@ -55,7 +55,7 @@ func buildOf(info *debug.BuildInfo) build {
 }
 
 // source returns the commit and its date as text, "" if the version is a tag.
-func (b build) source() string {
+func (b buildInfo) source() string {
 	if b.Commit == "" {
 		return ""
 	}
@@ -67,7 +67,7 @@ func versionCommand(a *app) *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: `  amberfs version --json`,
-		Args:    args(0, 0, "no arguments"),
+		Args:    argumentCount(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			b := thisBuild()
 			return a.print(b, func() { a.printf("amberfs %s (%s%s, %s)\n", b.Version, b.source(), b.Go, b.System) })

@@ -30,7 +30,7 @@ func worktreeCommand(a *app) *cobra.Command {
 		Example: `  amberfs worktree add login
   amberfs worktree list
   amberfs worktree remove login`,
-		Args: args(1, 1, "add, list or remove"),
+		Args: argumentCount(1, 1, "add, list or remove"),
 		RunE: func(_ *cobra.Command, argv []string) error {
 			return errs.Fail(errs.Invalid, "no such command: worktree %s", argv[0]).WithHint("see `amberfs help worktree`")
 		},
@@ -52,7 +52,7 @@ func worktreeAddCommand(a *app) *cobra.Command {
 .claude/worktrees/NAME, becomes a link to it. It lacks what lines of .amberhide hide. An
 ordinary directory has a copy for them, mounted at .claude/worktrees/.amberfs.`,
 		Example: `  cd "$(amberfs worktree add login)"`,
-		Args:    args(1, 2, "a NAME and perhaps a PATH"),
+		Args:    argumentCount(1, 2, "a NAME and perhaps a PATH"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			w, err := addWorktree(cmd.Context(), a, argv[0], strings.Join(argv[1:], ""), branch)
 			if err != nil {
@@ -72,7 +72,7 @@ func worktreeListCommand(a *app) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List them: name, branch and path",
 		Example: `  amberfs worktree list`,
-		Args:    args(0, 0, "no arguments"),
+		Args:    argumentCount(0, 0, "no arguments"),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return listWorktrees(cmd.Context(), a) },
 	}
 }
@@ -104,7 +104,7 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 		Aliases: []string{"rm"},
 		Short:   "Delete the fork; its last state becomes a snapshot",
 		Example: `  amberfs worktree remove login`,
-		Args:    args(1, 1, "a NAME"),
+		Args:    argumentCount(1, 1, "a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			done, err := removeWorktree(cmd.Context(), a, argv[0], "", force)
 			if err != nil {
@@ -120,10 +120,10 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// refuseFork returns an error for a location in a fork of the mounted workspace. Git is not started there: a program in
+// checkNotFork returns an error for a location in a fork of the mounted workspace. Git is not started there: a program in
 // the fork may have written the fork's .git, which can name other programs. In a sandbox that shows only a fork, the
 // fork is the mounted workspace.
-func refuseFork(p locate.Location) error {
+func checkNotFork(p locate.Location) error {
 	root, ok := p.Root()
 	if !ok {
 		return errs.Fail(errs.Failed, "the root of the workspace is not mounted here")
@@ -139,7 +139,7 @@ func refuseFork(p locate.Location) error {
 // repositoryHere returns the repository of the current directory, and the location of the workspace with its worktrees.
 // For a directory outside of a mount, the workspace is a copy of the directory. With add, repositoryHere makes the copy.
 func repositoryHere(ctx context.Context, a *app, add bool) (*worktrees.Repository, locate.Location, error) {
-	wd, err := a.cwd()
+	wd, err := a.commandDir()
 	if err != nil {
 		return nil, locate.Location{}, err
 	}
@@ -149,11 +149,11 @@ func repositoryHere(ctx context.Context, a *app, add bool) (*worktrees.Repositor
 
 	p, err := a.locationOf(wd)
 	if err == nil {
-		err = refuseFork(p)
+		err = checkNotFork(p)
 	}
 
 	if errs.ScriptKind(err) == errs.NotExist {
-		if wd, err = copyForWorktrees(ctx, a, wd, add); err == nil {
+		if wd, err = mountCopyForWorktrees(ctx, a, wd, add); err == nil {
 			p, err = a.locationOf(wd)
 		}
 	}
@@ -162,7 +162,7 @@ func repositoryHere(ctx context.Context, a *app, add bool) (*worktrees.Repositor
 	}
 
 	root, _ := p.Root()
-	if r, ok := worktrees.Copied(root); ok {
+	if r, ok := worktrees.RepositoryOfCopy(root); ok {
 		return r, p, nil
 	}
 
@@ -178,8 +178,8 @@ func addWorktree(ctx context.Context, a *app, name, link, branch string) (w work
 	}
 
 	if link == "" {
-		link = r.Link(name)
-	} else if wd, err := a.cwd(); err != nil {
+		link = r.DefaultLink(name)
+	} else if wd, err := a.commandDir(); err != nil {
 		return w, err
 	} else if !filepath.IsAbs(link) {
 		link = filepath.Join(wd, link)
@@ -193,18 +193,18 @@ func addWorktree(ctx context.Context, a *app, name, link, branch string) (w work
 	if err != nil {
 		return w, err
 	}
-	hidden, err := hiddenInWorktree(ctx, a, r)
+	hidden, err := worktreePatterns(ctx, a, r)
 	if err != nil {
 		return w, err
 	}
-	if err := a.ask(ctx, p, snapshot.ForkOptions{Name: name, Hide: r.Hide(hidden)}, nil); err != nil {
+	if err := a.call(ctx, p, snapshot.ForkOptions{Name: name, Hide: r.WorkspacePatterns(hidden)}, nil); err != nil {
 		return w, err
 	}
 	if branch == "" {
-		branch = r.Branch(ctx, name)
+		branch = r.NewBranchName(ctx, name)
 	}
 	if w, err = r.Add(ctx, name, branch, head, link); err != nil {
-		err = errors.Join(err, a.ask(context.WithoutCancel(ctx), p, service.DeleteFork{Name: name, Discard: true, Forget: true}, nil))
+		err = errors.Join(err, a.call(context.WithoutCancel(ctx), p, service.DeleteFork{Name: name, Discard: true, Forget: true}, nil))
 	}
 
 	return w, err
@@ -224,18 +224,18 @@ func removeWorktree(ctx context.Context, a *app, name, path string, force bool) 
 	if path != "" && w.Path != path {
 		return done, errs.Fail(errs.NotExist, "%s is in the worktree %s, and none itself", path, name)
 	}
-	if err := a.ask(ctx, p, service.DeleteFork{Name: name, Force: force}, &done); err != nil && errs.ScriptKind(err) != errs.NotExist {
+	if err := a.call(ctx, p, service.DeleteFork{Name: name, Force: force}, &done); err != nil && errs.ScriptKind(err) != errs.NotExist {
 		return done, err
 	}
 
 	done.Name = name
-	return done, r.Forget(ctx, w)
+	return done, r.RemoveEntry(ctx, w)
 }
 
-// onWorktree is Claude Code's hook for worktrees. With "create" it makes a worktree and prints its path, with "remove"
+// handleWorktreeHook is Claude Code's hook for worktrees. With "create" it makes a worktree and prints its path, with "remove"
 // it removes one. If amberfs cannot make a worktree, git makes an ordinary one, as Claude Code does without the hook.
-func onWorktree(ctx context.Context, a *app, argv []string) error {
-	in, err := hooks.Read(io.LimitReader(a.stdin, maxHookInput))
+func handleWorktreeHook(ctx context.Context, a *app, argv []string) error {
+	in, err := hooks.ReadInput(io.LimitReader(a.stdin, maxHookInput))
 	if err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func onWorktree(ctx context.Context, a *app, argv []string) error {
 	}
 
 	a.dir = in.Cwd
-	name := hooks.WorktreeName(in.Name)
+	name := hooks.ForkName(in.WorktreeName)
 	w, err := addWorktree(ctx, a, name, "", "")
 	if errs.ScriptKind(err) == errs.Exist {
 		var r *worktrees.Repository
@@ -277,7 +277,7 @@ func onWorktree(ctx context.Context, a *app, argv []string) error {
 // current directory is in a fork that is a worktree itself, it returns the repository of this worktree, and as the
 // second result this worktree: the new one begins at its commit. Otherwise the second result is nil.
 func plainRepository(ctx context.Context, a *app) (*worktrees.Repository, *worktrees.Worktree, error) {
-	wd, err := a.cwd()
+	wd, err := a.commandDir()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -287,11 +287,11 @@ func plainRepository(ctx context.Context, a *app) (*worktrees.Repository, *workt
 
 	p, err := a.locationOf(wd)
 	if err == nil {
-		err = refuseFork(p)
+		err = checkNotFork(p)
 	}
 
 	if err == nil || errs.ScriptKind(err) == errs.NotExist { // no mount
-		r, err := worktrees.Plain(ctx, wd)
+		r, err := worktrees.OpenPlain(ctx, wd)
 		return r, nil, err
 	}
 
@@ -299,7 +299,7 @@ func plainRepository(ctx context.Context, a *app) (*worktrees.Repository, *workt
 		above := p
 		above.Workspace = p.Workspace[:last]
 		root, _ := above.Root()
-		if r, w := worktrees.OfFork(root, p.Workspace[last], p.Path); r != nil {
+		if r, w := worktrees.FindInFork(root, p.Workspace[last], p.Path); r != nil {
 			return r, w, nil
 		}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // completions has, for each command and each flag, the kinds of its arguments. "..." repeats the kind before it.
-// Arguments of other commands are files. opCommand adds the commands that are defined in rows of operations.
+// Arguments of other commands are files. operationCommand adds the commands that are defined in rows of operations.
 var completions = map[string]string{
 	"--by": "actor", "actor": "actor none", "apply": "file snapshot none", "run --as": "actor", "claim --from": "snapshot", "bisect": "snapshot snapshot none", "diff": "snapshot snapshot file ...",
 	"diff --fork": "fork", "export": "snapshot none", "fork": "snapshot none", "fork --delete": "fork none", "fork --discard": "fork none",
@@ -26,12 +26,12 @@ var completions = map[string]string{
 	"snapshot": "none", "worktree list": "none", "worktree remove": "fork none",
 }
 
-// namesOf returns all names of a kind, such as the names of all snapshots.
-func namesOf(ctx context.Context, a *app, kind string) (out []string) {
+// completionNames returns all names of a kind, such as the names of all snapshots.
+func completionNames(ctx context.Context, a *app, kind string) (out []string) {
 	switch kind {
 	case "snapshot":
 		var l service.Snapshots
-		if a.askHere(ctx, service.List{}, &l) != nil {
+		if a.callHere(ctx, service.List{}, &l) != nil {
 			return nil
 		}
 		for _, i := range l.Snapshots {
@@ -55,20 +55,20 @@ func namesOf(ctx context.Context, a *app, kind string) (out []string) {
 
 	case "actor":
 		var l service.ActorList
-		_ = a.askHere(ctx, service.Actors{}, &l) // after an error, there are no names
+		_ = a.callHere(ctx, service.Actors{}, &l) // after an error, there are no names
 		for _, s := range l.Actors {
 			out = append(out, s.Name)
 		}
 
 	case "run":
-		rows, _ := runFinder(a).All(ctx) // after an error, there are no names
+		rows, _ := runFinder(a).ListAll(ctx) // after an error, there are no names
 		for _, r := range rows {
 			out = append(out, r.Name+"\t"+r.Dir)
 		}
 
 	case "remote":
 		var l service.RemoteList
-		_ = a.askHere(ctx, service.Remotes{}, &l) // after an error, there are no names
+		_ = a.callHere(ctx, service.Remotes{}, &l) // after an error, there are no names
 		for _, r := range l.Remotes {
 			out = append(out, r.Name+"\t"+r.URL)
 		}
@@ -84,7 +84,7 @@ func addCompletions(a *app, cmd *cobra.Command) {
 	}
 
 	name := strings.TrimPrefix(cmd.CommandPath(), "amberfs ")
-	of := func(kinds string, n int) ([]string, cobra.ShellCompDirective) {
+	complete := func(kinds string, n int) ([]string, cobra.ShellCompDirective) {
 		words := strings.Fields(kinds)
 		kind := words[min(n, len(words)-1)]
 		if kind == "..." {
@@ -97,7 +97,7 @@ func addCompletions(a *app, cmd *cobra.Command) {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 
-		return namesOf(ctx, a, kind), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		return completionNames(ctx, a, kind), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 
 	if kinds := completions[name]; kinds != "" {
@@ -109,14 +109,14 @@ func addCompletions(a *app, cmd *cobra.Command) {
 				}
 			}
 
-			return of(kinds, len(argv))
+			return complete(kinds, len(argv))
 		}
 	}
 
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		kind := cmp.Or(completions[name+" --"+f.Name], completions["--"+f.Name])
 		if kind != "" && f.Value.Type() == "string" {
-			_ = cmd.RegisterFlagCompletionFunc(f.Name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) { return of(kind, 0) })
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) { return complete(kind, 0) })
 		}
 	})
 }

@@ -37,10 +37,10 @@ import (
 // it.
 type receipt struct {
 	handoff.ReceivedHandoff
-	Path    string   `json:"path"`
-	By      string   `json:"by"`              // a random text that identifies this receiver, see handoff.Claim
-	Since   int64    `json:"since,omitempty"` // the change time (ns) of the directory when all files were written, 0 before
-	Skipped []string `json:"skipped,omitempty"`
+	Path      string   `json:"path"`
+	Receiver  string   `json:"by"`              // a random text that identifies this receiver, see handoff.Claim
+	WrittenAt int64    `json:"since,omitempty"` // the change time (ns) of the directory when all files were written, 0 before
+	Skipped   []string `json:"skipped,omitempty"`
 }
 
 // receiptFile returns the path of the receipt of a directory.
@@ -90,21 +90,21 @@ func (r *receipt) save() error {
 	return vfs.WriteFile(vfs.OS, name, raw)
 }
 
-// receivedHere returns the receipt of the working directory or of a directory above it, nil if none has a
+// receiptHere returns the receipt of the working directory or of a directory above it, nil if none has a
 // receipt.
-func receivedHere(a *app) (*receipt, error) {
-	dir, err := resolved(a.cwd())
+func receiptHere(a *app) (*receipt, error) {
+	dir, err := resolvePath(a.commandDir())
 	for ; err == nil; dir = filepath.Dir(dir) {
 		r, err := receiptOf(dir)
-		if err != nil || r != nil && r.Since != 0 || dir == "/" {
+		if err != nil || r != nil && r.WrittenAt != 0 || dir == "/" {
 			return r, err
 		}
 	}
 	return nil, err
 }
 
-// resolved returns a path without symbolic links.
-func resolved(dir string, err error) (string, error) {
+// resolvePath returns a path without symbolic links.
+func resolvePath(dir string, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
@@ -112,8 +112,8 @@ func resolved(dir string, err error) (string, error) {
 	return locate.Resolve(mounts, dir), err
 }
 
-// A receivedTree is the output of `amberfs handoff LINE PATH`.
-type receivedTree struct {
+// A receivedOutput is the output of `amberfs handoff LINE PATH`.
+type receivedOutput struct {
 	Path       string   `json:"path"`
 	ID         string   `json:"id"`
 	Files      int64    `json:"files"`
@@ -125,7 +125,7 @@ type receivedTree struct {
 
 // receiveHandoff writes the tree of a handoff to a directory that does not exist or is empty.
 func receiveHandoff(ctx context.Context, a *app, line handoff.Line, dir string) error {
-	dir, err := resolved(a.abs(dir))
+	dir, err := resolvePath(a.absPath(dir))
 	if err != nil {
 		return err
 	}
@@ -135,9 +135,9 @@ func receiveHandoff(ctx context.Context, a *app, line handoff.Line, dir string) 
 	}
 
 	c := known.OpenCache(os.TempDir())
-	got, err := handoff.Claim(ctx, c, line, r.By)
+	got, err := handoff.Claim(ctx, c, line, r.Receiver)
 	if err != nil {
-		return explainHandoff(err)
+		return explainUnreachable(err)
 	}
 
 	r.ReceivedHandoff = *got
@@ -151,20 +151,20 @@ func receiveHandoff(ctx context.Context, a *app, line handoff.Line, dir string) 
 
 	from, err := got.Open(ctx, c, nil)
 	if err != nil {
-		return explainHandoff(err)
+		return explainUnreachable(err)
 	}
 	defer from.Close()
 
-	out := receivedTree{Path: dir, ID: r.ID, Files: got.Ref.Files, Bytes: got.Ref.Bytes, Session: got.Session}
-	if out.Skipped, err = r.write(ctx, a, from, bar); err != nil {
-		return explainHandoff(err)
+	out := receivedOutput{Path: dir, ID: r.ID, Files: got.Ref.Files, Bytes: got.Ref.Bytes, Session: got.Session}
+	if out.Skipped, err = r.writeTree(ctx, a, from, bar); err != nil {
+		return explainUnreachable(err)
 	}
 	if out.Transcript, err = r.placeTranscript(from); err != nil {
-		return explainHandoff(err)
+		return explainUnreachable(err)
 	}
 
 	r.Skipped = out.Skipped
-	if r.Since, err = touch(dir); err != nil {
+	if r.WrittenAt, err = bumpChangeTime(dir); err != nil {
 		return err
 	}
 	if err := r.save(); err != nil {
@@ -173,11 +173,11 @@ func receiveHandoff(ctx context.Context, a *app, line handoff.Line, dir string) 
 	from.RemoveLine()
 	bar.done()
 
-	return a.print(out, func() { r.print(a, out) })
+	return a.print(out, func() { r.printSummary(a, out) })
 }
 
-// explainHandoff adds a hint to the error of a remote that does not answer.
-func explainHandoff(err error) error {
+// explainUnreachable adds a hint to the error of a remote that does not answer.
+func explainUnreachable(err error) error {
 	if errors.Is(err, errs.Unreachable) {
 		return errs.Fail(errs.Failed, "%w", err).WithHint("what was received is kept: run the same line again to go on")
 	}
@@ -191,7 +191,7 @@ func prepareReceipt(line handoff.Line, dir string) (*receipt, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r != nil && r.Line == line && r.Since == 0 {
+	if r != nil && r.Line == line && r.WrittenAt == 0 {
 		return r, nil
 	}
 
@@ -206,12 +206,12 @@ func prepareReceipt(line handoff.Line, dir string) (*receipt, error) {
 		return nil, err
 	}
 
-	r = &receipt{ReceivedHandoff: handoff.ReceivedHandoff{Line: line}, Path: dir, By: rand.Text()}
+	r = &receipt{ReceivedHandoff: handoff.ReceivedHandoff{Line: line}, Path: dir, Receiver: rand.Text()}
 	return r, r.save()
 }
 
-// touch sets the change time of a directory to now, by the clock of its file system, and returns it.
-func touch(dir string) (int64, error) {
+// bumpChangeTime sets the change time of a directory to now, by the clock of its file system, and returns it.
+func bumpChangeTime(dir string) (int64, error) {
 	var st unix.Stat_t
 	err := unix.Stat(dir, &st)
 	if err == nil {
@@ -224,8 +224,8 @@ func touch(dir string) (int64, error) {
 	return st.Ctim.Nano(), err
 }
 
-// write writes the tree to the directory, and returns the paths that it could not create.
-func (r *receipt) write(ctx context.Context, a *app, from *handoff.Objects, bar *progress) (skipped []string, err error) {
+// writeTree writes the tree to the directory, and returns the paths that it could not create.
+func (r *receipt) writeTree(ctx context.Context, a *app, from *handoff.Objects, bar *progress) (skipped []string, err error) {
 	root, err := from.Tree.Get(from.Source, tree.RootIno)
 	if err != nil {
 		return nil, err
@@ -254,7 +254,7 @@ func (r *receipt) write(ctx context.Context, a *app, from *handoff.Objects, bar 
 // that file exists already, it writes nothing and returns "".
 func (r *receipt) placeTranscript(from *handoff.Objects) (string, error) {
 	packed, err := from.Transcript()
-	if packed == nil || err != nil || !sessionName.MatchString(r.Session) {
+	if packed == nil || err != nil || !sessionID.MatchString(r.Session) {
 		return "", err
 	}
 	z, err := gzip.NewReader(bytes.NewReader(packed))
@@ -282,18 +282,18 @@ func (r *receipt) placeTranscript(from *handoff.Objects) (string, error) {
 	return name, nil
 }
 
-// print prints a summary of the received tree, and the commands to use next.
-func (r *receipt) print(a *app, out receivedTree) {
+// printSummary prints a summary of the received tree, and the commands to use next.
+func (r *receipt) printSummary(a *app, out receivedOutput) {
 	a.printf("%s: %s, %s received\n", quote(out.Path), plural(int(out.Files), "file", "files"), service.BytesText(out.Bytes))
 	text := "send the changes back: amberfs handoff --back"
 	if out.Transcript != "" {
-		text = "go on: cd " + word(out.Path) + " && claude --resume " + r.Session + "\n\t" + text
+		text = "go on: cd " + shellWord(out.Path) + " && claude --resume " + r.Session + "\n\t" + text
 	}
-	a.say(text)
+	a.noteText(text)
 }
 
-// A sentBack is the output of `amberfs handoff --back` in a received directory.
-type sentBack struct {
+// A sentBackOutput is the output of `amberfs handoff --back` in a received directory.
+type sentBackOutput struct {
 	ID      string `json:"id"`
 	Path    string `json:"path"`
 	Changed int    `json:"changed"` // the number of entries that differ from the received tree
@@ -309,9 +309,9 @@ func sendBack(ctx context.Context, a *app, r *receipt, dryRun bool) error {
 	}
 	defer os.RemoveAll(temp)
 
-	out := sentBack{ID: r.ID, Path: r.Path, DryRun: dryRun}
-	if err := r.push(ctx, a, temp, &out); err != nil {
-		return explainHandoff(err)
+	out := sentBackOutput{ID: r.ID, Path: r.Path, DryRun: dryRun}
+	if err := r.pushChanges(ctx, a, temp, &out); err != nil {
+		return explainUnreachable(err)
 	}
 
 	return a.print(out, func() {
@@ -322,9 +322,9 @@ func sendBack(ctx context.Context, a *app, r *receipt, dryRun bool) error {
 	})
 }
 
-// push reads the changes of the directory since the handoff, and pushes the received tree with these changes.
-// New objects are in a store in the directory temp. With out.DryRun, push sends nothing.
-func (r *receipt) push(ctx context.Context, a *app, temp string, out *sentBack) error {
+// pushChanges reads the changes of the directory since the handoff, and pushes the received tree with these changes.
+// New objects are in a store in the directory temp. With out.DryRun, pushChanges sends nothing.
+func (r *receipt) pushChanges(ctx context.Context, a *app, temp string, out *sentBackOutput) error {
 	store, err := cas.Open(temp, cas.Options{})
 	if err != nil {
 		return err
@@ -340,14 +340,14 @@ func (r *receipt) push(ctx context.Context, a *app, temp string, out *sentBack) 
 	}
 	defer from.Close()
 
-	own, err := r.ownership(from)
+	restoreOwner, err := r.ownerRestorer(from)
 	if err != nil {
 		return err
 	}
 
-	var left hostdir.LeftOut
+	var leftOut hostdir.LeftOut
 	o := runs.ReadOptions(r.Path, "", hostdir.Hidden{})
-	o.Since, o.Skip = r.Since, left.Add
+	o.Since, o.Skip = r.WrittenAt, leftOut.Add
 	o.Progress = func(p stream.Progress) {
 		bar.show(service.Progress{What: "reading", Done: p.Files, Total: r.Ref.Files, Unit: "files", Bytes: p.Bytes})
 	}
@@ -358,14 +358,14 @@ func (r *receipt) push(ctx context.Context, a *app, temp string, out *sentBack) 
 				return nil // the entry is missing because it could not be created when the tree was received
 			}
 			out.Changed++
-			own(&e.Meta)
+			restoreOwner(&e.Meta)
 			return sink(e)
 		}, o)
 	})
 	if err != nil || out.DryRun {
 		return err
 	}
-	if text := left.Of(quote(r.Path)); text != "" {
+	if text := leftOut.Of(quote(r.Path)); text != "" {
 		a.note("%s", text)
 	}
 
@@ -376,9 +376,9 @@ func (r *receipt) push(ctx context.Context, a *app, temp string, out *sentBack) 
 	return err
 }
 
-// ownership returns a function that changes the owner and group of an entry: if they are those of the
+// ownerRestorer returns a function that changes the owner and group of an entry: if they are those of the
 // received directory here, they become the owner and group of the root of the handed-off tree.
-func (r *receipt) ownership(from *handoff.Objects) (func(*stream.Meta), error) {
+func (r *receipt) ownerRestorer(from *handoff.Objects) (func(*stream.Meta), error) {
 	root, err := from.Tree.Get(from.Source, tree.RootIno)
 	if err != nil {
 		return nil, err

@@ -48,20 +48,20 @@ func main() {
 func runApp(a *app, argv []string) int {
 	a.argv = argv[1:]
 	root := newRoot(a)
-	a.argv = readOnlyPaths(asMountHelper(root, argv))
+	a.argv = joinReadOnlyPaths(mountHelperArgs(root, argv))
 	root.SetArgs(a.argv)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 
 	err := root.ExecuteContext(ctx)
-	if err != nil && !a.started {
+	if err != nil && !a.parsed {
 		a.json = a.json || wantsJSON(argv[1:])
 		if e := (*errs.Error)(nil); !errors.As(err, &e) {
 			err = errs.Fail(errs.Invalid, "%s", strings.TrimSuffix(err.Error(), "\n")).WithHint("see `amberfs help`")
 		}
 	}
 
-	return finish(ctx, a, err)
+	return endCommand(ctx, a, err)
 }
 
 // wantsJSON reports whether a command line that could not be parsed has --json.
@@ -72,8 +72,8 @@ func wantsJSON(args []string) bool {
 	return slices.Contains(args, "--json")
 }
 
-// finish closes the outputs, prints the error of the command, and returns the exit status.
-func finish(ctx context.Context, a *app, err error) int {
+// endCommand closes the outputs, prints the error of the command, and returns the exit status.
+func endCommand(ctx context.Context, a *app, err error) int {
 	a.closeOutput()
 	if werr := a.out.err; err == nil && werr != nil {
 		err = errs.Fail(errs.ScriptKind(werr), "cannot write to the standard output: %w", werr)
@@ -114,10 +114,10 @@ type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }
 
-// asMountHelper turns the ways in which mount(8) calls a file system's helper
+// mountHelperArgs turns the ways in which mount(8) calls a file system's helper
 // into the command `mount`: as /sbin/mount.fuse.amberfs, or through
 // /sbin/mount.fuse as `amberfs STORE MOUNTPOINT -o …`.
-func asMountHelper(root *cobra.Command, argv []string) []string {
+func mountHelperArgs(root *cobra.Command, argv []string) []string {
 	args := argv[1:]
 	helper := strings.HasPrefix(filepath.Base(argv[0]), "mount.")
 	if !helper {
@@ -171,7 +171,7 @@ Without a command, it prints what "amberfs status" prints.`,
 		Args:                       cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return noSuchCommand(cmd, args[0])
+				return noSuchCommandError(cmd, args[0])
 			}
 
 			err := showStatus(cmd.Context(), a)
@@ -182,7 +182,7 @@ Without a command, it prints what "amberfs status" prints.`,
 			return err
 		},
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
-			a.started = true
+			a.parsed = true
 			a.command = commandText(cmd)
 			if a.quiet && !a.json {
 				a.stdout = io.Discard
@@ -194,7 +194,7 @@ Without a command, it prints what "amberfs status" prints.`,
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if word := firstWord(a.argv); cmd == root && word != "" && !isCommand(root, word) {
-			return noSuchCommand(root, word) // word is a misspelt command, and the flags belong to it
+			return noSuchCommandError(root, word) // word is a misspelt command, and the flags belong to it
 		}
 		return errs.Fail(errs.Invalid, "%v", err).WithHint("see `%s`", helpOf(cmd))
 	})
@@ -206,7 +206,7 @@ Without a command, it prints what "amberfs status" prints.`,
 	add := func(group string, c *cobra.Command) {
 		c.GroupID = group
 		c.DisableFlagsInUseLine = true // Use has the flags already
-		c.SuggestFor = strings.Fields(otherWords[c.Name()])
+		c.SuggestFor = strings.Fields(foreignNames[c.Name()])
 		root.AddCommand(c)
 	}
 
@@ -214,7 +214,7 @@ Without a command, it prints what "amberfs status" prints.`,
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Mounting:", []*cobra.Command{mountWith(a, mountStore), umountCommand(a), upgradeCommand(a), runCommand(a), runsCommand(a), demoCommand(a), mcpCommand(a), hookCommand(a)}},
+		{"Mounting:", []*cobra.Command{mountLikeCommand(a, startMount), umountCommand(a), upgradeCommand(a), runCommand(a), runsCommand(a), demoCommand(a), mcpCommand(a), hookCommand(a)}},
 		{"Snapshots:", []*cobra.Command{bisectCommand(a), uiCommand(a)}},
 		{"Forks:", []*cobra.Command{worktreeCommand(a), exploreCommand(a)}},
 		{"Import and export:", []*cobra.Command{exportCommand(a), importCommand(a), applyCommand(a), refreshCommand(a)}},
@@ -228,16 +228,16 @@ Without a command, it prints what "amberfs status" prints.`,
 	}
 
 	root.AddCommand(versionCommand(a), exitStatusHelp(),
-		hiddenCommand(sandbox.Command, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.Inner(ctx, a.say)) }),
-		hiddenCommand(sandbox.InForkCommand, 4, func(ctx context.Context, argv []string) error { return a.statusOf(sandbox.InsideFork(ctx, argv)) }),
-		hiddenCommand(sandbox.InRootCommand, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.InsideRoot(ctx, a.say)) }),
+		hiddenCommand(sandbox.RunInnerCommand, 0, func(ctx context.Context, _ []string) error { return a.statusError(sandbox.RunInner(ctx, a.noteText)) }),
+		hiddenCommand(sandbox.MainInForkCommand, 4, func(ctx context.Context, argv []string) error { return a.statusError(sandbox.MainInFork(ctx, argv)) }),
+		hiddenCommand(sandbox.MainInRootCommand, 0, func(ctx context.Context, _ []string) error { return a.statusError(sandbox.MainInRoot(ctx, a.noteText)) }),
 		termsCommand(a),
-		hiddenCommand(keeper.Command, 0, func(context.Context, []string) error { return a.statusOf(keeper.Resume(daemon.LogLine)) }),
+		hiddenCommand(keeper.Command, 0, func(context.Context, []string) error { return a.statusError(keeper.Resume(daemon.LogLine)) }),
 		hiddenCommand(daemon.NudgeCommand, 3, func(_ context.Context, argv []string) error { return daemon.Nudge(a.stdin, argv[0], argv[1], argv[2]) }),
-		hiddenCommand(worktreeHook, 1, func(ctx context.Context, argv []string) error { return onWorktree(ctx, a, argv) }),
-		hiddenCommand(search.Janitor, 2, func(ctx context.Context, argv []string) error { return discardForks(ctx, a, argv) }))
+		hiddenCommand(worktreeHook, 1, func(ctx context.Context, argv []string) error { return handleWorktreeHook(ctx, a, argv) }),
+		hiddenCommand(search.JanitorCommand, 2, func(ctx context.Context, argv []string) error { return discardForks(ctx, a, argv) }))
 
-	opCommands(a, root, add)
+	addOperationCommands(a, root, add)
 	addCompletions(a, root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	refuseUnknownTopics(root)
@@ -257,7 +257,7 @@ func refuseUnknownTopics(root *cobra.Command) {
 		help.Run, help.RunE = nil, func(cmd *cobra.Command, topic []string) error {
 			found, rest, err := root.Find(topic)
 			if len(topic) > 0 && (err != nil || found == root || len(rest) > 0) {
-				return noSuchCommand(root, strings.Join(topic, " "))
+				return noSuchCommandError(root, strings.Join(topic, " "))
 			}
 
 			run(cmd, topic)
@@ -266,10 +266,10 @@ func refuseUnknownTopics(root *cobra.Command) {
 	}
 }
 
-// noSuchCommand returns the error for a word that is not a command.
-func noSuchCommand(root *cobra.Command, word string) error {
+// noSuchCommandError returns the error for a word that is not a command.
+func noSuchCommandError(root *cobra.Command, word string) error {
 	e := errs.Fail(errs.Invalid, "no such command: %q", word)
-	if of, ok := partWords[word]; ok {
+	if of, ok := subcommandNames[word]; ok {
 		return e.WithHint("did you mean %q?", of)
 	}
 	if like := root.SuggestionsFor(word); len(like) > 0 {
@@ -294,11 +294,11 @@ func firstWord(argv []string) string {
 	return ""
 }
 
-// partWords are commands of other programs to which a subcommand corresponds.
-var partWords = map[string]string{"ps": "runs", "prune": "runs prune"}
+// subcommandNames are commands of other programs to which a subcommand corresponds.
+var subcommandNames = map[string]string{"ps": "runs", "prune": "runs prune"}
 
-// otherWords are names of commands in other programs, by the name of the command here.
-var otherWords = map[string]string{
+// foreignNames are names of commands in other programs, by the name of the command here.
+var foreignNames = map[string]string{
 	"snapshot": "checkpoint commit create save take", "restore": "checkout reset rollback rewind", "rm": "delete destroy remove",
 	"umount": "unmount", "history": "versions", "status": "info", "fork": "branch clone", "list": "snapshots",
 }
@@ -327,8 +327,8 @@ if it could not be executed, 127 if it was not found.`,
 	}
 }
 
-// args returns a check of the number of arguments; max < 0 allows any number. usage describes them in the error.
-func args(min, max int, usage string) cobra.PositionalArgs {
+// argumentCount returns a check of the number of arguments; max < 0 allows any number. usage describes them in the error.
+func argumentCount(min, max int, usage string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, got []string) error {
 		if len(got) >= min && (max < 0 || len(got) <= max) {
 			return nil

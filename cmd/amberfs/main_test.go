@@ -22,7 +22,7 @@ func TestAsMountHelper(t *testing.T) {
 		{"/sbin/mount.fuse.amberfs /store /mnt -s -n -v -o rw -t fuse.amberfs", "mount /store /mnt -o rw"},
 		{"/sbin/mount.amberfs -r /store /mnt", "mount -o ro /store /mnt"},
 	} {
-		got := asMountHelper(root, strings.Fields(c.argv))
+		got := mountHelperArgs(root, strings.Fields(c.argv))
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("%s: %v, want %s", c.argv, got, c.want)
 		}

@@ -23,62 +23,62 @@ type runArgs struct {
 	runs.Apply
 }
 
-func listRunsTool(ctx context.Context, a *app, _ locate.Location, _ any, _ notifier) (any, error) {
-	dir, err := dirOfRuns(a)
+func listRunsTool(ctx context.Context, a *app, _ locate.Location, _ any, _ notifyFunc) (any, error) {
+	dir, err := serverDir(a)
 	if err != nil {
 		return nil, err
 	}
 
-	all, err := runFinder(a).All(ctx)
-	all = slices.DeleteFunc(all, func(r runs.Run) bool { return !r.Of(dir) })
+	all, err := runFinder(a).ListAll(ctx)
+	all = slices.DeleteFunc(all, func(r runs.Run) bool { return !r.Covers(dir) })
 	return &runList{all}, err
 }
 
-// dirOfRuns returns the directory of the server. The server lists and changes only the runs of this directory.
-func dirOfRuns(a *app) (string, error) {
+// serverDir returns the directory of the server. The server lists and changes only the runs of this directory.
+func serverDir(a *app) (string, error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return "", err
 	}
-	dir, err := a.cwd()
+	dir, err := a.commandDir()
 	return locate.Resolve(mounts, dir), err
 }
 
-// onRunHere is withRun, but fails for the runs of other directories than the server's.
-func onRunHere(ctx context.Context, a *app, name string, fn func(r *runs.Run, c *client.Client) error) error {
-	dir, err := dirOfRuns(a)
+// withRunHere is withRun, but fails for the runs of other directories than the server's.
+func withRunHere(ctx context.Context, a *app, name string, fn func(r *runs.Run, c *client.Client) error) error {
+	dir, err := serverDir(a)
 	if err != nil {
 		return err
 	}
 	return withRun(ctx, a, "", name, func(r *runs.Run, c *client.Client) error {
-		if !r.Of(dir) {
+		if !r.Covers(dir) {
 			return errs.Fail(errs.Perm, "%s is a run of %s, and this server is for %s", name, quote(r.Dir), quote(dir))
 		}
 		return fn(r, c)
 	})
 }
 
-func applyRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ notifier) (any, error) {
+func applyRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ notifyFunc) (any, error) {
 	want := args.(runArgs)
 	var done *hostdir.Applied
-	err := onRunHere(ctx, a, want.Name, func(r *runs.Run, c *client.Client) (err error) {
+	err := withRunHere(ctx, a, want.Name, func(r *runs.Run, c *client.Client) (err error) {
 		done, err = want.Do(ctx, runFinder(a), c, r)
 		return err
 	})
 	if err != nil && done != nil && len(done.Conflicts) > 0 {
-		err = errs.Fail(errs.ScriptKind(err), "%s; decide with ours, theirs or leave:\n%s", errs.ErrorOf(err).Msg, strings.Join(shorten(done.Conflicts), "\n"))
+		err = errs.Fail(errs.ScriptKind(err), "%s; decide with ours, theirs or leave:\n%s", errs.ErrorOf(err).Msg, strings.Join(cutToListed(done.Conflicts), "\n"))
 	}
 
 	return done, err
 }
 
-func removeRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ notifier) (any, error) {
+func removeRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ notifyFunc) (any, error) {
 	var removed runs.Run
 	name := args.(runArgs).Name
-	if err := onRunHere(ctx, a, name, func(r *runs.Run, _ *client.Client) error { removed = *r; return nil }); err != nil {
+	if err := withRunHere(ctx, a, name, func(r *runs.Run, _ *client.Client) error { removed = *r; return nil }); err != nil {
 		return nil, err
 	}
 
 	removed.State = service.RunRemoved
-	return &removed, markAll(ctx, a, removed.Dir, name, service.RunRemoved)
+	return &removed, markGroup(ctx, a, removed.Dir, name, service.RunRemoved)
 }

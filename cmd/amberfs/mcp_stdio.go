@@ -18,38 +18,38 @@ const maxMessage = mcp.DefaultMaxLineLength
 
 // The errors of JSON-RPC for lines that are not requests.
 const (
-	codeParse   = -32700
-	codeInvalid = -32600
+	codeParseError     = -32700
+	codeInvalidRequest = -32600
 )
 
 // stdioTransport returns a transport over the standard input and output. The SDK ends a session at the first
 // line that is not a message. This transport answers such a line with an error, and reads the next one.
 func stdioTransport(in io.Reader, out io.Writer) *mcp.IOTransport {
-	w := &lockedWriter{w: out, asked: make(map[string]bool), idle: make(chan struct{}, 1)}
+	w := &answerWriter{w: out, unanswered: make(map[string]bool), answered: make(chan struct{}, 1)}
 	r, pipe := io.Pipe()
 	go func() {
-		err := passMessages(bufio.NewReader(in), pipe, w)
-		w.drain()
+		err := forwardMessages(bufio.NewReader(in), pipe, w)
+		w.waitForAnswers()
 		pipe.CloseWithError(err)
 	}()
 
 	return &mcp.IOTransport{Reader: r, Writer: w}
 }
 
-// drainTime is the longest time that requests may take after the end of the input: a client that has
+// maxAnswerWait is the longest time that requests may take after the end of the input: a client that has
 // ended does not wait for answers.
-const drainTime = 10 * time.Second
+const maxAnswerWait = 10 * time.Second
 
-// A lockedWriter writes one message at a time, and records the requests without an answer.
-type lockedWriter struct {
-	mu    sync.Mutex
-	w     io.Writer
-	asked map[string]bool // the ids of requests without an answer
-	idle  chan struct{}   // has a value after an answer
+// An answerWriter writes one message at a time, and records the requests without an answer.
+type answerWriter struct {
+	mu         sync.Mutex
+	w          io.Writer
+	unanswered map[string]bool // the ids of requests without an answer
+	answered   chan struct{}   // has a value after an answer
 }
 
-// A header has the fields of a message by which requests, answers and notifications differ.
-type header struct {
+// A messageHeader has the fields of a message by which requests, answers and notifications differ.
+type messageHeader struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params struct {
@@ -57,12 +57,12 @@ type header struct {
 	} `json:"params"`
 }
 
-func (l *lockedWriter) Write(p []byte) (int, error) {
+func (l *answerWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	n, err := l.w.Write(p)
-	var h header
+	var h messageHeader
 	if json.Unmarshal(p, &h) == nil && h.Method == "" {
 		l.recordAnswer(h.ID)
 	}
@@ -71,44 +71,44 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 }
 
 // recordRequest records a request of the client. If line cancels a request, recordRequest removes that request.
-func (l *lockedWriter) recordRequest(line []byte) {
+func (l *answerWriter) recordRequest(line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	var h header
+	var h messageHeader
 	_ = json.Unmarshal(line, &h) // it fails if params is a list, which is no cancellation
 
 	switch {
 	case h.Method == "notifications/cancelled":
 		l.recordAnswer(h.Params.RequestID)
 	case h.Method != "" && len(h.ID) > 0:
-		l.asked[string(h.ID)] = true
+		l.unanswered[string(h.ID)] = true
 	}
 }
 
 // recordAnswer records the answer to a request. The caller holds mu.
-func (l *lockedWriter) recordAnswer(id json.RawMessage) {
-	delete(l.asked, string(id))
+func (l *answerWriter) recordAnswer(id json.RawMessage) {
+	delete(l.unanswered, string(id))
 	select {
-	case l.idle <- struct{}{}:
+	case l.answered <- struct{}{}:
 	default:
 	}
 }
 
-// drain waits until each request has its answer.
-func (l *lockedWriter) drain() {
-	limit := time.After(drainTime)
+// waitForAnswers waits until each request has its answer.
+func (l *answerWriter) waitForAnswers() {
+	limit := time.After(maxAnswerWait)
 
 	for {
 		l.mu.Lock()
-		n := len(l.asked)
+		n := len(l.unanswered)
 		l.mu.Unlock()
 		if n == 0 {
 			return
 		}
 
 		select {
-		case <-l.idle:
+		case <-l.answered:
 		case <-limit:
 			return
 		}
@@ -116,12 +116,12 @@ func (l *lockedWriter) drain() {
 }
 
 // Close implements io.WriteCloser. The process keeps its standard output.
-func (l *lockedWriter) Close() error { return nil }
+func (l *answerWriter) Close() error { return nil }
 
-// passMessages passes each line that is a message on to the session. It answers other lines with an error.
-func passMessages(in *bufio.Reader, to io.Writer, answers *lockedWriter) error {
+// forwardMessages passes each line that is a message on to the session. It answers other lines with an error.
+func forwardMessages(in *bufio.Reader, to io.Writer, answers *answerWriter) error {
 	for {
-		line, long, err := messageLine(in)
+		line, long, err := readLine(in)
 		if err != nil && len(line) == 0 && !long {
 			return err
 		}
@@ -131,15 +131,15 @@ func passMessages(in *bufio.Reader, to io.Writer, answers *lockedWriter) error {
 
 		switch _, derr := jsonrpc.DecodeMessage(line); {
 		case long:
-			code, text = codeInvalid, "the message is too long"
+			code, text = codeInvalidRequest, "the message is too long"
 		case len(line) == 0:
 			continue
 		case !json.Valid(line):
-			code, text = codeParse, "the line is not valid JSON"
+			code, text = codeParseError, "the line is not valid JSON"
 		case line[0] == '[':
-			code, text = codeInvalid, "batches are not supported"
+			code, text = codeInvalidRequest, "batches are not supported"
 		case derr != nil:
-			code, text = codeInvalid, "the line is not a message of JSON-RPC: "+derr.Error()
+			code, text = codeInvalidRequest, "the line is not a message of JSON-RPC: "+derr.Error()
 		}
 
 		if code == 0 {
@@ -169,17 +169,17 @@ func passMessages(in *bufio.Reader, to io.Writer, answers *lockedWriter) error {
 	}
 }
 
-// messageLine reads a line. If the line is too long, it returns no line and reports long.
-func messageLine(in *bufio.Reader) (line []byte, long bool, err error) {
+// readLine reads a line. If the line is too long, it returns no line, and tooLong is true.
+func readLine(in *bufio.Reader) (line []byte, tooLong bool, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
-		if long = long || len(line)+len(part) > maxMessage; long {
+		if tooLong = tooLong || len(line)+len(part) > maxMessage; tooLong {
 			line = nil
 		} else {
 			line = append(line, part...)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, long, err
+			return line, tooLong, err
 		}
 	}
 }

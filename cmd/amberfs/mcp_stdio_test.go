@@ -51,19 +51,19 @@ func TestMCPMalformedLines(t *testing.T) {
 		id   any
 		code int
 	}{
-		{"x", nil, codeParse},
-		{`{"jsonrpc":"2.0","id":7,"method":`, nil, codeParse},
-		{"\xff\x00", nil, codeParse},
-		{`{} {}`, nil, codeParse},
-		{"7", nil, codeInvalid},
-		{"null", nil, codeInvalid},
-		{"{}", nil, codeInvalid},
-		{`{"jsonrpc":"1.0","id":8,"method":"ping"}`, 8.0, codeInvalid},
-		{`{"jsonrpc":"2.0","id":{},"method":"ping"}`, nil, codeInvalid},
-		{`[]`, nil, codeInvalid},
-		{`[{"jsonrpc":"2.0","id":9,"method":"ping"}]`, nil, codeInvalid},
+		{"x", nil, codeParseError},
+		{`{"jsonrpc":"2.0","id":7,"method":`, nil, codeParseError},
+		{"\xff\x00", nil, codeParseError},
+		{`{} {}`, nil, codeParseError},
+		{"7", nil, codeInvalidRequest},
+		{"null", nil, codeInvalidRequest},
+		{"{}", nil, codeInvalidRequest},
+		{`{"jsonrpc":"1.0","id":8,"method":"ping"}`, 8.0, codeInvalidRequest},
+		{`{"jsonrpc":"2.0","id":{},"method":"ping"}`, nil, codeInvalidRequest},
+		{`[]`, nil, codeInvalidRequest},
+		{`[{"jsonrpc":"2.0","id":9,"method":"ping"}]`, nil, codeInvalidRequest},
 		{`{"jsonrpc":"2.0","id":10,"method":"nosuch"}`, 10.0, -32601},
-		{`{"x":"` + strings.Repeat("x", maxMessage) + `"}`, nil, codeInvalid},
+		{`{"x":"` + strings.Repeat("x", maxMessage) + `"}`, nil, codeInvalidRequest},
 	} {
 		if id, code := ask(c.line); id != c.id || code != c.code {
 			t.Errorf("%.60q: id %v, code %d, want %v and %d", c.line, id, code, c.id, c.code)

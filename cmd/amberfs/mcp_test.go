@@ -93,7 +93,7 @@ func TestMCPAnnotations(t *testing.T) {
 		"workspace_handoff": {false, false, true}, "workspace_handoff_back": {false, true, false},
 	}
 	for _, tool := range tools() {
-		if tool.own != nil && !tool.anywhere && tool.effect != service.Executes {
+		if tool.run != nil && !tool.needsNoWorkspace && tool.effect != service.Executes {
 			t.Errorf("%s runs programs, and has the effect %s", tool.Names[service.ToolsAll], tool.effect)
 		}
 	}
@@ -132,8 +132,8 @@ func TestPages(t *testing.T) {
 	var whole strings.Builder
 	n := 0
 	for in := (pageRange{}); ; n++ {
-		_, p, err := in.cut(text)
-		if err != nil || len(p.Text) > maxPage || p.TotalLength != len(text) {
+		_, p, err := in.pageOf(text)
+		if err != nil || len(p.Text) > maxPageSize || p.TotalLength != len(text) {
 			t.Fatalf("%+v: %d bytes, %v", in, len(p.Text), err)
 		}
 		whole.WriteString(p.Text)
@@ -144,10 +144,10 @@ func TestPages(t *testing.T) {
 	if whole.String() != text || n != 1 {
 		t.Errorf("%d bytes in %d pages", whole.Len(), n+1)
 	}
-	if _, _, err := (pageRange{StartIndex: 10}).cut("short"); err == nil {
+	if _, _, err := (pageRange{StartIndex: 10}).pageOf("short"); err == nil {
 		t.Error("a page behind the end")
 	}
-	if _, p, _ := (pageRange{MaxLength: 3}).cut("ää"); p.Text != "ä" {
+	if _, p, _ := (pageRange{MaxLength: 3}).pageOf("ää"); p.Text != "ä" {
 		t.Errorf("cut inside of a character: %q", p.Text)
 	}
 }
@@ -164,12 +164,12 @@ func TestRelativeArguments(t *testing.T) {
 			snapshot.UndoByOptions{Paths: []naming.BytePath{"sub/a", "b"}, Keep: []naming.BytePath{"sub/c"}},
 		},
 	} {
-		got, err := relative(p, c.args)
+		got, err := withRelativePaths(p, c.args)
 		if err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%+v (%v), not %+v", got, err, c.want)
 		}
 	}
-	if _, err := relative(p, snapshot.UndoByOptions{Paths: []naming.BytePath{"../../x", "a"}}); err == nil {
+	if _, err := withRelativePaths(p, snapshot.UndoByOptions{Paths: []naming.BytePath{"../../x", "a"}}); err == nil {
 		t.Error("a path outside of the workspace is accepted")
 	}
 }

@@ -24,8 +24,8 @@ import (
 )
 
 type mcpServer struct {
-	a *app
-	s *mcp.Server
+	a      *app
+	server *mcp.Server
 }
 
 func annotations(e service.Effect) *mcp.ToolAnnotations {
@@ -35,36 +35,36 @@ func annotations(e service.Effect) *mcp.ToolAnnotations {
 	}
 }
 
-// common has the arguments of a tool that are not arguments of its operation.
-type common struct {
+// commonArgs has the arguments of a tool that are not arguments of its operation.
+type commonArgs struct {
 	Workspace string `json:"workspace,omitempty" jsonschema:"the fork to work in, NAME or FORK/FORK"`
 	Format    string `json:"format,omitempty" jsonschema:"text or json"`
 	pageRange
 }
 
-// common returns the names of the arguments in common that the tool takes.
-func (t *tool) common(set int) []string {
+// commonNames returns the names of the fields of commonArgs that the tool takes.
+func (t *tool) commonNames(set int) []string {
 	switch {
-	case t.anywhere:
+	case t.needsNoWorkspace:
 		return nil
-	case set == service.ToolsSnapshots && t.pages:
+	case set == service.ToolsSnapshots && t.isPaged:
 		return []string{"workspace", "format", "start_index", "max_length"}
-	case t.pages:
+	case t.isPaged:
 		return []string{"workspace", "start_index", "max_length"}
 	}
 	return []string{"workspace"}
 }
 
-// An input describes the arguments of a tool. args is a struct type with a field for each argument, which has the name
+// A toolInput describes the arguments of a tool. args is a struct type with a field for each argument, which has the name
 // of the argument in the tool.
-type input struct {
-	args  reflect.Type
-	index [][]int // for each argument, the field that it sets: of the operation's arguments for the first ownCount arguments, of commonArgs for the others
-	own   int
+type toolInput struct {
+	args       reflect.Type
+	fieldIndex [][]int // for each argument, the field that it sets: of the operation's arguments for the first ownCount arguments, of commonArgs for the others
+	ownCount   int
 }
 
-func (t *tool) input(set int) *input {
-	in := &input{}
+func (t *tool) describeInput(set int) *toolInput {
+	in := &toolInput{}
 	var fields []reflect.StructField
 	add := func(from reflect.Type, arg string) {
 		name, of, renamed := strings.Cut(arg, "=")
@@ -74,7 +74,7 @@ func (t *tool) input(set int) *input {
 
 		all := reflect.VisibleFields(from)
 		f := all[slices.IndexFunc(all, func(f reflect.StructField) bool { return service.JSONName(f) == of })]
-		in.index = append(in.index, f.Index)
+		in.fieldIndex = append(in.fieldIndex, f.Index)
 		tag := reflect.StructTag(strings.Replace(string(f.Tag), `json:"`+of, `json:"`+name, 1))
 		if renamed && f.Type.Kind() == reflect.Slice { // the tool takes a single element of the list
 			f.Type = f.Type.Elem()
@@ -87,24 +87,24 @@ func (t *tool) input(set int) *input {
 		add(reflect.TypeOf(t.preset), arg)
 	}
 
-	in.own = len(fields)
-	for _, arg := range t.common(set) {
-		add(reflect.TypeFor[common](), arg)
+	in.ownCount = len(fields)
+	for _, arg := range t.commonNames(set) {
+		add(reflect.TypeFor[commonArgs](), arg)
 	}
 
 	in.args = reflect.StructOf(fields)
 	return in
 }
 
-// split returns the arguments of the operation, and the common arguments. For arguments that the call does not have, it
+// splitArguments returns the arguments of the operation, and the common arguments. For arguments that the call does not have, it
 // uses the values in preset. args is a pointer to a value of in.args.
-func (in *input) split(args, preset any) (_ any, c common) {
+func (in *toolInput) splitArguments(args, preset any) (_ any, c commonArgs) {
 	given, req := reflect.ValueOf(args).Elem(), reflect.New(reflect.TypeOf(preset)).Elem()
 	req.Set(reflect.ValueOf(preset))
 
-	for i, at := range in.index {
+	for i, at := range in.fieldIndex {
 		to, v := req, given.Field(i)
-		if i >= in.own {
+		if i >= in.ownCount {
 			to = reflect.ValueOf(&c).Elem()
 		}
 
@@ -130,22 +130,22 @@ func mustSchema(t reflect.Type) *jsonschema.Schema {
 	return s
 }
 
-// outline reduces a schema of results to the names of the required fields. The list of tools is part of each session of
+// outlineSchema reduces a schema of results to the names of the required fields. The list of tools is part of each session of
 // a model, so it must be short.
-func outline(s *jsonschema.Schema) *jsonschema.Schema {
+func outlineSchema(s *jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: s.Type, Required: s.Required}
 }
 
-// A notifier sends a progress notification, if the client asked for them.
-type notifier func(message string, done, total int)
+// A notifyFunc sends a progress notification, if the client asked for them.
+type notifyFunc func(message string, done, total int)
 
-// add adds a tool to the server. args is the type of its arguments, in their schema. do gets a pointer to the arguments.
-func (m *mcpServer) add(t *tool, name string, args reflect.Type, in *jsonschema.Schema, out reflect.Type, do func(ctx context.Context, args any, notify notifier) (string, any, error)) {
+// addTool adds a tool to the server. args is the type of its arguments, in their schema. do gets a pointer to the arguments.
+func (m *mcpServer) addTool(t *tool, name string, args reflect.Type, in *jsonschema.Schema, out reflect.Type, do func(ctx context.Context, args any, notify notifyFunc) (string, any, error)) {
 	spec := &mcp.Tool{
 		Name: name, Title: t.Title, Description: t.About, Annotations: annotations(t.effect),
-		InputSchema: in, OutputSchema: outline(mustSchema(out)),
+		InputSchema: in, OutputSchema: outlineSchema(mustSchema(out)),
 	}
-	m.s.AddTool(spec, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	m.server.AddTool(spec, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var text string
 		var result any
 		given := reflect.New(args).Interface()
@@ -200,30 +200,30 @@ func decodeArguments(object []byte, in *jsonschema.Schema, into any) error {
 	return nil
 }
 
-func (m *mcpServer) offer(set int, t *tool) {
-	out := t.out
-	if t.pages {
+func (m *mcpServer) addOperationTool(set int, t *tool) {
+	out := t.resultType
+	if t.isPaged {
 		out = reflect.TypeFor[page]()
 	}
 
-	in := t.input(set)
+	in := t.describeInput(set)
 	schema := mustSchema(in.args)
 	if schema.Properties == nil { // some clients want an object
 		schema.Properties = map[string]*jsonschema.Schema{}
 	}
 
-	m.add(t, t.Names[set], in.args, schema, out, func(ctx context.Context, args any, notify notifier) (string, any, error) {
-		req, c := in.split(args, t.preset)
-		result, err := m.call(ctx, t, c.Workspace, req, notify)
+	m.addTool(t, t.Names[set], in.args, schema, out, func(ctx context.Context, args any, notify notifyFunc) (string, any, error) {
+		req, c := in.splitArguments(args, t.preset)
+		result, err := m.callTool(ctx, t, c.Workspace, req, notify)
 		if err != nil {
 			return "", nil, err
 		}
 
 		service.Shorten(result, maxListed)
-		shown := t.form.Text(req, result)
+		shown := t.textForm.Text(req, result)
 
 		switch {
-		case !t.pages:
+		case !t.isPaged:
 			return strings.TrimSuffix(shown, "\n"), result, nil
 		case c.Format == "json":
 			if shown, err = t.inJSON(result); err != nil {
@@ -233,33 +233,33 @@ func (m *mcpServer) offer(set int, t *tool) {
 			return "", nil, errs.Fail(errs.Invalid, "the argument format is text or json, not %q", c.Format)
 		}
 
-		return c.cut(shown)
+		return c.pageOf(shown)
 	})
 }
 
-// call calls the operation of a tool in a fork of the server's workspace, or in the workspace
+// callTool calls the operation of a tool in a fork of the server's workspace, or in the workspace
 // itself. The result is a pointer to the operation's type of results, to a text, or to a
 // list of events.
-func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req any, notify notifier) (any, error) {
-	if t.anywhere {
-		return t.own(ctx, m.a, locate.Location{}, req, notify)
+func (m *mcpServer) callTool(ctx context.Context, t *tool, workspace string, req any, notify notifyFunc) (any, error) {
+	if t.needsNoWorkspace {
+		return t.run(ctx, m.a, locate.Location{}, req, notify)
 	}
-	p, err := m.place(workspace)
+	p, err := m.locationOf(workspace)
 	if err != nil {
 		return nil, err
 	}
-	args, err := relative(p, req)
+	args, err := withRelativePaths(p, req)
 	if err != nil {
 		return nil, err
 	}
-	if t.own != nil {
-		return t.own(ctx, m.a, p, args, notify)
+	if t.run != nil {
+		return t.run(ctx, m.a, p, args, notify)
 	}
 
 	var text strings.Builder
 	var list []events.Event
 	result := reflect.New(t.op.Result).Interface()
-	err = m.a.exchange(ctx, p, args, client.Streams{Out: &text, Item: func(line json.RawMessage) error {
+	err = m.a.callWith(ctx, p, args, client.Streams{Out: &text, Item: func(line json.RawMessage) error {
 		var e events.Event
 		err := json.Unmarshal(line, &e)
 		list = append(list, e)
@@ -267,12 +267,12 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req any
 	}}, result)
 	if err != nil {
 		if paths := service.Conflicts(result); len(paths) > 0 {
-			how := "ours or theirs"
+			choices := "ours or theirs"
 			if slices.Contains(strings.Fields(t.Args), "resolve") {
-				how = "ours, theirs or resolve"
+				choices = "ours, theirs or resolve"
 			}
 
-			err = errs.Fail(errs.ScriptKind(err), "%s; decide with %s:\n%s", errs.ErrorOf(err).Msg, how, strings.Join(shorten(paths), "\n"))
+			err = errs.Fail(errs.ScriptKind(err), "%s; decide with %s:\n%s", errs.ErrorOf(err).Msg, choices, strings.Join(cutToListed(paths), "\n"))
 		}
 		return nil, err
 	}
@@ -288,8 +288,8 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req any
 	return result, nil
 }
 
-// place returns the location of a fork of the server's workspace, or of the workspace itself for "".
-func (m *mcpServer) place(workspace string) (locate.Location, error) {
+// locationOf returns the location of a fork of the server's workspace, or of the workspace itself for "".
+func (m *mcpServer) locationOf(workspace string) (locate.Location, error) {
 	p, err := m.a.location()
 	if err != nil || workspace == "" {
 		return p, err
@@ -310,8 +310,8 @@ func (m *mcpServer) place(workspace string) (locate.Location, error) {
 	return m.a.locationOf(root)
 }
 
-// relative makes the paths in the arguments relative to the root of the workspace.
-func relative(p locate.Location, args any) (_ any, err error) {
+// withRelativePaths makes the paths in the arguments relative to the root of the workspace.
+func withRelativePaths(p locate.Location, args any) (_ any, err error) {
 	out := reflect.New(reflect.TypeOf(args)).Elem()
 	out.Set(reflect.ValueOf(args))
 
@@ -319,11 +319,11 @@ func relative(p locate.Location, args any) (_ any, err error) {
 		switch f := out.Field(i).Addr().Interface().(type) {
 		case *naming.BytePath:
 			if *f != "" {
-				*f, err = relPath(p, string(*f))
+				*f, err = workspacePath(p, string(*f))
 			}
 		case *[]naming.BytePath:
 			for j := 0; j < len(*f) && err == nil; j++ {
-				(*f)[j], err = relPath(p, string((*f)[j]))
+				(*f)[j], err = workspacePath(p, string((*f)[j]))
 			}
 		}
 	}

@@ -19,27 +19,27 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// A tool is an operation of the service, with the names and arguments that it has for models, or one of ownTools.
+// A tool is an operation of the service, with the names and arguments that it has for models, or one of nonOperationTools.
 type tool struct {
 	service.Tool
-	op     *service.Op // nil for one of ownTools
-	effect service.Effect
-	preset any // a value of the type of its arguments, with the default values
-	form   service.Form
-	out    reflect.Type
-	pages  bool // the text is returned in parts; without it, the structured content is the result
-	// anywhere is set if the tool needs no workspace.
-	anywhere bool
-	// own does the work of a tool that is not an operation.
-	own func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error)
+	op         *service.Op // nil for one of nonOperationTools
+	effect     service.Effect
+	preset     any // a value of the type of its arguments, with the default values
+	textForm   service.Form
+	resultType reflect.Type
+	isPaged    bool // the text is returned in parts; without it, the structured content is the result
+	// needsNoWorkspace is set if the tool needs no workspace.
+	needsNoWorkspace bool
+	// run does the work of a tool that is not an operation.
+	run func(ctx context.Context, a *app, p locate.Location, args any, notify notifyFunc) (any, error)
 }
 
-// tools returns the tools of the rows of operations, and ownTools.
+// tools returns the tools of the rows of operations, and nonOperationTools.
 func tools() []*tool {
 	var out []*tool
 	for _, o := range service.Ops() {
 		for _, row := range o.Tools {
-			t := &tool{Tool: row, op: o, effect: o.Effect, preset: row.Preset, form: o.Text, out: o.Result, pages: o.LongText}
+			t := &tool{Tool: row, op: o, effect: o.Effect, preset: row.Preset, textForm: o.Text, resultType: o.Result, isPaged: o.LongText}
 			t.About = cmp.Or(t.About, o.About)
 			if t.preset == nil {
 				t.preset = reflect.Zero(o.Args).Interface()
@@ -49,40 +49,40 @@ func tools() []*tool {
 		}
 	}
 
-	for i := range ownTools {
-		out = append(out, &ownTools[i])
+	for i := range nonOperationTools {
+		out = append(out, &nonOperationTools[i])
 	}
 
 	return out
 }
 
-// ownTools are tools that are not operations.
-var ownTools = []tool{
+// nonOperationTools are tools that are not operations.
+var nonOperationTools = []tool{
 	{Tool: service.Tool{Names: [3]string{"run_list"}, Title: "List runs",
 		About: "List the runs of amberfs run, of the directory of this server: name, directory, state, changed files and size."},
-		effect: service.Reads, anywhere: true, preset: runArgs{}, out: reflect.TypeFor[runList](),
-		form: service.Rows(func(l *runList) [][]string { return runRows(l.Runs, nil) }), own: listRunsTool},
+		effect: service.Reads, needsNoWorkspace: true, preset: runArgs{}, resultType: reflect.TypeFor[runList](),
+		textForm: service.Rows(func(l *runList) [][]string { return runRows(l.Runs, nil) }), run: listRunsTool},
 	{Tool: service.Tool{Names: [3]string{"run_apply"}, Title: "Apply a run",
 		About: "Write what a run changed to its directory. Conflicts are listed, and then nothing is changed.", Args: "name leave ours theirs merge no_ignore dry_run"},
-		effect: service.Destroys, anywhere: true, preset: runArgs{}, out: reflect.TypeFor[hostdir.Applied](),
-		form: service.Lines(func(d *hostdir.Applied) string { d.Paths = shorten(d.Paths); return appliedLines((&app{}), d) }), own: applyRunTool},
+		effect: service.Destroys, needsNoWorkspace: true, preset: runArgs{}, resultType: reflect.TypeFor[hostdir.Applied](),
+		textForm: service.Lines(func(d *hostdir.Applied) string { d.Paths = cutToListed(d.Paths); return appliedLines((&app{}), d) }), run: applyRunTool},
 	{Tool: service.Tool{Names: [3]string{"run_remove"}, Title: "Remove a run", About: "Remove a run. For a day, the user can have it back.", Args: "name"},
-		effect: service.Destroys, anywhere: true, preset: runArgs{}, out: reflect.TypeFor[runs.Run](),
-		form: service.Lines(func(r *runs.Run) string { return "run " + r.Name + " removed" }), own: removeRunTool},
+		effect: service.Destroys, needsNoWorkspace: true, preset: runArgs{}, resultType: reflect.TypeFor[runs.Run](),
+		textForm: service.Lines(func(r *runs.Run) string { return "run " + r.Name + " removed" }), run: removeRunTool},
 	{Tool: service.Tool{Names: [3]string{"snapshot_bisect"}, Title: "Find what broke",
 		About: "Find the first snapshot for which a command fails, by running it in forks of snapshots. The forks are discarded.",
 		Args:  "good bad command jobs repeat timeout trust_ends kind labels by"},
-		effect: service.Executes, preset: search.BisectArgs{}, out: reflect.TypeFor[search.Bisected](), form: service.Lines(search.BisectedText),
-		own: func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error) {
-			return search.Bisect(ctx, searchIn(a, p), args.(search.BisectArgs), func(r search.Round) { notify(r.Text(), r.Round, 0) })
+		effect: service.Executes, preset: search.BisectArgs{}, resultType: reflect.TypeFor[search.BisectResult](), textForm: service.Lines(search.BisectedText),
+		run: func(ctx context.Context, a *app, p locate.Location, args any, notify notifyFunc) (any, error) {
+			return search.Bisect(ctx, searchWorkspace(a, p), args.(search.BisectArgs), func(r search.Round) { notify(r.Text(), r.Round, 0) })
 		}},
 	{Tool: service.Tool{Names: [3]string{"workspace_explore"}, Title: "Try a command in several forks",
 		About: "Run a command in several forks of the present state, check each, and merge the first or the best that passes.",
 		Args:  "attempts command jobs check score merge timeout"},
-		effect: service.Executes, preset: search.ExploreArgs{}, out: reflect.TypeFor[search.Explored](), form: service.Lines(search.ExploredText),
-		own: func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error) {
+		effect: service.Executes, preset: search.ExploreArgs{}, resultType: reflect.TypeFor[search.ExploreResult](), textForm: service.Lines(search.ExploredText),
+		run: func(ctx context.Context, a *app, p locate.Location, args any, notify notifyFunc) (any, error) {
 			ended := 0
-			return search.Explore(ctx, searchIn(a, p), args.(search.ExploreArgs), func(all []*search.Attempt, t *search.Attempt) {
+			return search.Explore(ctx, searchWorkspace(a, p), args.(search.ExploreArgs), func(all []*search.Attempt, t *search.Attempt) {
 				if t != nil {
 					ended++
 					notify(fmt.Sprintf("attempt %d %s", t.Attempt, t.State), ended, len(all))
@@ -105,85 +105,85 @@ func (t *tool) inJSON(result any) (string, error) {
 
 const maxListed = 100
 
-// shorten cuts a list to maxListed elements. A result also has the number of all elements.
-func shorten[T any](list []T) []T { return list[:min(len(list), maxListed)] }
+// cutToListed cuts a list to maxListed elements. A result also has the number of all elements.
+func cutToListed[T any](list []T) []T { return list[:min(len(list), maxListed)] }
 
-// A ref is the argument of the three tools in the set "workspace:NAME". It names a snapshot or a workspace. Each tool
+// A refArgs is the argument of the three tools in the set "workspace:NAME". It names a snapshot or a workspace. Each tool
 // takes all forms:
 //
 //	SNAPSHOT           a snapshot of the server's workspace
 //	FORK, FORK/FORK    a workspace that restore or branch made
 //	FORK@SNAPSHOT      a snapshot of such a workspace
-type ref struct {
+type refArgs struct {
 	Ref *string `json:"ref" jsonschema:"a state or a workspace, as these tools return it"`
 }
 
-type newRef struct {
+type refResult struct {
 	Ref  string `json:"ref" jsonschema:"every tool of this set takes it"`
 	Path string `json:"path,omitempty" jsonschema:"where the new workspace is"`
 }
 
-// resolve splits a ref into the path of a workspace and the name of a snapshot. Each may be "".
-func (m *mcpServer) resolve(ctx context.Context, ref string) (workspace, name string) {
+// splitRef splits a ref into the path of a workspace and the name of a snapshot. Each may be "".
+func (m *mcpServer) splitRef(ctx context.Context, ref string) (workspace, name string) {
 	workspace, name, isSnapshot := strings.Cut(ref, "@")
-	if isSnapshot || ref == "" || strings.Contains(ref, "/") || slices.Contains(namesOf(ctx, m.a, "fork"), ref) {
+	if isSnapshot || ref == "" || strings.Contains(ref, "/") || slices.Contains(completionNames(ctx, m.a, "fork"), ref) {
 		return workspace, name
 	}
 	return "", ref
 }
 
-func (m *mcpServer) offerRef(workspace string, t *tool) {
-	in := mustSchema(reflect.TypeFor[ref]())
+func (m *mcpServer) addRefTool(workspace string, t *tool) {
+	in := mustSchema(reflect.TypeFor[refArgs]())
 	makesFork := t.op.Name == "fork"
 	if !makesFork {
 		in.Required = nil // the server's workspace
 	}
 
 	name := "workspace__" + workspace + "__" + t.Names[service.ToolsWorkspace]
-	m.add(t, name, reflect.TypeFor[ref](), in, reflect.TypeFor[newRef](), func(ctx context.Context, args any, _ notifier) (string, any, error) {
+	m.addTool(t, name, reflect.TypeFor[refArgs](), in, reflect.TypeFor[refResult](), func(ctx context.Context, args any, _ notifyFunc) (string, any, error) {
 		given := ""
-		if r := args.(*ref); r.Ref != nil {
+		if r := args.(*refArgs); r.Ref != nil {
 			if given = *r.Ref; given == "" {
 				return "", nil, errs.Fail(errs.Invalid, "the argument ref must be a string that these tools returned, not %q", given)
 			}
 		}
 
-		at, state := m.resolve(ctx, given)
-		p, err := m.place(at)
+		workspacePath, state := m.splitRef(ctx, given)
+		p, err := m.locationOf(workspacePath)
 		if err != nil {
 			return "", nil, err
 		}
 
-		made, between := newRef{}, "@"
+		result, separator := refResult{}, "@"
 		if makesFork {
-			between = "/"
-			made, err = m.branch(ctx, p, workspace, state)
+			separator = "/"
+			result, err = m.forkRef(ctx, p, workspace, state)
 		} else {
-			made, err = m.capture(ctx, p, state)
+			result, err = m.snapshotRef(ctx, p, state)
 		}
 
-		made.Ref = strings.TrimPrefix(at+between+made.Ref, between)
-		return made.Ref, made, err
+		result.Ref = strings.TrimPrefix(workspacePath+separator+result.Ref, separator)
+		return result.Ref, result, err
 	})
 }
 
-// capture returns the ref of the snapshot with a name. For "" it first takes a snapshot of the workspace at a location.
-func (m *mcpServer) capture(ctx context.Context, p locate.Location, name string) (newRef, error) {
+// snapshotRef returns the ref of the snapshot with a name. For "" it first takes a snapshot of the workspace at a location.
+func (m *mcpServer) snapshotRef(ctx context.Context, p locate.Location, name string) (refResult, error) {
 	made := info.Info{Name: name}
 	var err error
 	if name == "" {
-		err = m.a.ask(ctx, p, snapshot.CaptureOptions{Wait: true}, &made)
+		err = m.a.call(ctx, p, snapshot.CaptureOptions{Wait: true}, &made)
 	}
-	return newRef{Ref: made.Name}, err
+	return refResult{Ref: made.Name}, err
 }
 
-// branch makes a fork of a snapshot of the workspace at a location or, for "", of its present state.
-func (m *mcpServer) branch(ctx context.Context, p locate.Location, workspace, state string) (newRef, error) {
+// forkRef makes a fork of a snapshot of the workspace at a location or, for "", of its present state.
+func (m *mcpServer) forkRef(ctx context.Context, p locate.Location, workspace, state string) (refResult, error) {
 	for n := 1; ; n++ {
 		var made service.Forked
-		err := m.a.ask(ctx, p, snapshot.ForkOptions{Name: fmt.Sprintf("%s-%d", workspace, n), Snapshot: state}, &made)
+		err := m.a.call(ctx, p, snapshot.ForkOptions{Name: fmt.Sprintf("%s-%d", workspace, n), Snapshot: state}, &made)
 		if errs.ScriptKind(err) != errs.Exist { // the next name is tried if this one is in use
-			return newRef{Ref: made.Name, Path: made.Path}, err
+			return refResult{Ref: made.Name, Path: made.Path}, err
 		}
 	}
 }

@@ -20,26 +20,26 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// opCommands adds the commands of the operations that have one in their row. If the command line names a
+// addOperationCommands adds the commands of the operations that have one in their row. If the command line names a
 // command, it adds no others: making all takes a millisecond.
-func opCommands(a *app, root *cobra.Command, add func(group string, cmd *cobra.Command)) {
+func addOperationCommands(a *app, root *cobra.Command, add func(group string, cmd *cobra.Command)) {
 	word := firstWord(a.argv)
 	named := func(c service.Command) bool {
 		name, _, _ := strings.Cut(c.Use, " ")
 		return c.Parent == "" && name == word || c.Parent == word || slices.Contains(c.Aliases, word)
 	}
-	own, _, err := root.Find([]string{word})
-	one := word != "" && (err == nil && own != root ||
+	ownCommand, _, err := root.Find([]string{word})
+	onlyOne := word != "" && (err == nil && ownCommand != root ||
 		slices.ContainsFunc(service.Ops(), func(o *service.Op) bool { return slices.ContainsFunc(o.Commands, named) }))
 
 	for _, o := range service.Ops() {
 		for i := range o.Commands {
 			c := &o.Commands[i]
-			if one && !named(*c) {
+			if onlyOne && !named(*c) {
 				continue
 			}
 
-			cmd := opCommand(a, o, c)
+			cmd := operationCommand(a, o, c)
 			if c.Parent == "" {
 				add(c.Group, cmd)
 				continue
@@ -51,19 +51,19 @@ func opCommands(a *app, root *cobra.Command, add func(group string, cmd *cobra.C
 	}
 }
 
-func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
+func operationCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 	req := reflect.New(o.Args)
 	if c.Preset != nil {
 		req.Elem().Set(reflect.ValueOf(c.Preset))
 	}
 
-	least, most := c.Args.Limits()
+	minArgs, maxArgs := c.Args.Limits()
 	name, words, _ := strings.Cut(c.Use, " ")
-	if most == 0 {
+	if maxArgs == 0 {
 		words = "no arguments"
 	}
 
-	check := args(least, most, cmp.Or(c.ArgsText, words))
+	check := argumentCount(minArgs, maxArgs, cmp.Or(c.ArgsText, words))
 	cmd := &cobra.Command{
 		Use: c.Use, Aliases: c.Aliases, Short: c.Short, Long: c.Long, Example: c.Example,
 		Args: func(cmd *cobra.Command, argv []string) error {
@@ -73,7 +73,7 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 			return check(cmd, argv)
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			given, err := givenWords(a, cmd, argv)
+			given, err := parsedLine(a, cmd, argv)
 			if err != nil {
 				return err
 			}
@@ -91,12 +91,12 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 
 			p, err := a.location()
 			if o.Args == reflect.TypeFor[service.GetStatus]() && errors.Is(err, locate.ErrNotMounted) {
-				return statusOutside(cmd.Context(), a)
+				return showDirectoryStatus(cmd.Context(), a)
 			}
 			if err != nil {
 				return err
 			}
-			if args, err = relative(p, args); err != nil {
+			if args, err = withRelativePaths(p, args); err != nil {
 				return err
 			}
 			p = p.Fork(given.Flags["fork"])
@@ -117,8 +117,8 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 		addPrefer(cmd, ours.Addr().Interface().(*bool), theirs.Addr().Interface().(*bool), strings.Fields(c.PreferSides[0]), strings.Fields(c.PreferSides[1]))
 	}
 
-	full := strings.TrimSpace(c.Parent + " " + name)
-	completions[full] = cmp.Or(completions[full], completionOf(c.Args))
+	fullName := strings.TrimSpace(c.Parent + " " + name)
+	completions[fullName] = cmp.Or(completions[fullName], completionKinds(c.Args))
 
 	return cmd
 }
@@ -126,22 +126,22 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 // addFlag adds a flag to a command. The flag sets a field of args. Only Command.Convert uses a flag without a field, and
 // reads it from the ParsedLine.
 func addFlag(a *app, cmd *cobra.Command, args reflect.Value, f service.Flag) {
-	flag, of, value := f.Parts()
-	at := service.FieldNamed(args, of)
+	flag, fieldName, value := f.Parts()
+	field := service.FieldNamed(args, fieldName)
 
 	switch {
-	case of == "" && strings.Contains(f.About, "`"):
+	case fieldName == "" && strings.Contains(f.About, "`"):
 		cmd.Flags().StringP(flag, f.Short, "", f.About)
 		return
-	case of == "":
+	case fieldName == "":
 		cmd.Flags().BoolP(flag, f.Short, false, f.About)
 		return
 	case value != "":
-		cmd.Flags().VarPF(&presetFlag{at, value, false}, flag, f.Short, f.About).NoOptDefVal = "true"
+		cmd.Flags().VarPF(&presetFlag{field, value, false}, flag, f.Short, f.About).NoOptDefVal = "true"
 		return
 	}
 
-	switch field := at.Addr().Interface().(type) {
+	switch field := field.Addr().Interface().(type) {
 	case *bool:
 		cmd.Flags().BoolVarP(field, flag, f.Short, *field, f.About)
 	case *int:
@@ -161,9 +161,9 @@ func addFlag(a *app, cmd *cobra.Command, args reflect.Value, f service.Flag) {
 	}
 }
 
-// givenWords returns the parsed command line of a command. It fails if the value of a flag for a number is less than 1.
-func givenWords(a *app, cmd *cobra.Command, argv []string) (g *service.ParsedLine, err error) {
-	g = &service.ParsedLine{Words: argv, WordsBeforeDash: cmd.ArgsLenAtDash(), Flags: map[string]string{}, JSON: a.json, Width: a.width(), ReadFile: a.readInput}
+// parsedLine returns the parsed command line of a command. It fails if the value of a flag for a number is less than 1.
+func parsedLine(a *app, cmd *cobra.Command, argv []string) (g *service.ParsedLine, err error) {
+	g = &service.ParsedLine{Words: argv, WordsBeforeDash: cmd.ArgsLenAtDash(), Flags: map[string]string{}, JSON: a.json, Width: a.terminalWidth(), ReadFile: a.readInput}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		g.Flags[f.Name] = f.Value.String()
 		if n, _ := strconv.Atoi(f.Value.String()); f.Value.Type() == "int" && n < 1 {
@@ -184,7 +184,7 @@ func splitDash(cmd *cobra.Command, argv []string) (before, after []string) {
 
 // addPathHint adds the command's hint for paths to the error about an unknown snapshot, if a word is a path.
 func addPathHint(a *app, err error, c *service.Command, g *service.ParsedLine) error {
-	wd, werr := a.cwd()
+	wd, werr := a.commandDir()
 	if c.PathHint == "" || errs.ScriptKind(err) != errs.NotExist || werr != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func addPathHint(a *app, err error, c *service.Command, g *service.ParsedLine) e
 	for _, name := range g.Words {
 		if _, serr := os.Lstat(filepath.Join(wd, name)); serr == nil {
 			e := *errs.ErrorOf(err)
-			return e.WithHint("%s", strings.TrimPrefix(e.Hint+"\n", "\n")+fmt.Sprintf(c.PathHint, word(name)))
+			return e.WithHint("%s", strings.TrimPrefix(e.Hint+"\n", "\n")+fmt.Sprintf(c.PathHint, shellWord(name)))
 		}
 	}
 
@@ -249,8 +249,8 @@ func (l *pathList) Set(path string) error {
 	return nil
 }
 
-// completionOf returns the kinds of the words of a command for completions.
-func completionOf(words service.Positional) (kinds string) {
+// completionKinds returns the kinds of the words of a command for completions.
+func completionKinds(words service.Positional) (kinds string) {
 	for _, w := range words.Words() {
 		switch w.Field {
 		case "name", "names", "from", "snapshot", "snapshots":

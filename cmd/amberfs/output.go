@@ -28,7 +28,7 @@ func (a *app) note(format string, args ...any) {
 	}
 }
 
-func (a *app) say(text string) { a.note("%s", text) }
+func (a *app) noteText(text string) { a.note("%s", text) }
 
 func (a *app) printJSON(v any) error {
 	return gitquote.Encoder(a.stdout).Encode(v)
@@ -55,48 +55,48 @@ func (a *app) printFailed(v any, err error, text func()) error {
 	return err
 }
 
-func quote(p string) string { return gitquote.Readable(p) }
+func quote(p string) string { return gitquote.ReadableName(p) }
 
 func plural(n int, one, many string) string { return english.Plural(n, one, many) }
 
 // A diffWriter writes a diff. On a terminal, it uses colours and a pager, which starts with the
 // first byte.
 type diffWriter struct {
-	a       *app
-	bar     *progress // removed from the screen before the first byte; may be nil
-	w       io.Writer
-	colours *styles.Patch // w as a Patch; nil without colours
-	n       int64         // bytes written
-	refused bool          // a write has failed
+	a           *app
+	bar         *progress // removed from the screen before the first byte; may be nil
+	out         io.Writer
+	patch       *styles.Patch // w as a Patch; nil without colours
+	written     int64         // bytes written
+	writeFailed bool          // a write has failed
 }
 
 func (d *diffWriter) Write(p []byte) (int, error) {
-	if d.w == nil {
+	if d.out == nil {
 		if d.bar != nil {
 			d.bar.done()
 		}
 
 		d.a.usePager()
 
-		if d.w = d.a.stdout; d.a.color() {
-			d.colours = &styles.Patch{W: d.w}
-			d.w = d.colours
+		if d.out = d.a.stdout; d.a.usesColor() {
+			d.patch = &styles.Patch{W: d.out}
+			d.out = d.patch
 		}
 	}
 
-	d.n += int64(len(p))
-	n, err := d.w.Write(p)
-	d.refused = d.refused || err != nil
+	d.written += int64(len(p))
+	n, err := d.out.Write(p)
+	d.writeFailed = d.writeFailed || err != nil
 
 	return n, err
 }
 
 // flush writes an incomplete last line.
 func (d *diffWriter) flush() error {
-	if d.colours == nil {
+	if d.patch == nil {
 		return nil
 	}
-	return d.colours.Flush()
+	return d.patch.Flush()
 }
 
 // printRows prints rows, on a terminal in aligned columns, otherwise with tabs between the columns.
@@ -116,8 +116,8 @@ func printTable(w io.Writer, rows [][]string) {
 // maxPrinted is the maximum number of paths that are listed without -v. Only the number of further paths is printed.
 const maxPrinted = 20
 
-// listed returns the paths that are listed: all with -v, otherwise the first maxPrinted.
-func (a *app) listed(paths []graft.PathChange) []graft.PathChange {
+// cutList returns the paths that are listed: all with -v, otherwise the first maxPrinted.
+func (a *app) cutList(paths []graft.PathChange) []graft.PathChange {
 	if a.verbose || len(paths) <= maxPrinted {
 		return paths
 	}
@@ -136,13 +136,13 @@ func printEvent(a *app, line json.RawMessage) error {
 		return fmt.Errorf("reading an event: %w", err)
 	}
 
-	_, err := fmt.Fprintln(a.stdout, service.EventText(e, func(action string) string { return actionColor(a, action) }))
+	_, err := fmt.Fprintln(a.stdout, service.EventText(e, func(action string) string { return coloredAction(a, action) }))
 	return err
 }
 
-// actionColor paints an action on a terminal.
-func actionColor(a *app, action string) string {
-	if !a.color() {
+// coloredAction paints an action on a terminal.
+func coloredAction(a *app, action string) string {
+	if !a.usesColor() {
 		return action
 	}
 	return cmp.Or(actionColors[strings.TrimSpace(action)], styles.Cyan) + action + styles.Reset

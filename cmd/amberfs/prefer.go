@@ -16,8 +16,8 @@ const (
 	sideWorkspace = "workspace"
 )
 
-// preferValue is the flag --prefer, which selects a side of conflicts by its name.
-type preferValue struct {
+// preferFlag is the flag --prefer, which selects a side of conflicts by its name.
+type preferFlag struct {
 	ours, theirs           *bool
 	oursNames, theirsNames []string
 }
@@ -25,16 +25,16 @@ type preferValue struct {
 // addPrefer adds the flag --prefer to a command with the flags --ours and --theirs. Ours is the side that the command
 // changes.
 func addPrefer(cmd *cobra.Command, ours, theirs *bool, oursNames, theirsNames []string) {
-	p := &preferValue{ours, theirs, oursNames, theirsNames}
+	p := &preferFlag{ours, theirs, oursNames, theirsNames}
 	cmd.Flags().Var(p, "prefer", "the same by the name of the `SIDE`: "+strings.Join(oursNames, " or ")+" (ours), "+strings.Join(theirsNames, " or ")+" (theirs)")
 	_ = cmd.RegisterFlagCompletionFunc("prefer", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return slices.Concat(oursNames, theirsNames), cobra.ShellCompDirectiveNoFileComp
 	}) // fails only if there is no such flag
 }
 
-func (p *preferValue) String() string { return "" }
-func (p *preferValue) Type() string   { return "string" }
-func (p *preferValue) Set(side string) error {
+func (p *preferFlag) String() string { return "" }
+func (p *preferFlag) Type() string   { return "string" }
+func (p *preferFlag) Set(side string) error {
 	switch {
 	case slices.Contains(p.oursNames, side):
 		*p.ours = true

@@ -14,35 +14,35 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// progress shows the progress of long work on a terminal, after progressAfter.
+// progress shows the progress of long work on a terminal, after progressDelay.
 type progress struct {
-	on     bool
-	screen *screen
-	start  time.Time
-	over   atomic.Bool
+	enabled bool
+	screen  *screen
+	start   time.Time
+	isDone  atomic.Bool
 
-	mu    sync.Mutex
-	bar   *progressbar.ProgressBar
-	what  string
-	total int64
-	files int64 // the expected number of files, 0 if it is unknown
+	mu            sync.Mutex
+	bar           *progressbar.ProgressBar
+	label         string
+	total         int64
+	expectedFiles int64 // the expected number of files, 0 if it is unknown
 }
 
-const progressAfter = 500 * time.Millisecond
+const progressDelay = 500 * time.Millisecond
 
 func (a *app) newProgress() *progress {
-	return &progress{screen: a.screen, on: !a.json && !a.quiet && a.closePager == nil && isTerminal(a.stderr), start: time.Now()}
+	return &progress{screen: a.screen, enabled: !a.json && !a.quiet && a.closePager == nil && isTerminal(a.stderr), start: time.Now()}
 }
 
-// expect counts the files of a directory in the background, to estimate the remaining time.
-func (p *progress) expect(dir string) {
-	if !p.on || dir == "" {
+// expectFilesOf counts the files of a directory in the background, to estimate the remaining time.
+func (p *progress) expectFilesOf(dir string) {
+	if !p.enabled || dir == "" {
 		return
 	}
 	go func() {
 		n := int64(0)
 		err := filepath.WalkDir(dir, func(string, fs.DirEntry, error) error {
-			if n++; p.over.Load() {
+			if n++; p.isDone.Load() {
 				return fs.SkipAll
 			}
 			return nil
@@ -52,13 +52,13 @@ func (p *progress) expect(dir string) {
 		defer p.mu.Unlock()
 
 		if err == nil {
-			p.files = n
+			p.expectedFiles = n
 		}
 	}()
 }
 
 func (p *progress) show(m service.Progress) {
-	if p.on {
+	if p.enabled {
 		p.screen.mu.Lock()
 		p.screen.bar = p
 		p.screen.mu.Unlock()
@@ -67,16 +67,16 @@ func (p *progress) show(m service.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	if !p.on || p.over.Load() || time.Since(p.start) < progressAfter {
+	if !p.enabled || p.isDone.Load() || time.Since(p.start) < progressDelay {
 		return
 	}
-	if m.Unit == "files" && m.Total == 0 && p.files > 0 {
-		m.Total = max(p.files, m.Done)
+	if m.Unit == "files" && m.Total == 0 && p.expectedFiles > 0 {
+		m.Total = max(p.expectedFiles, m.Done)
 	}
 
-	if p.bar == nil || p.what != m.What || p.total == 0 && m.Total > 0 {
-		p.clear()
-		p.what, p.total = m.What, 0
+	if p.bar == nil || p.label != m.What || p.total == 0 && m.Total > 0 {
+		p.clearBar()
+		p.label, p.total = m.What, 0
 		p.bar = newBar(m)
 	}
 
@@ -93,7 +93,7 @@ func (p *progress) show(m service.Progress) {
 	_ = p.bar.Set64(m.Done)
 }
 
-func (p *progress) clear() {
+func (p *progress) clearBar() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 		p.bar = nil
@@ -104,13 +104,13 @@ func (p *progress) clear() {
 func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.over.Store(true)
-	p.clear()
+	p.isDone.Store(true)
+	p.clearBar()
 }
 
-// counter returns a writer that shows the number of bytes written to it, of total unless that is 0.
-func (p *progress) counter(what string, total int64) io.Writer {
-	shown := service.Progress{What: what, Total: total, Unit: "bytes"}
+// byteCounter returns a writer that shows the number of bytes written to it, of total unless that is 0.
+func (p *progress) byteCounter(label string, total int64) io.Writer {
+	shown := service.Progress{What: label, Total: total, Unit: "bytes"}
 	return writerFunc(func(b []byte) (int, error) {
 		shown.Done += int64(len(b))
 		p.show(shown)

@@ -209,7 +209,7 @@ Generated from the code: the tools of [amberfs mcp](commands.md#mcp).
 		if len(names) > 0 {
 			args = "`" + strings.Join(names, "`, `") + "`"
 		}
-		if t.pages {
+		if t.isPaged {
 			args += " …"
 		}
 		if t.effect > service.Adds {

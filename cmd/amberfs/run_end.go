@@ -22,32 +22,32 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// end prints the changes of the program, and applies them if the user has asked for it. It returns an error if some
+// finish prints the changes of the program, and applies them if the user has asked for it. It returns an error if some
 // changes could not be applied. The changes of an interrupted program are applied only after a question.
-func (k *keptRun) end(interrupted bool) error {
+func (k *keptRun) finish(interrupted bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
 
-	if r, err := runs.Named(ctx, k.store, k.name, k.a.command); err != nil {
+	if r, err := runs.FindRun(ctx, k.store, k.name, k.a.command); err != nil {
 		return err
 	} else if r.State == service.RunRunning {
 		return k.leaveRunning()
 	}
 
-	if err := k.each(func(m *keptRun) error { return m.saveState(ctx, service.RunKept) }); err != nil {
+	if err := k.forEach(func(m *keptRun) error { return m.saveState(ctx, service.RunKept) }); err != nil {
 		return err
 	}
-	if len(k.also) > 0 {
-		return k.endAll(ctx, interrupted)
+	if len(k.others) > 0 {
+		return k.finishGroup(ctx, interrupted)
 	}
 
-	return k.endOne(ctx, interrupted)
+	return k.finishOne(ctx, interrupted)
 }
 
-// endOne is end for a run of one directory.
-func (k *keptRun) endOne(ctx context.Context, interrupted bool) error {
+// finishOne is finish for a run of one directory.
+func (k *keptRun) finishOne(ctx context.Context, interrupted bool) error {
 	a := k.a
-	fork, err := k.open(ctx, k.name)
+	fork, err := k.openClient(ctx, k.name)
 	if err != nil {
 		return err
 	}
@@ -65,17 +65,17 @@ func (k *keptRun) endOne(ctx context.Context, interrupted bool) error {
 		return k.removeUnchanged(ctx)
 	}
 
-	in, err := sandbox.Join(ctx, k.store, k.name, starter(a, nil, nil)) // so that no other command removes the run during the question
+	forkUser, err := sandbox.JoinFork(ctx, k.store, k.name, messagePrinter(a, nil, nil)) // so that no other command removes the run during the question
 	if err != nil {
 		return err
 	}
 
-	leave := sync.OnceFunc(in.Leave)
+	leave := sync.OnceFunc(forkUser.Leave)
 	defer leave()
 
 	k.noteOutside(ctx, fork)
 
-	if interrupted && k.apply == applyYes {
+	if interrupted && k.apply == applyFlagYes {
 		a.note("interrupted: nothing is applied")
 		k.apply = ""
 	}
@@ -83,34 +83,34 @@ func (k *keptRun) endOne(ctx context.Context, interrupted bool) error {
 		return k.printChanges(ctx, ch)
 	}
 
-	q, applied, err := applyAtEnd(ctx, a, ch, k.dir, k.name, map[string]askMode{applyAsk: askOfKept}[k.apply])
-	left := q != nil && q.Left || applied != nil && applied.Incomplete
+	q, applied, err := applyAfterRun(ctx, a, ch, k.dir, k.name, map[string]askMode{applyFlagAsk: askAfterKeptRun}[k.apply])
+	incomplete := q != nil && q.HasUnapplied || applied != nil && applied.Incomplete
 	switch {
-	case err == nil && q != nil && q.Discard:
+	case err == nil && q != nil && q.RemoveRun:
 		leave()
 		return removeRun(context.WithoutCancel(ctx), a, k.store, k.name)
-	case err == nil && applied == nil && !left:
+	case err == nil && applied == nil && !incomplete:
 		return k.saveState(ctx, service.RunApplied)
 	}
 
-	what := "the run " + k.name
+	subject := "the run " + k.name
 	if applied != nil {
 		r := runs.Run{Name: k.name, Dir: k.dir, Store: k.store, Command: k.commandText()}
-		if err = recordApplied(ctx, a, &r, fork, applied, !left); !left {
+		if err = recordApplied(ctx, a, &r, fork, applied, !incomplete); !incomplete {
 			return err
 		}
 
-		what = "the rest of the run " + k.name
+		subject = "the rest of the run " + k.name
 	}
 
-	k.printCommands(what + " is kept")
+	k.printCommands(subject + " is kept")
 
 	return err
 }
 
 // noteOutside prints a remark if the directory itself was changed during the run.
 func (k *keptRun) noteOutside(ctx context.Context, fork *client.Client) {
-	done, _ := refreshFrom(ctx, k.a, fork, k.dir, k.store, service.Refresh{DryRun: true}, runs.Less{Hidden: k.hidden}) // a conflict counts too
+	done, _ := refreshFrom(ctx, k.a, fork, k.dir, k.store, service.Refresh{DryRun: true}, runs.RefreshFilter{Hidden: k.hidden}) // a conflict counts too
 	if n := done.Changed + len(done.Conflicts); n > 0 {
 		k.a.note("%s changed in %s itself meanwhile. Programs from before the run, such as docker, watchers and editors, use that and not the run", plural(n, "path", "paths"), quote(k.dir))
 	}
@@ -118,7 +118,7 @@ func (k *keptRun) noteOutside(ctx context.Context, fork *client.Client) {
 
 // leaveRunning prints that another program is in the run. The command of the last program will apply or remove the run.
 func (k *keptRun) leaveRunning() error {
-	k.a.say("the run " + k.name + " goes on: another program is in it\n\tlook at it: amberfs runs diff " + k.name)
+	k.a.noteText("the run " + k.name + " goes on: another program is in it\n\tlook at it: amberfs runs diff " + k.name)
 	if k.apply != "" {
 		return errs.Fail(errs.Busy, "nothing was applied: another program is in the run %s", k.name)
 	}
@@ -127,7 +127,7 @@ func (k *keptRun) leaveRunning() error {
 
 // removeUnchanged removes a run without changes.
 func (k *keptRun) removeUnchanged(ctx context.Context) error {
-	if err := k.drop(ctx); errs.ScriptKind(err) == errs.Busy {
+	if err := k.deleteFork(ctx); errs.ScriptKind(err) == errs.Busy {
 		return k.leaveRunning()
 	} else if err != nil {
 		return err
@@ -140,9 +140,9 @@ func (k *keptRun) removeUnchanged(ctx context.Context) error {
 	return nil
 }
 
-// drop deletes a run, and sets k.empty if it was the last one in the store.
-func (k *keptRun) drop(ctx context.Context) error {
-	main, err := k.open(ctx, "")
+// deleteFork deletes a run, and sets k.storeIsEmpty if it was the last one in the store.
+func (k *keptRun) deleteFork(ctx context.Context) error {
+	main, err := k.openClient(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (k *keptRun) drop(ctx context.Context) error {
 	}
 
 	all, err := runs.List(ctx, main, k.dir, k.store)
-	k.empty = err == nil && len(all) == 0
+	k.storeIsEmpty = err == nil && len(all) == 0
 
 	return err
 }
@@ -167,7 +167,7 @@ func (k *keptRun) printChanges(ctx context.Context, ch *client.Changes) error {
 		return err
 	}
 
-	q := question.New(k.a.terminal(), ch, k.dir, threeway.RefuseConflicts, plan)
+	q := question.New(k.a.questionTerminal(), ch, k.dir, threeway.RefuseConflicts, plan)
 	lines := []string{"the run " + k.name + " changed " + q.Summary()}
 	k.printCommands(strings.Join(append(lines, q.Commits()...), "\n\t"))
 	for _, n := range plan.Notes {
@@ -179,30 +179,30 @@ func (k *keptRun) printChanges(ctx context.Context, ch *client.Changes) error {
 
 // printCommands prints a text, and the commands to use next.
 func (k *keptRun) printCommands(text string) {
-	in := ""
-	if wd, err := locate.Getwd(); err != nil || wd != k.dir {
-		in = " " + word(k.dir)
+	dirArg := ""
+	if wd, err := locate.WorkingDir(); err != nil || wd != k.dir {
+		dirArg = " " + shellWord(k.dir)
 	}
 
-	k.a.say(text +
-		"\n\tapply it:   amberfs apply" + in + " --run " + k.name +
+	k.a.noteText(text +
+		"\n\tapply it:   amberfs apply" + dirArg + " --run " + k.name +
 		"\n\tlook at it: amberfs runs diff " + k.name +
 		"\n\tgo on:      amberfs run --resume " + k.name + " -- COMMAND" +
 		"\n\tdiscard it: amberfs runs rm " + k.name)
 }
 
-// A stateBefore is the state of a workspace before a program runs in it.
-type stateBefore struct {
+// An earlierState is the state of a workspace before a program runs in it.
+type earlierState struct {
 	a       *app
 	c       sandbox.Config
 	client  *client.Client
 	changes *client.Changes
 }
 
-// openStateBefore opens the present state of the workspace of a run in a STORE. It ignores errors: then end prints
+// openEarlierState opens the present state of the workspace of a run in a STORE. It ignores errors: then end prints
 // nothing.
-func openStateBefore(ctx context.Context, a *app, c sandbox.Config) *stateBefore {
-	b := &stateBefore{a: a, c: c}
+func openEarlierState(ctx context.Context, a *app, c sandbox.Config) *earlierState {
+	b := &earlierState{a: a, c: c}
 	ctx = context.WithoutCancel(ctx)
 	if b.client, _ = client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command}); b.client != nil {
 		b.changes, _ = b.client.Changes(ctx, "")
@@ -210,7 +210,7 @@ func openStateBefore(ctx context.Context, a *app, c sandbox.Config) *stateBefore
 	return b
 }
 
-func (b *stateBefore) close() {
+func (b *earlierState) close() {
 	if b != nil && b.changes != nil {
 		b.changes.Close()
 		b.changes = nil
@@ -221,8 +221,8 @@ func (b *stateBefore) close() {
 	}
 }
 
-// end prints how many files the program changed, and where the changes are kept.
-func (b *stateBefore) end(ctx context.Context) {
+// printChanges prints how many files the program changed, and where the changes are kept.
+func (b *earlierState) printChanges(ctx context.Context) {
 	if b.changes == nil {
 		return
 	}
@@ -233,8 +233,8 @@ func (b *stateBefore) end(ctx context.Context) {
 	}
 	defer now.Close()
 
-	const most = 1000
-	files, more, err := diff.FirstFiles(ctx, now.Source, b.changes.Now, now.Now, diff.Options{}, most)
+	const maxFiles = 1000
+	files, truncated, err := diff.FirstFiles(ctx, now.Source, b.changes.Now, now.Now, diff.Options{}, maxFiles)
 	if err != nil {
 		return
 	}
@@ -243,24 +243,24 @@ func (b *stateBefore) end(ctx context.Context) {
 	if len(files) > 0 {
 		text = plural(len(files), "file", "files") + " changed"
 	}
-	if more {
+	if truncated {
 		text = "more than " + text
 	}
 
 	switch dir, _ := storedir.FilledFrom(b.c.Store); {
-	case len(b.c.Also) > 0:
+	case len(b.c.OtherDirs) > 0:
 		text = "nothing is kept"
-	case b.c.Temp != "" && len(files) > 0:
+	case b.c.TempDir != "" && len(files) > 0:
 		text += "; nothing is kept"
-	case b.c.Temp != "":
+	case b.c.TempDir != "":
 	case b.c.Fork != "":
 		text += " in the fork " + b.c.Fork + " of " + quote(b.c.Store)
 	default:
 		text += " in " + quote(b.c.Store)
 		if dir != "" && len(files) > 0 {
-			text += "\n\tapply it: " + applyLine(b.c.Store, "", dir, "")
+			text += "\n\tapply it: " + applyCommandLine(b.c.Store, "", dir, "")
 		}
 	}
 
-	b.a.say(text)
+	b.a.noteText(text)
 }

@@ -20,19 +20,19 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// addAlso adds the directories of --also: DIR, or DIR:ro for a directory that is only read.
-func (k *keptRun) addAlso(dirs []string) error {
+// addOtherDirs adds the directories of --also: DIR, or DIR:ro for a directory that is only read.
+func (k *keptRun) addOtherDirs(dirs []string) error {
 	for _, given := range dirs {
 		name, readOnly := strings.CutSuffix(given, ":ro")
-		dir, err := k.a.abs(name)
+		dir, err := k.a.absPath(name)
 		if err != nil {
 			return err
 		}
 
 		if readOnly {
-			k.reads = append(k.reads, dir)
+			k.readOnlyDirs = append(k.readOnlyDirs, dir)
 		} else {
-			k.also = append(k.also, &keptRun{a: k.a, dir: dir, task: k.task.member()})
+			k.others = append(k.others, &keptRun{a: k.a, dir: dir, task: k.task.forOtherDir()})
 		}
 	}
 
@@ -53,9 +53,9 @@ func (k *keptRun) findMembers(ctx context.Context) error {
 	members, err := runs.Group(k.store, k.name)
 	for _, m := range members {
 		if m.Name == "" {
-			k.reads = append(k.reads, m.Dir)
+			k.readOnlyDirs = append(k.readOnlyDirs, m.Dir)
 		} else {
-			k.also = append(k.also, &keptRun{a: k.a, dir: m.Dir, name: m.Name, resume: true, sides: k.sides, task: k.task.member()})
+			k.others = append(k.others, &keptRun{a: k.a, dir: m.Dir, name: m.Name, resume: true, conflictSides: k.conflictSides, task: k.task.forOtherDir()})
 		}
 	}
 
@@ -70,12 +70,12 @@ func (k *keptRun) checkApart() error {
 	}
 
 	var dirs []string
-	for _, m := range k.all() {
+	for _, m := range k.dirRuns() {
 		dirs = append(dirs, m.dir)
 	}
-	for i, dir := range k.reads {
-		k.reads[i] = locate.Resolve(mounts, dir)
-		dirs = append(dirs, k.reads[i])
+	for i, dir := range k.readOnlyDirs {
+		k.readOnlyDirs[i] = locate.Resolve(mounts, dir)
+		dirs = append(dirs, k.readOnlyDirs[i])
 	}
 
 	for i, dir := range dirs {
@@ -89,38 +89,38 @@ func (k *keptRun) checkApart() error {
 	return nil
 }
 
-// places returns the other directories of the run, in the order of k.also and k.reads.
-func (k *keptRun) places() (out []sandbox.Also) {
-	for _, m := range k.also {
-		out = append(out, sandbox.Also{Store: m.store, Dir: m.dir})
+// otherDirs returns the other directories of the run, in the order of k.others and k.readOnlyDirs.
+func (k *keptRun) otherDirs() (out []sandbox.OtherDir) {
+	for _, m := range k.others {
+		out = append(out, sandbox.OtherDir{Store: m.store, Dir: m.dir})
 	}
-	for _, dir := range k.reads {
-		out = append(out, sandbox.Also{Dir: dir})
+	for _, dir := range k.readOnlyDirs {
+		out = append(out, sandbox.OtherDir{Dir: dir})
 	}
 	return out
 }
 
-// each calls fn with the run of each directory.
-func (k *keptRun) each(fn func(*keptRun) error) error {
+// forEach calls fn with the run of each directory.
+func (k *keptRun) forEach(fn func(*keptRun) error) error {
 	var all error
-	for _, m := range k.all() {
+	for _, m := range k.dirRuns() {
 		all = errors.Join(all, fn(m))
 	}
 	return all
 }
 
-// beginAll calls prepareFork for all directories. The name of the run of another directory is the name of the first run,
+// prepareForks calls prepareFork for all directories. The name of the run of another directory is the name of the first run,
 // followed by the name of the directory. If one of the new runs cannot begin, all are deleted.
-func (k *keptRun) beginAll(ctx context.Context, c *sandbox.Config) error {
+func (k *keptRun) prepareForks(ctx context.Context, c *sandbox.Config) error {
 	err := k.prepareFork(ctx)
-	if c.Fork = k.name; err != nil || len(c.Also) == 0 {
+	if c.Fork = k.name; err != nil || len(c.OtherDirs) == 0 {
 		return err
 	}
 
 	var members []runs.Member
-	for i, m := range k.also {
+	for i, m := range k.others {
 		if m.name == "" {
-			m.name = k.name + "." + runs.Base(m.dir)
+			m.name = k.name + "." + runs.NamePrefix(m.dir)
 		}
 		if slices.ContainsFunc(members, func(o runs.Member) bool { return o.Name == m.name }) {
 			m.name += "-2"
@@ -128,38 +128,38 @@ func (k *keptRun) beginAll(ctx context.Context, c *sandbox.Config) error {
 
 		if err := m.prepareFork(ctx); err != nil {
 			if !k.resume {
-				k.also = k.also[:i]
-				err = errors.Join(err, k.each(func(m *keptRun) error { return m.drop(ctx) }))
+				k.others = k.others[:i]
+				err = errors.Join(err, k.forEach(func(m *keptRun) error { return m.deleteFork(ctx) }))
 			}
 			return err
 		}
 
-		c.Also[i].Fork = m.name
+		c.OtherDirs[i].Fork = m.name
 		members = append(members, runs.Member{Dir: m.dir, Name: m.name})
 	}
-	for _, dir := range k.reads {
+	for _, dir := range k.readOnlyDirs {
 		members = append(members, runs.Member{Dir: dir})
 	}
 
 	return runs.SetGroup(k.store, k.name, members)
 }
 
-// endAll is end for a run of several directories.
-func (k *keptRun) endAll(ctx context.Context, interrupted bool) error {
+// finishGroup is finish for a run of several directories.
+func (k *keptRun) finishGroup(ctx context.Context, interrupted bool) error {
 	a := k.a
-	parts, err := k.openAll(ctx)
+	parts, err := k.openParts(ctx)
 	defer parts.close()
 	if err != nil {
 		return err
 	}
 
-	if same, err := parts.unchanged(ctx); err != nil {
+	if same, err := parts.isUnchanged(ctx); err != nil {
 		return err
 	} else if same {
-		return k.each(func(m *keptRun) error { return m.removeUnchanged(ctx) })
+		return k.forEach(func(m *keptRun) error { return m.removeUnchanged(ctx) })
 	}
 
-	if interrupted && k.apply == applyYes {
+	if interrupted && k.apply == applyFlagYes {
 		a.note("interrupted: nothing is applied")
 		k.apply = ""
 	}
@@ -167,9 +167,9 @@ func (k *keptRun) endAll(ctx context.Context, interrupted bool) error {
 		return k.printAllChanges(ctx, parts)
 	}
 
-	show := func(text string) { a.say(strings.TrimSuffix(text, "\n")) } // the standard output belongs to the program
-	left, err := applyParts(ctx, a, parts, map[string]askMode{applyAsk: askOfKept}[k.apply], hostdir.ApplyOptions{}, show)
-	if left || err != nil {
+	show := func(text string) { a.noteText(strings.TrimSuffix(text, "\n")) } // the standard output belongs to the program
+	incomplete, err := applyParts(ctx, a, parts, map[string]askMode{applyFlagAsk: askAfterKeptRun}[k.apply], hostdir.ApplyOptions{}, show)
+	if incomplete || err != nil {
 		k.printCommands("the run " + k.name + " is kept")
 	}
 
@@ -185,7 +185,7 @@ func (k *keptRun) printAllChanges(ctx context.Context, parts runParts) error {
 			return err
 		}
 
-		q := question.New(k.a.terminal(), p.Changes, p.Run.Dir, threeway.RefuseConflicts, plan)
+		q := question.New(k.a.questionTerminal(), p.Changes, p.Run.Dir, threeway.RefuseConflicts, plan)
 		what := q.Summary()
 		if q.Empty() {
 			what = "nothing"
@@ -200,11 +200,11 @@ func (k *keptRun) printAllChanges(ctx context.Context, parts runParts) error {
 // runParts are the parts of a run of several directories, with open connections.
 type runParts []*runs.Part
 
-// openAll opens the runs of all directories. The caller closes them, also after an error.
-func (k *keptRun) openAll(ctx context.Context) (parts runParts, err error) {
-	for _, m := range k.all() {
+// openParts opens the runs of all directories. The caller closes them, also after an error.
+func (k *keptRun) openParts(ctx context.Context) (parts runParts, err error) {
+	for _, m := range k.dirRuns() {
 		p := &runs.Part{Run: runs.Run{Name: m.name, Dir: m.dir, Store: m.store, Command: m.commandText()}}
-		if p.Client, err = m.open(ctx, m.name); err != nil {
+		if p.Client, err = m.openClient(ctx, m.name); err != nil {
 			return parts, err
 		}
 		parts = append(parts, p)
@@ -225,8 +225,8 @@ func (parts runParts) close() {
 	}
 }
 
-// unchanged reports whether nothing changed in any directory.
-func (parts runParts) unchanged(ctx context.Context) (bool, error) {
+// isUnchanged reports whether nothing changed in any directory.
+func (parts runParts) isUnchanged(ctx context.Context) (bool, error) {
 	for _, p := range parts {
 		if same, err := gitbridge.Unchanged(ctx, p.Changes.Source, p.Changes.Base, p.Changes.Now, true); err != nil || !same {
 			return false, err
@@ -235,14 +235,14 @@ func (parts runParts) unchanged(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// reportAlso prints what the program changed in the other directories, if the user wants that.
-func (k *keptRun) reportAlso(ctx context.Context) error {
-	if !k.task.report {
+// reportOthers prints what the program changed in the other directories, if the user wants that.
+func (k *keptRun) reportOthers(ctx context.Context) error {
+	if !k.task.printsChanges {
 		return nil
 	}
 
 	ctx = context.WithoutCancel(ctx)
-	for _, m := range k.also {
+	for _, m := range k.others {
 		if err := reportChanges(ctx, k.a, m.location().Fork(m.name), "in "+quote(m.dir)+":\n"); err != nil {
 			return err
 		}
@@ -250,43 +250,43 @@ func (k *keptRun) reportAlso(ctx context.Context) error {
 	return nil
 }
 
-// fillTemporary makes temporary stores of the other directories for a run that keeps nothing, and adds them to c.
-func (k *keptRun) fillTemporary(ctx context.Context, c *sandbox.Config) error {
+// makeTemporaryStores makes temporary stores of the other directories for a run that keeps nothing, and adds them to c.
+func (k *keptRun) makeTemporaryStores(ctx context.Context, c *sandbox.Config) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
 	}
 
-	for i, m := range k.also {
+	for i, m := range k.others {
 		m.dir, m.store = locate.Resolve(mounts, m.dir), fmt.Sprintf("%s-%d", c.Store, i+1)
-		if m.forked, m.hidden, err = k.restrict.forDir(m.dir); err != nil {
+		if m.forkOptions, m.hidden, err = k.restrictions.forDir(m.dir); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(k.restrict.checkUsed(), k.checkApart()); err != nil {
+	if err := errors.Join(k.restrictions.checkUsed(), k.checkApart()); err != nil {
 		return err
 	}
 
-	for _, m := range k.also {
-		if m.forked.Hide, m.hidden, err = findHidden(ctx, k.a, m.dir, m.forked.Hide, m.hidden, c.Temp); err != nil {
+	for _, m := range k.others {
+		if m.forkOptions.Hide, m.hidden, err = findHidden(ctx, k.a, m.dir, m.forkOptions.Hide, m.hidden, c.TempDir); err != nil {
 			return err
 		}
 
-		cfg := daemon.Config{Store: m.store, Mountpoint: daemon.RunMountpoint(m.store), From: m.dir, Hidden: m.hidden, Exclude: []string{c.Temp}, Version: versionText()}
+		cfg := daemon.Config{Store: m.store, Mountpoint: daemon.RunMountpoint(m.store), From: m.dir, Hidden: m.hidden, Exclude: []string{c.TempDir}, Version: versionText()}
 		if _, _, err := makeStore(ctx, k.a, &cfg, mounts); err != nil {
 			return err
 		}
 		noteSecrets(k.a, m.dir, m.hidden)
 	}
 
-	c.Also = k.places()
+	c.OtherDirs = k.otherDirs()
 	return nil
 }
 
 // prepareTemporary prepares the workspaces of the other directories of a run that keeps nothing.
 func (k *keptRun) prepareTemporary(ctx context.Context) error {
-	for _, m := range k.also {
-		if err := m.task.prepare(ctx, m.a, m.location(), m.forked); err != nil {
+	for _, m := range k.others {
+		if err := m.task.prepare(ctx, m.a, m.location(), m.forkOptions); err != nil {
 			return err
 		}
 	}

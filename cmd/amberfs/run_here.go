@@ -21,11 +21,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// runHere runs a program in the workspace of a location, or in a fork of it. A new fork begins with the snapshot from
+// runInWorkspace runs a program in the workspace of a location, or in a fork of it. A new fork begins with baseSnapshot
 // or, for "", with the present state.
-func runHere(ctx context.Context, a *app, p locate.Location, o *runOptions, from string) error {
+func runInWorkspace(ctx context.Context, a *app, p locate.Location, o *runOptions, baseSnapshot string) error {
 	c := &o.sandbox
-	dir, err := a.cwd()
+	dir, err := a.commandDir()
 	if err != nil {
 		return err
 	}
@@ -43,28 +43,28 @@ func runHere(ctx context.Context, a *app, p locate.Location, o *runOptions, from
 		return err
 	}
 
-	fork.Name, fork.Snapshot = c.Fork, from
+	fork.Name, fork.Snapshot = c.Fork, baseSnapshot
 	if err := o.task.prepare(ctx, a, p, fork); err != nil {
 		return err
 	}
 
-	runtime.LockOSThread() // never unlocked: commandHere sets no_new_privs for this thread
-	cmd, ready, err := commandHere(ctx, a, p.Fork(c.Fork), dir, c)
+	runtime.LockOSThread() // never unlocked: commandInWorkspace sets no_new_privs for this thread
+	cmd, ready, err := commandInWorkspace(ctx, a, p.Fork(c.Fork), dir, c)
 	if err != nil {
 		return err
 	}
 
-	status, err := sandbox.Foreground(ctx, cmd, ready)
+	status, err := sandbox.RunInForeground(ctx, cmd, ready)
 	if err == nil {
-		err = o.task.end(ctx, a, p.Fork(c.Fork))
+		err = o.task.finish(ctx, a, p.Fork(c.Fork))
 	}
 
-	return a.statusOf(status, err)
+	return a.statusError(status, err)
 }
 
-// commandHere returns the command of a run at a location, mounted at dir. ready is called when it has been started.
-func commandHere(ctx context.Context, a *app, p locate.Location, dir string, c *sandbox.Config) (cmd *exec.Cmd, ready func(), err error) {
-	if !c.Root {
+// commandInWorkspace returns the command of a run at a location, mounted at dir. ready is called when it has been started.
+func commandInWorkspace(ctx context.Context, a *app, p locate.Location, dir string, c *sandbox.Config) (cmd *exec.Cmd, ready func(), err error) {
+	if !c.ForkIsRoot {
 		cmd = exec.Command(c.Command[0], c.Command[1:]...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PWD="+dir)
 		return cmd, func() {}, sandbox.NoNewPrivileges()
@@ -76,7 +76,7 @@ func commandHere(ctx context.Context, a *app, p locate.Location, dir string, c *
 	}
 
 	noteOnlyRoot(a, "an ordinary user has mounted it. With STORE, while that is not mounted, run --root maps other ids too")
-	return sandbox.InRoot(context.WithoutCancel(ctx), dir, c.Command, image)
+	return sandbox.CommandInRoot(context.WithoutCancel(ctx), dir, c.Command, image)
 }
 
 // storeLocation returns the location of the workspace of a store that is mounted at a directory.
@@ -86,64 +86,64 @@ func storeLocation(store, point string) locate.Location {
 
 // A task describes what a run does in its workspace before and after the program.
 type task struct {
-	actor  string // the actor of the program's changes; "" for none
-	after  string // the name of a snapshot to take at the end; "" for none
-	report bool   // the changes of the program are printed at the end
+	actor         string // the actor of the program's changes; "" for none
+	snapshotAfter string // the name of a snapshot to take at the end; "" for none
+	printsChanges bool   // the changes of the program are printed at the end
 }
 
-// member returns the task of another directory of the run.
-func (t *task) member() task { return task{actor: t.actor, report: t.report} }
+// forOtherDir returns the task of another directory of the run.
+func (t *task) forOtherDir() task { return task{actor: t.actor, printsChanges: t.printsChanges} }
 
 // prepare creates the fork, unless it exists or its name is "", and registers the actor. The fork or, without one, the
 // workspace gets the restrictions of fork.
 func (t *task) prepare(ctx context.Context, a *app, p locate.Location, fork snapshot.ForkOptions) error {
 	if fork.Name != "" {
-		err := a.ask(ctx, p, fork, nil)
+		err := a.call(ctx, p, fork, nil)
 		if err != nil && errs.ScriptKind(err) != errs.Exist {
 			return err
 		}
 	}
 
-	at := p.Fork(fork.Name)
-	if err := restrictWorkspace(ctx, a, at, fork); err != nil {
+	workspace := p.Fork(fork.Name)
+	if err := restrictWorkspace(ctx, a, workspace, fork); err != nil {
 		return err
 	}
-	if t.after != "" && a.ask(ctx, at, service.Show{Name: t.after}, nil) == nil {
-		return errs.Fail(errs.Exist, "snapshot %q exists", t.after).WithHint("choose another name after --snapshot-after")
+	if t.snapshotAfter != "" && a.call(ctx, workspace, service.Show{Name: t.snapshotAfter}, nil) == nil {
+		return errs.Fail(errs.Exist, "snapshot %q exists", t.snapshotAfter).WithHint("choose another name after --snapshot-after")
 	}
 
 	if t.actor != "" {
 		err := sandbox.AdoptOrphans()
 		if err == nil {
-			err = a.ask(ctx, p, service.Actor{Name: t.actor}, nil)
+			err = a.call(ctx, p, service.Actor{Name: t.actor}, nil)
 		}
 		if err != nil {
 			return err
 		}
 	}
 
-	if !t.report {
+	if !t.printsChanges {
 		return nil
 	}
 
-	return a.ask(ctx, at, service.Changed{Look: lookOfRun()}, nil)
+	return a.call(ctx, workspace, service.Changed{Look: lookName()}, nil)
 }
 
 // imageOf returns the configuration of the image from which a workspace was imported, nil for none.
 func imageOf(ctx context.Context, a *app, p locate.Location) (*info.Image, error) {
 	var found service.FoundImage
-	err := a.ask(ctx, p, service.GetImage{}, &found)
+	err := a.call(ctx, p, service.GetImage{}, &found)
 	return found.Image, err
 }
 
-// lookOfRun returns the value of service.Changed.Look for this run.
-func lookOfRun() string { return "run/" + strconv.Itoa(os.Getpid()) }
+// lookName returns the value of service.Changed.Look for this run.
+func lookName() string { return "run/" + strconv.Itoa(os.Getpid()) }
 
 // reportChanges prints what the program of a run changed in a workspace, below a title.
 func reportChanges(ctx context.Context, a *app, p locate.Location, title string) error {
-	args := service.Changed{Look: lookOfRun(), ForAgent: true}
+	args := service.Changed{Look: lookName(), ForAgent: true}
 	var done service.WhatChanged
-	if err := a.ask(ctx, p, args, &done); err != nil {
+	if err := a.call(ctx, p, args, &done); err != nil {
 		return err
 	}
 	if text := service.OpOf(args).Text.Text(args, &done); text != "" {
@@ -153,22 +153,22 @@ func reportChanges(ctx context.Context, a *app, p locate.Location, title string)
 	return nil
 }
 
-// end reports what the program of a run changed in a workspace, and takes the snapshot of --snapshot-after. A signal
+// finish reports what the program of a run changed in a workspace, and takes the snapshot of --snapshot-after. A signal
 // that ended the program does not interrupt it.
-func (t *task) end(ctx context.Context, a *app, p locate.Location) error {
+func (t *task) finish(ctx context.Context, a *app, p locate.Location) error {
 	ctx = context.WithoutCancel(ctx)
-	if t.report {
+	if t.printsChanges {
 		if err := reportChanges(ctx, a, p, ""); err != nil {
 			return err
 		}
 	}
 
-	if t.after == "" {
+	if t.snapshotAfter == "" {
 		return nil
 	}
 
 	var made info.Info
-	if err := a.ask(ctx, p, snapshot.CaptureOptions{Name: t.after, Wait: true}, &made); err != nil {
+	if err := a.call(ctx, p, snapshot.CaptureOptions{Name: t.snapshotAfter, Wait: true}, &made); err != nil {
 		return err
 	}
 

@@ -26,11 +26,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// hideName is the name of a file with patterns, as in .gitignore, of the paths that are hidden in runs of its directory.
-const hideName = ".amberhide"
+// hideFile is the name of a file with patterns, as in .gitignore, of the paths that are hidden in runs of its directory.
+const hideFile = ".amberhide"
 
-// hideEmpty is a value of --hide: hidden files exist in the run, but are empty.
-const hideEmpty = "empty"
+// hideEmptyValue is a value of --hide: hidden files exist in the run, but are empty.
+const hideEmptyValue = "empty"
 
 // wholeWorkspace is the value of --read-only without a path.
 const wholeWorkspace = "/"
@@ -40,13 +40,13 @@ type restrictions struct {
 	hide     []string // values of --hide
 	readOnly []string // values of --read-only
 
-	inside, outside []string // absolute paths that were found in a directory, or not
+	found, notFound []string // absolute paths that were found in a directory, or not
 }
 
-// whole reports whether the whole workspace is read-only.
-func (x *restrictions) whole() bool { return slices.Contains(x.readOnly, wholeWorkspace) }
+// coversWorkspace reports whether the whole workspace is read-only.
+func (x *restrictions) coversWorkspace() bool { return slices.Contains(x.readOnly, wholeWorkspace) }
 
-func (x *restrictions) hides() bool { return len(x.hide) > 0 }
+func (x *restrictions) hasHidden() bool { return len(x.hide) > 0 }
 
 // forDir returns the restrictions of a directory, also those of its .amberhide. The paths of the command line
 // are relative to it, unless they begin with "/", "./" or "../". Without a directory they are relative to the
@@ -57,44 +57,44 @@ func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hid
 	}
 
 	for _, p := range x.readOnly {
-		at, ok, err := x.below(dir, p)
+		rel, ok, err := x.relativeTo(dir, p)
 		if err != nil {
 			return o, h, err
 		}
 		if ok && p != wholeWorkspace {
-			o.ReadOnly = append(o.ReadOnly, filepath.Clean(at))
+			o.ReadOnly = append(o.ReadOnly, filepath.Clean(rel))
 		}
 	}
 
 	for _, p := range x.hide {
-		if p == hideEmpty {
+		if p == hideEmptyValue {
 			o.HideEmpty = true
 			continue
 		}
 
-		at, ok, err := x.below(dir, p)
+		rel, ok, err := x.relativeTo(dir, p)
 		if err != nil {
 			return o, h, err
 		}
-		if at != p {
-			at = hide.Literal(at)
+		if rel != p {
+			rel = hide.Literal(rel)
 		}
 		if ok {
-			o.Hide = append(o.Hide, at)
+			o.Hide = append(o.Hide, rel)
 		}
 	}
 
 	h.Empty = o.HideEmpty
 	if h.Paths, err = hide.New(o.Hide); err != nil {
-		return o, h, errs.Fail(errs.Invalid, "--hide or %s: %w", hideName, err)
+		return o, h, errs.Fail(errs.Invalid, "--hide or %s: %w", hideFile, err)
 	}
 
 	return o, h, nil
 }
 
-// below converts a path of the command line to a path relative to a directory. ok is false if the path is not in the
+// relativeTo converts a path of the command line to a path relative to a directory. ok is false if the path is not in the
 // directory.
-func (x *restrictions) below(dir, p string) (rel string, ok bool, err error) {
+func (x *restrictions) relativeTo(dir, p string) (rel string, ok bool, err error) {
 	if !filepath.IsAbs(p) && !strings.HasPrefix(p, "./") && !strings.HasPrefix(p, "../") {
 		return p, true, nil
 	}
@@ -114,18 +114,18 @@ func (x *restrictions) below(dir, p string) (rel string, ok bool, err error) {
 	// The path itself may be a symbolic link.
 	abs = filepath.Join(locate.Resolve(mounts, filepath.Dir(abs)), filepath.Base(abs))
 	if rel, err = filepath.Rel(dir, abs); err != nil || rel == "." || rel == ".." || strings.HasPrefix(rel, "../") {
-		x.outside = append(x.outside, p)
+		x.notFound = append(x.notFound, p)
 		return p, false, nil
 	}
 
-	x.inside = append(x.inside, p)
+	x.found = append(x.found, p)
 	return rel, true, nil
 }
 
 // checkUsed fails if a path of the command line is in none of the directories.
 func (x *restrictions) checkUsed() error {
-	for _, p := range x.outside {
-		if p != wholeWorkspace && !slices.Contains(x.inside, p) {
+	for _, p := range x.notFound {
+		if p != wholeWorkspace && !slices.Contains(x.found, p) {
 			return errs.Fail(errs.Invalid, "%s is not in the directory of the run", quote(p))
 		}
 	}
@@ -137,12 +137,12 @@ func hideLines(dir string) (lines []string, err error) {
 	if dir == "" {
 		return nil, nil
 	}
-	text, err := plainfile.Read(filepath.Join(dir, hideName), policy.MaxBytes/2)
+	text, err := plainfile.Read(filepath.Join(dir, hideFile), policy.MaxBytes/2)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, errs.Fail(errs.ScriptKind(err), "cannot read %s: %w", filepath.Join(dir, hideName), err)
+		return nil, errs.Fail(errs.ScriptKind(err), "cannot read %s: %w", filepath.Join(dir, hideFile), err)
 	}
 
 	for line := range strings.Lines(string(text)) {
@@ -186,24 +186,24 @@ func findHidden(ctx context.Context, a *app, dir string, patterns []string, h ho
 	return patterns, h, nil
 }
 
-// hiddenInWorktree returns the patterns of the paths that are hidden in a new worktree of a repository.
-func hiddenInWorktree(ctx context.Context, a *app, r *worktrees.Repository) ([]string, error) {
+// worktreePatterns returns the patterns of the paths that are hidden in a new worktree of a repository.
+func worktreePatterns(ctx context.Context, a *app, r *worktrees.Repository) ([]string, error) {
 	o, h, err := (&restrictions{}).forDir(r.Top)
 	if err != nil {
 		return nil, err
 	}
 
-	none := []string{worktrees.LinksDir(r.Top), filepath.Join(r.Root, naming.SnapshotsDir), filepath.Join(r.Root, naming.ForksDir)}
-	patterns, _, err := findHidden(ctx, a, r.Top, o.Hide, h, none...)
+	excluded := []string{worktrees.LinksDir(r.Top), filepath.Join(r.Root, naming.SnapshotsDir), filepath.Join(r.Root, naming.ForksDir)}
+	patterns, _, err := findHidden(ctx, a, r.Top, o.Hide, h, excluded...)
 	return patterns, err
 }
 
 // committedPaths returns the paths that are in git's index. It passes at most the first 500 paths to git, because a
 // command line has a limited length.
 func committedPaths(ctx context.Context, dir string, paths []string) []string {
-	const most = 500
+	const maxPaths = 500
 	args := []string{"--literal-pathspecs", "ls-files", "-z", "--cached", "--"}
-	out, err := gitbridge.Git(ctx, dir, append(args, paths[:min(len(paths), most)]...)...)
+	out, err := gitbridge.Git(ctx, dir, append(args, paths[:min(len(paths), maxPaths)]...)...)
 	if err != nil || out == "" {
 		return nil // the directory has no repository
 	}
@@ -214,24 +214,24 @@ func committedPaths(ctx context.Context, dir string, paths []string) []string {
 	})
 }
 
-// addHidden sets k.hidden for the refresh of a resumed run: to the paths that are hidden in the run, and the paths that
+// setHiddenOfResumed sets k.hidden for the refresh of a resumed run: to the paths that are hidden in the run, and the paths that
 // .amberhide hides now.
-func (k *keptRun) addHidden(ctx context.Context, fork *client.Client) error {
+func (k *keptRun) setHiddenOfResumed(ctx context.Context, fork *client.Client) error {
 	var has policy.Policy
 	if err := fork.Do(ctx, service.Policy{}, client.Streams{}, &has); err != nil {
 		return err
 	}
 
-	for _, line := range k.forked.Hide {
+	for _, line := range k.forkOptions.Hide {
 		if !slices.Contains(has.Hide, line) {
-			k.a.note("%s is newer than the run %s, which keeps what it has of these paths", filepath.Join(k.dir, hideName), k.name)
+			k.a.note("%s is newer than the run %s, which keeps what it has of these paths", filepath.Join(k.dir, hideFile), k.name)
 			break
 		}
 	}
 
 	var err error
 	k.hidden.Empty = has.HideEmpty
-	k.hidden.Paths, err = hide.New(append(has.Hide, k.forked.Hide...))
+	k.hidden.Paths, err = hide.New(append(has.Hide, k.forkOptions.Hide...))
 	return err
 }
 
@@ -242,7 +242,7 @@ func restrictWorkspace(ctx context.Context, a *app, p locate.Location, fork snap
 	}
 
 	var has policy.Policy
-	if err := a.ask(ctx, p, service.Policy{}, &has); err != nil {
+	if err := a.call(ctx, p, service.Policy{}, &has); err != nil {
 		return err
 	}
 
@@ -268,12 +268,12 @@ func restrictWorkspace(ctx context.Context, a *app, p locate.Location, fork snap
 	if err != nil {
 		return err
 	}
-	return a.ask(ctx, p, service.SetPolicy{Patch: b}, nil)
+	return a.call(ctx, p, service.SetPolicy{Patch: b}, nil)
 }
 
-// readOnlyPaths changes "--read-only PATH" in the arguments of run to "--read-only=PATH". If the next word is a store or a
+// joinReadOnlyPaths changes "--read-only PATH" in the arguments of run to "--read-only=PATH". If the next word is a store or a
 // flag, --read-only has no path, and applies to the whole workspace.
-func readOnlyPaths(argv []string) []string {
+func joinReadOnlyPaths(argv []string) []string {
 	if firstWord(argv) != "run" {
 		return argv
 	}

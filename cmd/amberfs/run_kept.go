@@ -24,32 +24,32 @@ import (
 
 // keptRun is a run of a directory that is kept until it is applied or removed.
 type keptRun struct {
-	a       *app
-	dir     string
-	store   string
-	name    string // "" for a new name or, if resume is set, for the newest run
-	resume  bool
-	apply   string // "", applyAsk or applyYes
-	command []string
-	sides   service.Refresh // with resume: the side to take in conflicts
-	task    task
-	filled  bool       // the store was made for this run, so it has the directory's present state
-	empty   bool       // the store has no runs any more
-	also    []*keptRun // the runs of the other directories
-	reads   []string   // other directories that are only read
+	a             *app
+	dir           string
+	store         string
+	name          string // "" for a new name or, if resume is set, for the newest run
+	resume        bool
+	apply         string // "", applyFlagAsk or applyFlagYes
+	command       []string
+	conflictSides service.Refresh // with resume: the side to take in conflicts
+	task          task
+	storeIsNew    bool       // the store was made for this run, so it has the directory's present state
+	storeIsEmpty  bool       // the store has no runs any more
+	others        []*keptRun // the runs of the other directories
+	readOnlyDirs  []string   // other directories that are only read
 
-	restrict *restrictions        // of the command line, for all directories
-	forked   snapshot.ForkOptions // the restrictions of this directory
-	hidden   hostdir.Hidden
+	restrictions *restrictions        // of the command line, for all directories
+	forkOptions  snapshot.ForkOptions // the restrictions of this directory
+	hidden       hostdir.Hidden
 }
 
-// all returns the run of each directory, with k's own first.
-func (k *keptRun) all() []*keptRun { return append([]*keptRun{k}, k.also...) }
+// dirRuns returns the run of each directory, with k's own first.
+func (k *keptRun) dirRuns() []*keptRun { return append([]*keptRun{k}, k.others...) }
 
 // run runs a program in a run of a directory, or of several.
 func (k *keptRun) run(ctx context.Context, c sandbox.Config) error {
 	k.command = c.Command
-	if err := k.fill(ctx); err != nil {
+	if err := k.makeStore(ctx); err != nil {
 		return err
 	}
 	if k.resume {
@@ -57,29 +57,29 @@ func (k *keptRun) run(ctx context.Context, c sandbox.Config) error {
 			return err
 		}
 	}
-	for _, m := range k.also {
-		m.command, m.restrict = k.command, k.restrict
-		if err := m.fill(ctx); err != nil {
+	for _, m := range k.others {
+		m.command, m.restrictions = k.command, k.restrictions
+		if err := m.makeStore(ctx); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(k.restrict.checkUsed(), k.checkApart()); err != nil {
+	if err := errors.Join(k.restrictions.checkUsed(), k.checkApart()); err != nil {
 		return err
 	}
 
-	c.Store, c.Mountpoint, c.InPlace, c.Also = k.store, k.dir, true, k.places()
+	c.Store, c.Mountpoint, c.InPlace, c.OtherDirs = k.store, k.dir, true, k.otherDirs()
 	bar := k.a.newProgress()
 	defer bar.done()
 
-	s := starter(k.a, bar, func(*daemon.Ready) {})
-	var ended error
-	status, err := sandbox.Outer(ctx, c, nil, s, func(c *sandbox.Config) error { return k.beginAll(ctx, c) }, func(e sandbox.Ended) (err error) {
-		ended, err = k.afterProgram(ctx, e)
+	s := messagePrinter(k.a, bar, func(*daemon.Ready) {})
+	var applyErr error
+	status, err := sandbox.RunOuter(ctx, c, nil, s, func(c *sandbox.Config) error { return k.prepareForks(ctx, c) }, func(e sandbox.Outcome) (err error) {
+		applyErr, err = k.afterProgram(ctx, e)
 		return err
 	})
 
-	for _, m := range k.all() {
-		if !m.empty {
+	for _, m := range k.dirRuns() {
+		if !m.storeIsEmpty {
 			continue
 		}
 		if _, rerr := runs.RemoveEmpty(m.store); rerr != nil {
@@ -87,17 +87,17 @@ func (k *keptRun) run(ctx context.Context, c sandbox.Config) error {
 		}
 	}
 
-	return k.a.statusOfRun(status, err, ended)
+	return k.a.runStatusError(status, err, applyErr)
 }
 
-// fill makes the store of the directory, unless it exists.
-func (k *keptRun) fill(ctx context.Context) error {
+// makeStore makes the store of the directory, unless it exists.
+func (k *keptRun) makeStore(ctx context.Context) error {
 	a := k.a
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
 	}
-	if k.dir, err = workspaceDir(mounts, k.dir); err != nil {
+	if k.dir, err = resolveWorkspaceDir(mounts, k.dir); err != nil {
 		return err
 	}
 
@@ -110,16 +110,16 @@ func (k *keptRun) fill(ctx context.Context) error {
 	}
 
 	root = locate.Resolve(mounts, root)
-	k.store = runs.Store(root, mounts, k.dir)
-	if k.forked, k.hidden, err = k.restrict.forDir(k.dir); err == nil && !k.resume {
-		k.forked.Hide, k.hidden, err = findHidden(ctx, a, k.dir, k.forked.Hide, k.hidden, root)
+	k.store = runs.StorePath(root, mounts, k.dir)
+	if k.forkOptions, k.hidden, err = k.restrictions.forDir(k.dir); err == nil && !k.resume {
+		k.forkOptions.Hide, k.hidden, err = findHidden(ctx, a, k.dir, k.forkOptions.Hide, k.hidden, root)
 	}
 	if err != nil {
 		return err
 	}
 
 	cfg := daemon.Config{Store: k.store, Mountpoint: daemon.RunMountpoint(k.store), From: k.dir, Hidden: k.hidden, Exclude: []string{root}, Version: versionText()}
-	k.filled, _, err = makeStore(ctx, a, &cfg, mounts)
+	k.storeIsNew, _, err = makeStore(ctx, a, &cfg, mounts)
 	if errs.ScriptKind(err) == errs.NoSpace {
 		return errs.Fail(errs.NoSpace, "%w", err).WithHint("free space there, or name a directory on another disk in AMBERFS_RUNS")
 	}
@@ -127,7 +127,7 @@ func (k *keptRun) fill(ctx context.Context) error {
 		return err
 	}
 
-	noteRepository(a, k.dir)
+	noteSubdirectory(a, k.dir)
 	if !k.resume {
 		noteSecrets(a, k.dir, k.hidden)
 	}
@@ -135,45 +135,45 @@ func (k *keptRun) fill(ctx context.Context) error {
 	return nil
 }
 
-// afterProgram finishes a run after the end of its program. ended is the error of an apply: if the program has failed,
+// afterProgram finishes a run after the end of its program. applyErr is the error of an apply: if the program has failed,
 // the command ends with the program's status and not with this error.
-func (k *keptRun) afterProgram(ctx context.Context, e sandbox.Ended) (ended, err error) {
+func (k *keptRun) afterProgram(ctx context.Context, e sandbox.Outcome) (applyErr, err error) {
 	switch {
 	case !e.Started && !k.resume:
-		return nil, k.each(func(m *keptRun) error { return m.drop(ctx) })
-	case !e.Served: // Outer has reported it
+		return nil, k.forEach(func(m *keptRun) error { return m.deleteFork(ctx) })
+	case !e.StillServed: // RunOuter has reported it
 		k.a.note("the run %s is kept\n\tgo on with: amberfs run --resume %s -- COMMAND", k.name, k.name)
 		return nil, nil
 	case !e.Started:
-		return nil, k.each(func(m *keptRun) error { return m.saveState(ctx, service.RunKept) })
+		return nil, k.forEach(func(m *keptRun) error { return m.saveState(ctx, service.RunKept) })
 	}
 
-	if err := k.task.end(ctx, k.a, k.location().Fork(k.name)); err != nil {
+	if err := k.task.finish(ctx, k.a, k.location().Fork(k.name)); err != nil {
 		return nil, err
 	}
-	if err := k.reportAlso(ctx); err != nil {
+	if err := k.reportOthers(ctx); err != nil {
 		return nil, err
 	}
 
-	return k.end(e.Interrupted), nil
+	return k.finish(e.Interrupted), nil
 }
 
 func (k *keptRun) location() locate.Location { return storeLocation(k.store, k.dir) }
 
-func (k *keptRun) open(ctx context.Context, fork string) (*client.Client, error) {
+func (k *keptRun) openClient(ctx context.Context, fork string) (*client.Client, error) {
 	return client.Open(ctx, client.Target{Store: k.store, Workspace: fork, Command: k.a.command})
 }
 
 // prepareFork makes the fork of a new run from the directory's present state, or refreshes the fork of a resumed run.
 func (k *keptRun) prepareFork(ctx context.Context) error {
-	main, err := k.open(ctx, "")
+	main, err := k.openClient(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer main.Close()
 
 	if from, err := storedir.FilledFrom(k.store); err == nil && from == "" {
-		k.empty = true // another run has removed the store, and the daemon made an empty one
+		k.storeIsEmpty = true // another run has removed the store, and the daemon made an empty one
 		return errs.Fail(errs.Busy, "another run removed the copy of %s while this one began", quote(k.dir)).WithHint("run it again")
 	}
 
@@ -182,7 +182,7 @@ func (k *keptRun) prepareFork(ctx context.Context) error {
 		return err
 	}
 
-	all = runs.Expire(ctx, main, all)
+	all = runs.DeleteExpired(ctx, main, all)
 	if k.resume {
 		err = k.refreshFork(ctx, all)
 	} else {
@@ -197,7 +197,7 @@ func (k *keptRun) prepareFork(ctx context.Context) error {
 		return err
 	}
 
-	return k.task.prepare(ctx, k.a, k.location(), snapshot.ForkOptions{Name: k.name, ReadOnly: k.forked.ReadOnly})
+	return k.task.prepare(ctx, k.a, k.location(), snapshot.ForkOptions{Name: k.name, ReadOnly: k.forkOptions.ReadOnly})
 }
 
 // makeFork makes the fork of a new run, after it has refreshed the copy of the directory. It takes the chosen name, or
@@ -211,8 +211,8 @@ func (k *keptRun) makeFork(ctx context.Context, main *client.Client, all []runs.
 		return errs.Fail(errs.Exist, "the run %s exists", k.name).WithHint("go on with it by --resume %s, or choose another name", k.name)
 	}
 
-	if !k.filled {
-		if _, err := refreshFrom(ctx, k.a, main, k.dir, k.store, service.Refresh{Theirs: true}, runs.Less{Hidden: k.hidden}); err != nil {
+	if !k.storeIsNew {
+		if _, err := refreshFrom(ctx, k.a, main, k.dir, k.store, service.Refresh{Theirs: true}, runs.RefreshFilter{Hidden: k.hidden}); err != nil {
 			return err
 		}
 	}
@@ -220,23 +220,23 @@ func (k *keptRun) makeFork(ctx context.Context, main *client.Client, all []runs.
 	chosen := k.name
 
 	for {
-		k.name = cmp.Or(chosen, runs.Next(k.dir, names))
-		owner, err := runs.Take(k.store, k.name)
+		k.name = cmp.Or(chosen, runs.NewName(k.dir, names))
+		owner, err := runs.ClaimName(k.store, k.name)
 		if err != nil {
 			return err
 		}
 
 		if owner == "" {
-			k.forked.Name = k.name
-			err = main.Do(ctx, k.forked, client.Streams{}, nil)
+			k.forkOptions.Name = k.name
+			err = main.Do(ctx, k.forkOptions, client.Streams{}, nil)
 			if err != nil && errs.ScriptKind(err) != errs.Exist {
-				runs.GiveBack(k.store, k.name)
+				runs.ReleaseName(k.store, k.name)
 			}
 			if errs.ScriptKind(err) != errs.Exist || chosen != "" {
 				return err
 			}
 		} else if chosen != "" {
-			if err := k.takeFrom(ctx, owner); err != nil {
+			if err := k.releaseStaleName(ctx, owner); err != nil {
 				return err
 			}
 			continue
@@ -246,10 +246,10 @@ func (k *keptRun) makeFork(ctx context.Context, main *client.Client, all []runs.
 	}
 }
 
-// takeFrom releases the name of the run, which the store owner has claimed, if owner has no run with the name any more.
-func (k *keptRun) takeFrom(ctx context.Context, owner string) error {
-	return runFinder(k.a).OnStore(ctx, owner, func(main *client.Client) error {
-		dir, _ := runs.Dir(owner)
+// releaseStaleName releases the name of the run, which the store owner has claimed, if owner has no run with the name any more.
+func (k *keptRun) releaseStaleName(ctx context.Context, owner string) error {
+	return runFinder(k.a).WithStore(ctx, owner, func(main *client.Client) error {
+		dir, _ := runs.SourceDir(owner)
 		all, err := runs.List(ctx, main, dir, owner)
 		if err != nil {
 			return err
@@ -258,7 +258,7 @@ func (k *keptRun) takeFrom(ctx context.Context, owner string) error {
 			return errs.Fail(errs.Exist, "%s has a run %s", quote(dir), k.name).WithHint("choose another name")
 		}
 
-		runs.GiveBack(owner, k.name)
+		runs.ReleaseName(owner, k.name)
 
 		return nil
 	})
@@ -266,7 +266,7 @@ func (k *keptRun) takeFrom(ctx context.Context, owner string) error {
 
 // refreshFork refreshes the fork of a resumed run from the directory, unless another program is in the run.
 func (k *keptRun) refreshFork(ctx context.Context, all []runs.Run) error {
-	r, err := runs.Choose(all, k.name, k.dir)
+	r, err := runs.ChooseRun(all, k.name, k.dir)
 	if err != nil {
 		return err
 	}
@@ -277,16 +277,16 @@ func (k *keptRun) refreshFork(ctx context.Context, all []runs.Run) error {
 		return nil
 	}
 
-	fork, err := k.open(ctx, k.name)
+	fork, err := k.openClient(ctx, k.name)
 	if err != nil {
 		return err
 	}
 	defer fork.Close()
 
-	if err := k.addHidden(ctx, fork); err != nil {
+	if err := k.setHiddenOfResumed(ctx, fork); err != nil {
 		return err
 	}
-	done, err := refreshSettled(ctx, k.a, fork, "the run", k.dir, k.store, k.sides, runs.Less{Hidden: k.hidden})
+	done, err := refreshResolvingConflicts(ctx, k.a, fork, "the run", k.dir, k.store, k.conflictSides, runs.RefreshFilter{Hidden: k.hidden})
 	if err != nil && len(done.Conflicts) > 0 {
 		k.a.note("changed in %s and in the run %s:", quote(k.dir), k.name)
 		for _, p := range done.Conflicts {
@@ -318,28 +318,28 @@ func (k *keptRun) noteEarlier(ctx context.Context, main *client.Client, all []ru
 	}
 
 	bytes := int64(0)
-	for _, r := range runs.Sizes(ctx, main, earlier) {
+	for _, r := range runs.WithSizes(ctx, main, earlier) {
 		bytes += r.Bytes
 	}
 
-	are := "runs are"
+	verb := "runs are"
 	if len(earlier) == 1 {
-		are = "run is"
+		verb = "run is"
 	}
 
-	k.a.note("%d earlier %s not applied, %s: amberfs runs", len(earlier), are, service.BytesText(bytes))
+	k.a.note("%d earlier %s not applied, %s: amberfs runs", len(earlier), verb, service.BytesText(bytes))
 }
 
 // saveState stores the state of the run, such as service.RunKept, in a snapshot of its fork.
 func (k *keptRun) saveState(ctx context.Context, state string) error {
-	return runs.Mark(ctx, k.a.command, k.store, k.name, k.commandText(), state)
+	return runs.MarkState(ctx, k.a.command, k.store, k.name, k.commandText(), state)
 }
 
 func (k *keptRun) commandText() string {
-	const longest = 200
+	const maxBytes = 200
 	text := strings.ToValidUTF8(strings.Join(k.command, " "), "?")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	if len(text) > maxBytes {
+		text = strings.ToValidUTF8(text[:maxBytes], "") + "…"
 	}
 	return text
 }
@@ -352,7 +352,7 @@ func (k *keptRun) resumeRun(ctx context.Context, c sandbox.Config, names []strin
 	}
 
 	if k.dir == "" {
-		wd, err := k.a.cwd()
+		wd, err := k.a.commandDir()
 		if err != nil {
 			return err
 		}

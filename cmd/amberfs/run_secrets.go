@@ -16,11 +16,11 @@ import (
 )
 
 var (
-	// secretName matches the names of files that usually contain secrets. notSecret matches the names of examples
+	// secretName matches the names of files that usually contain secrets. exampleName matches the names of examples
 	// among them.
-	secretName = pattern.New(`^(\.env(\..+)?|.+\.pem|id_[^.]+|\.npmrc)$`)
-	notSecret  = pattern.New(`\.(example|sample|template|dist)$`)
-	npmToken   = pattern.New(`(?m)^[^#;]*_(auth|authToken|password)\s*=`)
+	secretName  = pattern.New(`^(\.env(\..+)?|.+\.pem|id_[^.]+|\.npmrc)$`)
+	exampleName = pattern.New(`\.(example|sample|template|dist)$`)
+	npmToken    = pattern.New(`(?m)^[^#;]*_(auth|authToken|password)\s*=`)
 )
 
 // The maximum numbers of names that are examined, and of bytes that are read of an .npmrc.
@@ -33,8 +33,8 @@ const (
 // noteSecrets prints the files of a directory that look like secrets and are readable in a run. It does so once for each
 // directory.
 func noteSecrets(a *app, dir string, h hostdir.Hidden) {
-	if text := secretsText(dir, h, maxSecretEntries); text != "" {
-		a.note("%s\n\thide them with --hide, or lines of %s", text, hideName)
+	if text := newSecretsText(dir, h, maxSecretEntries); text != "" {
+		a.note("%s\n\thide them with --hide, or lines of %s", text, hideFile)
 	}
 }
 
@@ -44,17 +44,17 @@ func warnSecrets(a *app, agent string, p locate.Location) {
 	if !ok {
 		return
 	}
-	text := secretsText(root, hostdir.Hidden{}, maxHookEntries)
-	if w := hooks.Warning(agent, "amberfs: "+text); text != "" && w != nil {
+	text := newSecretsText(root, hostdir.Hidden{}, maxHookEntries)
+	if w := hooks.WarningOutput(agent, "amberfs: "+text); text != "" && w != nil {
 		_ = a.printJSON(w) // an error of the output is found at the end
 	}
 }
 
-// secretsText returns a text with the files that look like secrets. It returns "" if there are none, or if it has
+// newSecretsText returns a text with the files that look like secrets. It returns "" if there are none, or if it has
 // returned the text for the directory before.
-func secretsText(dir string, h hostdir.Hidden, most int) string {
-	found := findSecrets(dir, h, most)
-	if len(found) == 0 || !runs.FirstNote(dir) {
+func newSecretsText(dir string, h hostdir.Hidden, maxEntries int) string {
+	found := findSecrets(dir, h, maxEntries)
+	if len(found) == 0 || !runs.MarkNoted(dir) {
 		return ""
 	}
 	return "readable, and named like secrets: " + gitquote.ListNames(found)
@@ -62,11 +62,11 @@ func secretsText(dir string, h hostdir.Hidden, most int) string {
 
 // findSecrets returns the paths of files below a directory that look like secrets, are readable and are not hidden. It
 // examines at most the given number of names.
-func findSecrets(dir string, h hostdir.Hidden, most int) (found []string) {
-	left := most
+func findSecrets(dir string, h hostdir.Hidden, maxEntries int) (found []string) {
+	remaining := maxEntries
 
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if left--; left < 0 {
+		if remaining--; remaining < 0 {
 			return fs.SkipAll
 		}
 
@@ -81,7 +81,7 @@ func findSecrets(dir string, h hostdir.Hidden, most int) (found []string) {
 			return nil
 		}
 
-		if d.Type().IsRegular() && secretName().MatchString(d.Name()) && !notSecret().MatchString(d.Name()) && !h.Paths.Match(rel, false) && readable(name) {
+		if d.Type().IsRegular() && secretName().MatchString(d.Name()) && !exampleName().MatchString(d.Name()) && !h.Paths.Match(rel, false) && hasReadableSecret(name) {
 			found = append(found, rel)
 		}
 
@@ -91,8 +91,8 @@ func findSecrets(dir string, h hostdir.Hidden, most int) (found []string) {
 	return found
 }
 
-// readable reports whether a file is readable and, for an .npmrc, whether it has a token.
-func readable(name string) bool {
+// hasReadableSecret reports whether a file is readable and, for an .npmrc, whether it has a token.
+func hasReadableSecret(name string) bool {
 	if filepath.Base(name) != ".npmrc" {
 		return unix.Access(name, unix.R_OK) == nil
 	}

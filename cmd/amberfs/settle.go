@@ -11,20 +11,20 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// settle calls merge, which changes the side ours. If merge fails with conflicts, settle asks at the terminal which side
+// mergeResolvingConflicts calls merge, which changes the side ours. If merge fails with conflicts, it asks at the terminal which side
 // to take, and calls merge again with the answers, by path. Without a terminal it returns the error of merge.
-func settle(ctx context.Context, a *app, ours, theirs string, merge func(map[string]threeway.Rule) (*snapshot.MergeResult, error)) error {
-	q := question.ForMerge(a.terminal(), ours, theirs)
+func mergeResolvingConflicts(ctx context.Context, a *app, ours, theirs string, merge func(map[string]threeway.Rule) (*snapshot.MergeResult, error)) error {
+	q := question.ForMerge(a.questionTerminal(), ours, theirs)
 	var rules map[string]threeway.Rule
 
 	for {
 		done, err := merge(rules)
-		if errs.ScriptKind(err) != errs.Conflict || len(done.Conflicts) == 0 || done.DryRun || !a.settles() {
+		if errs.ScriptKind(err) != errs.Conflict || len(done.Conflicts) == 0 || done.DryRun || !a.resolvesConflicts() {
 			return err
 		}
 
 		var qerr error
-		if rules, qerr = q.Settle(ctx, done.Git, done.Conflicts); errors.Is(qerr, question.ErrStopped) {
+		if rules, qerr = q.ResolveConflicts(ctx, done.Git, done.Conflicts); errors.Is(qerr, question.ErrStopped) {
 			return err
 		}
 		if qerr != nil {
@@ -33,22 +33,22 @@ func settle(ctx context.Context, a *app, ours, theirs string, merge func(map[str
 	}
 }
 
-// askSettled calls an operation. If it is the merge of a fork, it asks the user about conflicts.
-func askSettled(ctx context.Context, a *app, p locate.Location, args, result any) error {
+// callResolvingConflicts calls an operation. If it is the merge of a fork, it asks the user about conflicts.
+func callResolvingConflicts(ctx context.Context, a *app, p locate.Location, args, result any) error {
 	m, isMerge := args.(snapshot.MergeOptions)
 	if !isMerge {
-		return a.ask(ctx, p, args, result)
+		return a.call(ctx, p, args, result)
 	}
 
-	m.RefuseDiverged = a.settles() && !m.DryRun
-	return settle(ctx, a, "the workspace", "the fork "+m.Fork, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
+	m.RefuseDiverged = a.resolvesConflicts() && !m.DryRun
+	return mergeResolvingConflicts(ctx, a, "the workspace", "the fork "+m.Fork, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
 		m.Resolve = rules
 		done := result.(*snapshot.PromoteResult)
 		*done = snapshot.PromoteResult{}
-		err := a.ask(ctx, p, m, done)
+		err := a.call(ctx, p, m, done)
 		return &done.MergeResult, err
 	})
 }
 
-// settles reports whether commands ask the user about conflicts.
-func (a *app) settles() bool { return a.asks() && !a.json }
+// resolvesConflicts reports whether commands ask the user about conflicts.
+func (a *app) resolvesConflicts() bool { return a.canAsk() && !a.json }

@@ -14,7 +14,7 @@ import (
 func showStatus(ctx context.Context, a *app) error {
 	p, err := a.location()
 	if errors.Is(err, locate.ErrNotMounted) {
-		return statusOutside(ctx, a)
+		return showDirectoryStatus(ctx, a)
 	}
 	if err != nil {
 		return err
@@ -23,14 +23,14 @@ func showStatus(ctx context.Context, a *app) error {
 	return showOp(ctx, a, p, service.GetStatus{}, &service.Command{}, &service.ParsedLine{})
 }
 
-// statusOutside prints the runs, mounts and stores of a directory outside of a mount, and useful next commands.
-func statusOutside(ctx context.Context, a *app) error {
-	dir, err := a.cwd()
+// showDirectoryStatus prints the runs, mounts and stores of a directory outside of a mount, and useful next commands.
+func showDirectoryStatus(ctx context.Context, a *app) error {
+	dir, err := a.commandDir()
 	if err != nil {
 		return err
 	}
 
-	d, err := here.Look(ctx, dir, runFinder(a))
+	d, err := here.Examine(ctx, dir, runFinder(a))
 	if err != nil {
 		return err
 	}
@@ -41,11 +41,11 @@ func statusOutside(ctx context.Context, a *app) error {
 
 // nextSteps returns the next commands that are useful in a directory, the most useful first.
 func nextSteps(d *here.Directory) (steps []here.Step) {
-	add := func(command, does string) { steps = append(steps, here.Step{Command: command, Does: does}) }
+	add := func(command, does string) { steps = append(steps, here.Step{Command: command, Description: does}) }
 
 	for _, m := range d.Mounts {
 		if m.State != here.Mounted {
-			add("amberfs mount "+word(m.Path)+" "+word(m.Point), "mounts it again; nothing acknowledged is lost")
+			add("amberfs mount "+shellWord(m.Path)+" "+shellWord(m.Mountpoint), "mounts it again; nothing acknowledged is lost")
 		}
 	}
 
@@ -55,10 +55,10 @@ func nextSteps(d *here.Directory) (steps []here.Step) {
 		}
 	}
 
-	if r, err := runs.Choose(d.Runs, "", d.Dir); err == nil {
+	if r, err := runs.ChooseRun(d.Runs, "", d.Dir); err == nil {
 		in := ""
 		if r.Dir != d.Dir {
-			in = word(r.Dir) + " "
+			in = shellWord(r.Dir) + " "
 		}
 		add("amberfs runs diff "+r.Name, "shows what the newest run changed")
 		add("amberfs apply "+in+"--run "+r.Name, "writes its changes to the directory")
@@ -68,11 +68,11 @@ func nextSteps(d *here.Directory) (steps []here.Step) {
 
 	for _, m := range d.Mounts {
 		if m.State == here.Mounted {
-			add("cd "+word(m.Point), "enters the workspace")
+			add("cd "+shellWord(m.Mountpoint), "enters the workspace")
 		}
 	}
 	for _, s := range d.Stores {
-		add("amberfs mount "+word(s.Path)+" MOUNTPOINT", "mounts the workspace of the store")
+		add("amberfs mount "+shellWord(s.Path)+" MOUNTPOINT", "mounts the workspace of the store")
 	}
 	if len(steps) > 0 {
 		return steps
@@ -85,7 +85,7 @@ func nextSteps(d *here.Directory) (steps []here.Step) {
 	return steps
 }
 
-// directoryRows returns the rows that statusOutside prints.
+// directoryRows returns the rows that showDirectoryStatus prints.
 func directoryRows(d *here.Directory) [][]string {
 	rows := [][]string{{"directory", quote(d.Dir) + ", outside of a mount"}}
 	add := func(name, text string) { rows = append(rows, []string{name, text}) }
@@ -103,20 +103,20 @@ func directoryRows(d *here.Directory) [][]string {
 	}
 
 	for _, m := range d.Mounts {
-		add("mount", quote(m.Point)+", "+m.State+", "+storeText(m.Store))
+		add("mount", quote(m.Mountpoint)+", "+m.State+", "+storeText(m.Store))
 	}
 	for _, s := range d.Stores {
 		add("store", "not mounted, "+storeText(s))
 	}
 
-	if n := d.Elsewhere.Runs; n > 0 {
+	if n := d.Others.Runs; n > 0 {
 		add("elsewhere", plural(n, "run", "runs")+" of other directories: amberfs runs")
 	}
-	if n := d.Elsewhere.Mounts; n > 0 {
+	if n := d.Others.Mounts; n > 0 {
 		add("elsewhere", plural(n, "mount", "mounts")+" of other directories: findmnt -t "+locate.FSType)
 	}
 	for _, s := range d.Next {
-		rows = append(rows, []string{"next", s.Command, s.Does})
+		rows = append(rows, []string{"next", s.Command, s.Description})
 	}
 
 	return rows

@@ -24,10 +24,10 @@ import (
 // styles of this program. To a file or a pipe it writes text unchanged.
 type output struct {
 	io.Writer
-	person bool    // it is a terminal or a pager
-	screen *screen // the terminal that it writes to, nil for none
-	rest   []byte  // the beginning of an incomplete character
-	err    error   // the first error of a write, such as a full disk
+	forPeople   bool    // it is a terminal or a pager
+	screen      *screen // the terminal that it writes to, nil for none
+	partialRune []byte  // the beginning of an incomplete character
+	err         error   // the first error of a write, such as a full disk
 }
 
 // screen is the terminal, which both outputs share.
@@ -39,15 +39,15 @@ type screen struct {
 func newOutput(w io.Writer, s *screen) *output {
 	o := &output{Writer: w}
 	if isTerminal(w) {
-		o.person, o.screen = true, s
+		o.forPeople, o.screen = true, s
 	}
 	return o
 }
 
 func (o *output) Write(p []byte) (int, error) {
-	if !o.person {
+	if !o.forPeople {
 		n, err := o.Writer.Write(p)
-		o.failed(err)
+		o.recordError(err)
 		return n, err
 	}
 
@@ -55,7 +55,7 @@ func (o *output) Write(p []byte) (int, error) {
 		defer o.screen.hideBar()()
 	}
 
-	text := append(o.rest, p...)
+	text := append(o.partialRune, p...)
 	end := len(text)
 	for i := end - 1; i >= 0 && i > end-utf8.UTFMax; i-- {
 		if utf8.RuneStart(text[i]) {
@@ -66,9 +66,9 @@ func (o *output) Write(p []byte) (int, error) {
 		}
 	}
 
-	o.rest = slices.Clone(text[end:])
+	o.partialRune = slices.Clone(text[end:])
 	_, err := io.WriteString(o.Writer, styles.ForTerminal(string(text[:end])))
-	o.failed(err)
+	o.recordError(err)
 	if err != nil {
 		return 0, err
 	}
@@ -76,7 +76,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (o *output) failed(err error) {
+func (o *output) recordError(err error) {
 	if err != nil && o.err == nil {
 		o.err = err
 	}
@@ -84,10 +84,10 @@ func (o *output) failed(err error) {
 
 // flush writes the beginning of an incomplete character.
 func (o *output) flush() {
-	if len(o.rest) > 0 {
-		_, err := io.WriteString(o.Writer, styles.ForTerminal(string(o.rest)))
-		o.failed(err)
-		o.rest = nil
+	if len(o.partialRune) > 0 {
+		_, err := io.WriteString(o.Writer, styles.ForTerminal(string(o.partialRune)))
+		o.recordError(err)
+		o.partialRune = nil
 	}
 }
 
@@ -110,9 +110,9 @@ func (s *screen) hideBar() (unlock func()) {
 	return s.mu.Unlock
 }
 
-func isTerminal(f any) bool { return terminal(f) != nil }
+func isTerminal(f any) bool { return terminalFile(f) != nil }
 
-func terminal(f any) *os.File {
+func terminalFile(f any) *os.File {
 	if o, ok := f.(*output); ok {
 		f = o.Writer
 	}
@@ -123,50 +123,50 @@ func terminal(f any) *os.File {
 	return nil
 }
 
-// asks reports whether commands can ask the user: the input and the standard error are terminals.
-func (a *app) asks() bool { return isTerminal(a.stdin) && isTerminal(a.stderr) }
+// canAsk reports whether commands can ask the user: the input and the standard error are terminals.
+func (a *app) canAsk() bool { return isTerminal(a.stdin) && isTerminal(a.stderr) }
 
-// terminal returns the terminal for questions, which are written to the standard error.
-func (a *app) terminal() question.Terminal {
-	to := *a
-	to.stdout, to.json = a.stderr, false
+// questionTerminal returns the terminal for questions, which are written to the standard error.
+func (a *app) questionTerminal() question.Terminal {
+	pagerApp := *a
+	pagerApp.stdout, pagerApp.json = a.stderr, false
 	return question.Terminal{
-		In: a.stdin, Out: a.stderr, Color: to.color(), Verbose: a.verbose,
+		In: a.stdin, Out: a.stderr, Color: pagerApp.usesColor(), Verbose: a.verbose,
 		Page: func(write func(io.Writer) error) (some bool, err error) {
-			out := &diffWriter{a: &to}
+			out := &diffWriter{a: &pagerApp}
 			err = errors.Join(write(out), out.flush())
-			to.closeOutput()
-			if out.refused { // the user has ended the pager
+			pagerApp.closeOutput()
+			if out.writeFailed { // the user has ended the pager
 				err = nil
 			}
 
-			return out.n > 0, err
+			return out.written > 0, err
 		},
 		Run: func(cmd *exec.Cmd) error {
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal(a.stdin), terminal(a.stderr), terminal(a.stderr)
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = terminalFile(a.stdin), terminalFile(a.stderr), terminalFile(a.stderr)
 			return cmd.Run()
 		},
 	}
 }
 
-// color reports whether to color the standard output (https://no-color.org).
-func (a *app) color() bool {
+// usesColor reports whether to color the standard output (https://no-color.org).
+func (a *app) usesColor() bool {
 	if env.Get("NO_COLOR") != "" || env.Get("TERM") == "dumb" {
 		return false
 	}
 	return a.closePager != nil || isTerminal(a.stdout)
 }
 
-func (a *app) width() int {
-	w, _ := sizeOf(a.out)
+func (a *app) terminalWidth() int {
+	w, _ := terminalSize(a.out)
 	return w
 }
 
-// sizeOf returns the size of a terminal, 80 × 24 if it is unknown.
-func sizeOf(f any) (width, height int) {
+// terminalSize returns the size of a terminal, 80 × 24 if it is unknown.
+func terminalSize(f any) (width, height int) {
 	width, height = 80, 24
 
-	if file := terminal(f); file != nil {
+	if file := terminalFile(f); file != nil {
 		if w, h, err := term.GetSize(int(file.Fd())); err == nil && w > 20 && h > 1 {
 			return w, h
 		}
@@ -197,7 +197,7 @@ func (a *app) usePager() {
 
 	cmd := exec.Command("/bin/sh", "-c", name)
 	cmd.Dir = "/" // so that the pager does not keep the mount busy
-	cmd.Stdout, cmd.Stderr = terminal(a.stdout), os.Stderr
+	cmd.Stdout, cmd.Stderr = terminalFile(a.stdout), os.Stderr
 	cmd.Env = os.Environ()
 	if !slices.ContainsFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, "LESS=") }) {
 		cmd.Env = append(cmd.Env, "LESS=FRX")
@@ -217,7 +217,7 @@ func (a *app) usePager() {
 
 	out := a.stdout
 	pipe := &pagerPipe{File: w}
-	paged := &output{Writer: pipe, person: true}
+	paged := &output{Writer: pipe, forPeople: true}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -228,12 +228,12 @@ func (a *app) usePager() {
 		}
 
 		unread, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
-		if err != nil || int64(unread) < pipe.n.Load() {
+		if err != nil || int64(unread) < pipe.written.Load() {
 			return // the user has ended the pager
 		}
 
 		a.note("the pager %q failed", name)
-		_, _ = io.Copy(terminal(out), r) // it fails if the terminal has ended
+		_, _ = io.Copy(terminalFile(out), r) // it fails if the terminal has ended
 	}()
 
 	a.stdout = paged
@@ -248,12 +248,12 @@ func (a *app) usePager() {
 // pagerPipe counts the bytes that were written to a pager.
 type pagerPipe struct {
 	*os.File
-	n atomic.Int64
+	written atomic.Int64
 }
 
 func (p *pagerPipe) Write(b []byte) (int, error) {
 	n, err := p.File.Write(b)
-	p.n.Add(int64(n))
+	p.written.Add(int64(n))
 	return n, err
 }
 

@@ -30,7 +30,7 @@ func TestSocketOfThePage(t *testing.T) {
 				}
 			}
 		}()
-		l, err := uiListener("unix:" + path)
+		l, err := listenUI("unix:" + path)
 		must.OK(t, err)
 		st, err := os.Lstat(path)
 		close(stop)
@@ -43,7 +43,7 @@ func TestSocketOfThePage(t *testing.T) {
 
 func TestListenAddresses(t *testing.T) {
 	for where, ok := range map[string]bool{"127.0.0.1:0": true, "localhost:0": true, "0.0.0.0:0": false, ":0": false, "127.0.0.2:0": false, "127.0.0.1": false} {
-		l, err := uiListener(where)
+		l, err := listenUI(where)
 		if (err == nil) != ok {
 			t.Errorf("%s: %v", where, err)
 		}

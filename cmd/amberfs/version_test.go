@@ -23,7 +23,7 @@ func TestBuild(t *testing.T) {
 			"devel", revision, "2026-11-22T09:58:00Z", "commit 03354f8b0c0f of 2026-11-22T09:58:00Z, "},
 		{"go build without git", debug.BuildInfo{}, "devel", "", "", ""},
 	} {
-		b := buildOf(&c.info)
+		b := readBuildInfo(&c.info)
 		if b.Version != c.version || b.Commit != c.commit || b.Date != c.at || b.source() != c.source {
 			t.Errorf("%s: %+v, %s", c.name, b, b.source())
 		}

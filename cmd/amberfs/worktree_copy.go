@@ -16,10 +16,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// copyForWorktrees mounts the copy, without .git, of the repository that dir is in, and returns
+// mountCopyForWorktrees mounts the copy, without .git, of the repository that dir is in, and returns
 // the mount point. With add, it first makes or refreshes the copy.
-func copyForWorktrees(ctx context.Context, a *app, dir string, add bool) (point string, err error) {
-	top, err := worktrees.Top(ctx, dir)
+func mountCopyForWorktrees(ctx context.Context, a *app, dir string, add bool) (point string, err error) {
+	top, err := worktrees.MainWorktree(ctx, dir)
 	if err != nil {
 		return "", err
 	}
@@ -35,8 +35,8 @@ func copyForWorktrees(ctx context.Context, a *app, dir string, add bool) (point 
 	}
 
 	top, root = locate.Resolve(table, top), locate.Resolve(table, root)
-	point = worktrees.Point(top)
-	cfg := daemon.Config{Store: runs.Store(filepath.Join(root, "worktrees"), table, top), Mountpoint: point, From: top, Version: versionText()}
+	point = worktrees.CopyMountpoint(top)
+	cfg := daemon.Config{Store: runs.StorePath(filepath.Join(root, "worktrees"), table, top), Mountpoint: point, From: top, Version: versionText()}
 	if _, err := os.Lstat(cfg.Store); err != nil && !add {
 		return "", errs.Fail(errs.NotExist, "%s has no worktrees", top).WithHint("`amberfs worktree add NAME` makes one")
 	}
@@ -64,12 +64,12 @@ func copyForWorktrees(ctx context.Context, a *app, dir string, add bool) (point 
 
 // updateCopy makes the copy equal to the directory. It first restores the snapshot of the last update, because other
 // programs, such as `git clean`, may have changed the copy since.
-func updateCopy(ctx context.Context, a *app, c *client.Client, cfg daemon.Config, made bool) error {
+func updateCopy(ctx context.Context, a *app, c *client.Client, cfg daemon.Config, isNew bool) error {
 	const state = "directory"
-	if !made {
+	if !isNew {
 		err := c.Do(ctx, snapshot.RestoreOptions{Name: state}, client.Streams{}, nil)
 		if err == nil {
-			_, err = refreshFrom(ctx, a, c, cfg.From, cfg.Store, service.Refresh{Theirs: true}, runs.Less{Exclude: cfg.Exclude, Hidden: cfg.Hidden})
+			_, err = refreshFrom(ctx, a, c, cfg.From, cfg.Store, service.Refresh{Theirs: true}, runs.RefreshFilter{Exclude: cfg.Exclude, Hidden: cfg.Hidden})
 		}
 		if err == nil {
 			err = c.Do(ctx, service.Remove{Names: []string{state}, Forget: true}, client.Streams{}, nil)
@@ -83,13 +83,13 @@ func updateCopy(ctx context.Context, a *app, c *client.Client, cfg daemon.Config
 }
 
 // mountCopy mounts a store that is a copy of a directory. It makes the store if the store does not exist.
-func mountCopy(ctx context.Context, a *app, cfg daemon.Config) (made bool, err error) {
-	mounted := func() bool {
+func mountCopy(ctx context.Context, a *app, cfg daemon.Config) (isNew bool, err error) {
+	isMounted := func() bool {
 		table, err := locate.Mounts()
-		m, ok := locate.On(table, cfg.Mountpoint)
-		return err == nil && ok && m.Source == cfg.Store && daemon.Answers(cfg.Mountpoint) == nil
+		m, ok := locate.MountAt(table, cfg.Mountpoint)
+		return err == nil && ok && m.Source == cfg.Store && daemon.Ping(cfg.Mountpoint) == nil
 	}
-	if mounted() {
+	if isMounted() {
 		return false, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(cfg.Store), 0o700); err != nil {
@@ -100,20 +100,20 @@ func mountCopy(ctx context.Context, a *app, cfg daemon.Config) (made bool, err e
 	bar := a.newProgress()
 	defer bar.done()
 
-	bar.expect(cfg.From)
-	s := starter(a, bar, func(*daemon.Ready) {})
-	if made, err = daemon.Make(ctx, cfg, s); err != nil {
+	bar.expectFilesOf(cfg.From)
+	s := messagePrinter(a, bar, func(*daemon.Ready) {})
+	if isNew, err = daemon.MakeStore(ctx, cfg, s); err != nil {
 		return false, err
 	}
 
 	cfg.From, cfg.Exclude = "", nil
 	_, proc, err := daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
-	if err != nil && mounted() { // another command has mounted the copy in the meantime
-		return made, nil
+	if err != nil && isMounted() { // another command has mounted the copy in the meantime
+		return isNew, nil
 	}
 	if err != nil {
 		return false, err
 	}
 
-	return made, proc.Process.Release()
+	return isNew, proc.Process.Release()
 }

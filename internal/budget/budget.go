@@ -67,8 +67,8 @@ type Charge struct {
 	unlimited bool  // RemoveLimit was called: the charge has no bounds
 }
 
-// Charge returns a charge without reserved memory. The caller calls Release.
-func (b *Budget) Charge() *Charge {
+// NewCharge returns a charge without reserved memory. The caller calls Release.
+func (b *Budget) NewCharge() *Charge {
 	if b == nil {
 		return nil
 	}
@@ -100,9 +100,9 @@ func (c *Charge) Add(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// Try reserves further bytes without waiting. The first chargeStep bytes need no reservation. It fails
+// TryAdd reserves further bytes without waiting. The first chargeStep bytes need no reservation. It fails
 // with errs.Quota if no further step is free, unless RemoveLimit was called.
-func (c *Charge) Try(bytes int64) error {
+func (c *Charge) TryAdd(bytes int64) error {
 	if c == nil {
 		return nil
 	}
@@ -117,8 +117,8 @@ func (c *Charge) Try(bytes int64) error {
 	return nil
 }
 
-// Full reports whether a Try has failed. RemoveLimit resets it.
-func (c *Charge) Full() bool { return c != nil && c.tryFailed }
+// TryFailed reports whether a Try has failed. RemoveLimit resets it.
+func (c *Charge) TryFailed() bool { return c != nil && c.tryFailed }
 
 // RemoveLimit removes the bounds of the charge. It releases the reserved memory and waits until the tenant has
 // no other memory reserved, and no other charge of the pool is without bounds.

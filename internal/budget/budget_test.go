@@ -91,7 +91,7 @@ func (p *pool) queued() int {
 // any.
 func TestCharge(t *testing.T) {
 	b := New(8 * chargeStep)
-	one, two := b.Charge(), b.Charge()
+	one, two := b.NewCharge(), b.NewCharge()
 	for range 50 {
 		must.OK(t, one.Add(context.Background(), chargeStep/10))
 	}
@@ -99,44 +99,44 @@ func TestCharge(t *testing.T) {
 	if err := one.Add(context.Background(), chargeStep); !errors.Is(err, errs.Quota) {
 		t.Errorf("beyond the tenant's part: %v", err)
 	}
-	waits(t, "one that has nothing", b.pool, func(ctx context.Context) error { return b.Charge().Add(ctx, 1) })
-	if err := b.ForTenant("other").Charge().Add(context.Background(), 1); err != nil {
+	waits(t, "one that has nothing", b.pool, func(ctx context.Context) error { return b.NewCharge().Add(ctx, 1) })
+	if err := b.ForTenant("other").NewCharge().Add(context.Background(), 1); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
 	one.Release()
 	two.Release()
-	must.OK(t, b.Charge().Add(context.Background(), 5*chargeStep))
+	must.OK(t, b.NewCharge().Add(context.Background(), 5*chargeStep))
 	var none *Budget
-	must.OK(t, none.Charge().Add(context.Background(), 1<<40))
-	none.Charge().Release()
+	must.OK(t, none.NewCharge().Add(context.Background(), 1<<40))
+	none.NewCharge().Release()
 }
 
 // TestTry: small requests never wait, Try never waits, and a request that has found too
 // little can be without bounds when those of its tenant are done, whatever others have.
 func TestTry(t *testing.T) {
 	b := New(8 * chargeStep)
-	mine, others := b.ForTenant("mine"), b.ForTenant("others").Charge()
+	mine, others := b.ForTenant("mine"), b.ForTenant("others").NewCharge()
 	must.OK(t, others.Add(context.Background(), 4*chargeStep))
-	second := mine.Charge()
+	second := mine.NewCharge()
 	must.OK(t, second.Add(context.Background(), chargeStep))
-	c := mine.Charge()
-	must.OK(t, c.Try(2*chargeStep))
-	if err := c.Try(3 * chargeStep); !errors.Is(err, errs.Quota) || !c.Full() {
+	c := mine.NewCharge()
+	must.OK(t, c.TryAdd(2*chargeStep))
+	if err := c.TryAdd(3 * chargeStep); !errors.Is(err, errs.Quota) || !c.TryFailed() {
 		t.Fatalf("beyond what others leave: %v", err)
 	}
-	must.OK(t, mine.Charge().Try(chargeStep))
+	must.OK(t, mine.NewCharge().TryAdd(chargeStep))
 	waits(t, "all, while another of the tenant has some", b.pool, c.RemoveLimit)
 	second.Release()
-	if err := c.RemoveLimit(context.Background()); err != nil || c.Full() {
+	if err := c.RemoveLimit(context.Background()); err != nil || c.TryFailed() {
 		t.Fatal(err)
 	}
-	must.OK(t, c.Try(100*chargeStep))
+	must.OK(t, c.TryAdd(100*chargeStep))
 	waits(t, "two without bounds", b.pool, others.RemoveLimit)
 	c.Release()
 	must.OK(t, others.RemoveLimit(context.Background()))
 	others.Release()
 	var none *Charge
-	if err := none.Try(1 << 40); err != nil || none.Full() {
+	if err := none.TryAdd(1 << 40); err != nil || none.TryFailed() {
 		t.Error(err)
 	}
 }

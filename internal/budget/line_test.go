@@ -14,9 +14,9 @@ func TestLine(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	fork, main := b.ForTenant("fork"), b.ForTenant("main")
-	first := fork.Charge()
+	first := fork.NewCharge()
 	must.OK(t, first.RemoveLimit(ctx))
-	second := fork.Charge()
+	second := fork.NewCharge()
 	ended := make(chan error, 1)
 	go func() { ended <- second.RemoveLimit(ctx) }()
 	await.True(t, "the second waits", func() bool {
@@ -25,7 +25,7 @@ func TestLine(t *testing.T) {
 		return len(b.pool.waiting) > 0
 	})
 	got := make(chan error)
-	go func() { got <- main.Charge().Add(ctx, 1<<20) }()
+	go func() { got <- main.NewCharge().Add(ctx, 1<<20) }()
 	if err := await.Receive(t, "main waits for no fork", got); err != nil {
 		t.Error(err)
 	}

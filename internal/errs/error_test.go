@@ -63,7 +63,7 @@ func TestErrorHasAKindBelow(t *testing.T) {
 		{errs.Fail(errs.Failed, "x"), ""},
 	} {
 		if got := errs.KindOf(c.err); got != c.want {
-			t.Errorf("errs.Of(%v) = %q, want %q", c.err, got, c.want)
+			t.Errorf("errs.KindOf(%v) = %q, want %q", c.err, got, c.want)
 		}
 	}
 }

@@ -17,9 +17,9 @@ func Name(name string) string {
 	return quote(name, func(r rune, _ int) bool { return ' ' <= r && r < 0x7f })
 }
 
-// Readable quotes a name for people: it escapes control characters and invalid UTF-8, but no letters of
+// ReadableName quotes a name for people: it escapes control characters and invalid UTF-8, but no letters of
 // any language.
-func Readable(name string) string {
+func ReadableName(name string) string {
 	return quote(name, func(r rune, _ int) bool { return r != utf8.RuneError && unicode.IsPrint(r) })
 }
 
@@ -129,7 +129,7 @@ func ListNames(names []string) string {
 	const maxShown = 5
 	var shown []string
 	for _, name := range names[:min(len(names), maxShown)] {
-		shown = append(shown, Readable(name))
+		shown = append(shown, ReadableName(name))
 	}
 
 	text := strings.Join(shown, ", ")

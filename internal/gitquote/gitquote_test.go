@@ -24,7 +24,7 @@ func TestNames(t *testing.T) {
 		if got := Name(name); got != want[0] {
 			t.Errorf("Name(%q) is %s, want %s", name, got, want[0])
 		}
-		if got := Readable(name); got != want[1] {
+		if got := ReadableName(name); got != want[1] {
 			t.Errorf("Readable(%q) is %s, want %s", name, got, want[1])
 		}
 	}

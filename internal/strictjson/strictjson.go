@@ -44,8 +44,8 @@ func explainError(err error, target reflect.Type) error {
 		return errs.New(errs.Invalid, "it is %s, and must be %s", valueName(wrongType.Value), typeName(wrongType.Type))
 	case errors.As(err, &wrongType):
 		return errs.New(errs.Invalid, "%s must be %s, not %s", wrongType.Field, typeName(wrongType.Type), valueName(wrongType.Value))
-	case isUnknown && !slices.Contains(Fields(target), strings.Trim(unknown, `"`)):
-		return errs.New(errs.Invalid, "unknown field %s%s", unknown, fieldList(Fields(target)))
+	case isUnknown && !slices.Contains(FieldNames(target), strings.Trim(unknown, `"`)):
+		return errs.New(errs.Invalid, "unknown field %s%s", unknown, fieldList(FieldNames(target)))
 	}
 
 	return err
@@ -58,8 +58,8 @@ func fieldList(fields []string) string {
 	return ": the fields are " + strings.Join(fields, ", ")
 }
 
-// Fields returns the JSON names of the fields of a struct type, in the order of the fields.
-func Fields(t reflect.Type) []string {
+// FieldNames returns the JSON names of the fields of a struct type, in the order of the fields.
+func FieldNames(t reflect.Type) []string {
 	var out []string
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -26,7 +26,7 @@ func StepsBetween(ctx context.Context, src *tree.Source, a, b *tree.State, o tre
 			return err
 		}
 
-		return charge.Try(stepCost)
+		return charge.TryAdd(stepCost)
 	})
 
 	return all, err

@@ -60,7 +60,7 @@ func (p *Plan) Collect(ctx context.Context, i *Interval, c tree.Change) error {
 		return errs.New(errs.NameTooLong, "%s is too long a path to be merged", c.Path.Short())
 	}
 	i.Changes = append(i.Changes, c)
-	return errors.Join(turns.Yield(ctx), p.ListCharge.Try(pathCost+int64(n)))
+	return errors.Join(turns.Yield(ctx), p.ListCharge.TryAdd(pathCost+int64(n)))
 }
 
 // Run plans the merge. It calls take, which calls TakeInterval for each interval. If this finds new conflicts in

@@ -12,41 +12,41 @@ import (
 // background runs the goroutines that belong to no request. start may be called after close, and then does
 // nothing: the store takes snapshots and reports events, which start goroutines, until it is closed.
 type background struct {
-	life   context.Context    // context of the goroutines
-	hangUp context.CancelFunc // ends life
+	ctx    context.Context    // context of the goroutines
+	cancel context.CancelFunc // ends ctx
 	log    *slog.Logger
 
-	mu      sync.Mutex // guards closed
-	closed  bool
-	running sync.WaitGroup
+	mu     sync.Mutex // guards closed
+	closed bool
+	wg     sync.WaitGroup
 }
 
 func newBackground(log *slog.Logger) *background {
 	b := &background{log: log}
-	b.life, b.hangUp = context.WithCancel(context.Background())
+	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }
 
-// goGuarded runs fn in the background, and logs a panic. what names fn in the log. close waits for fn.
-func (b *background) goGuarded(what string, fn func()) {
-	b.start(func() { guard.Call(b.log, what, fn) })
+// goGuarded runs fn in the background, and logs a panic. name is the name of fn in the log. close waits for fn.
+func (b *background) goGuarded(name string, fn func()) {
+	b.goUnlessClosed(func() { guard.Call(b.log, name, fn) })
 }
 
 // goFailing is goGuarded for a function that can fail. It logs the error, unless the daemon is ending.
-func (b *background) goFailing(what string, fn func(context.Context) error) {
-	b.goGuarded(what, func() {
-		if err := fn(b.life); err != nil && b.life.Err() == nil {
-			b.log.Warn(what, "err", err)
+func (b *background) goFailing(name string, fn func(context.Context) error) {
+	b.goGuarded(name, func() {
+		if err := fn(b.ctx); err != nil && b.ctx.Err() == nil {
+			b.log.Warn(name, "err", err)
 		}
 	})
 }
 
-// start calls fn on a goroutine.
-func (b *background) start(fn func()) {
+// goUnlessClosed calls fn on a goroutine, unless close was called.
+func (b *background) goUnlessClosed(fn func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed {
-		b.running.Go(fn)
+		b.wg.Go(fn)
 	}
 }
 
@@ -55,33 +55,33 @@ func (b *background) close() {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
-	b.running.Wait()
+	b.wg.Wait()
 }
 
 const (
-	firstPause   = 100 * time.Millisecond
-	longestPause = 5 * time.Second
+	minRetryPause = 100 * time.Millisecond
+	maxRetryPause = 5 * time.Second
 )
 
-// retry calls fn, a step of a takeover without which the takeover can continue. If fn fails, retry returns, and
-// repeats fn in the background until it succeeds. what names the step in the log.
-func (b *background) retry(what string, fn func() error) {
+// retryInBackground calls fn, a step of a takeover without which the takeover can continue. If fn fails, it returns, and
+// repeats fn in the background until fn succeeds. step is the name of the step in the log.
+func (b *background) retryInBackground(step string, fn func() error) {
 	err := fn()
 	if err == nil {
 		return
 	}
 
-	b.log.Warn(what+" has to wait", "err", err)
-	b.goGuarded(what, func() {
-		for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	b.log.Warn(step+" has to wait", "err", err)
+	b.goGuarded(step, func() {
+		for pause := minRetryPause; ; pause = min(2*pause, maxRetryPause) {
 			select {
-			case <-b.life.Done():
+			case <-b.ctx.Done():
 				return
 			case <-time.After(pause):
 			}
 
 			if fn() == nil {
-				b.log.Info(what + " succeeded")
+				b.log.Info(step + " succeeded")
 				return
 			}
 		}

@@ -11,9 +11,9 @@ func TestBackground(t *testing.T) {
 	var b background
 	var begun, ended atomic.Int32
 	for range 100 {
-		b.start(func() {
+		b.goUnlessClosed(func() {
 			begun.Add(1)
-			b.start(func() { ended.Add(1) })
+			b.goUnlessClosed(func() { ended.Add(1) })
 			ended.Add(1)
 		})
 	}
@@ -21,6 +21,6 @@ func TestBackground(t *testing.T) {
 	if n := ended.Load(); begun.Load() != 100 || n < 100 {
 		t.Errorf("%d of at least 100 have ended", n)
 	}
-	b.start(func() { t.Error("it begins after the end") })
-	b.running.Wait()
+	b.goUnlessClosed(func() { t.Error("it begins after the end") })
+	b.wg.Wait()
 }

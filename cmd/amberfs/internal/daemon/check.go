@@ -16,12 +16,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// answerTime is the time for which Answers waits.
-const answerTime = 5 * time.Second
+// pingTimeout is the time for which Ping waits.
+const pingTimeout = 5 * time.Second
 
-// check returns an error if a mount with cfg would fail. It first unmounts dead mounts of the store, reports
+// checkConfig returns an error if a mount with cfg would fail. It first unmounts dead mounts of the store, reports
 // them to s, and resolves the symbolic links in the paths of cfg.
-func check(cfg *Config, s Starter) error {
+func checkConfig(cfg *Config, s MessageFunc) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
@@ -59,13 +59,13 @@ func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 			WithHint("put the store beside the mount point")
 	}
 
-	if m, ok := locate.At(mounts, cfg.Store); ok && m.FSType == locate.FSType {
+	if m, ok := locate.MountOf(mounts, cfg.Store); ok && m.FSType == locate.FSType {
 		return errs.Fail(errs.Invalid, "the store %s is inside the amberfs mount at %s", cfg.Store, m.Mountpoint).
 			WithHint("put the store on an ordinary file system")
 	}
 
-	if in, ok := insideStore(filepath.Dir(cfg.Store)); ok {
-		return errs.Fail(errs.Invalid, "the store %s is inside the store %s", cfg.Store, in).WithHint("put it beside that store")
+	if outer, ok := enclosingStore(filepath.Dir(cfg.Store)); ok {
+		return errs.Fail(errs.Invalid, "the store %s is inside the store %s", cfg.Store, outer).WithHint("put it beside that store")
 	}
 
 	st, err := os.Stat(cfg.Store)
@@ -88,8 +88,8 @@ func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 	return nil
 }
 
-// insideStore returns the store that is dir or contains dir. ok is false if there is none.
-func insideStore(dir string) (store string, ok bool) {
+// enclosingStore returns the store that is dir or contains dir. ok is false if there is none.
+func enclosingStore(dir string) (store string, ok bool) {
 	for ; ; dir = filepath.Dir(dir) {
 		if storedir.Check(dir) == nil {
 			return dir, true
@@ -101,14 +101,14 @@ func insideStore(dir string) (store string, ok bool) {
 }
 
 // unmountDead unmounts dead mounts: mounts of the store or on the mount point whose daemons have ended.
-func unmountDead(cfg *Config, mounts []locate.Mount, s Starter) error {
+func unmountDead(cfg *Config, mounts []locate.Mount, s MessageFunc) error {
 	for _, m := range mounts {
 		ours := m.FSType == locate.FSType && (m.Mountpoint == cfg.Mountpoint || m.Source == cfg.Store && m.Root == "/")
-		if !ours || !errors.Is(Answers(m.Mountpoint), unix.ENOTCONN) {
+		if !ours || !errors.Is(Ping(m.Mountpoint), unix.ENOTCONN) {
 			continue
 		}
 
-		if err := Detach(m.Mountpoint); err != nil {
+		if err := UnmountLazily(m.Mountpoint); err != nil {
 			return errs.Fail(errs.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err).
 				WithHint("unmount it with `umount -l %s`", m.Mountpoint)
 		}
@@ -118,10 +118,10 @@ func unmountDead(cfg *Config, mounts []locate.Mount, s Starter) error {
 	return nil
 }
 
-// Answers returns nil if the file system at path answers statfs(2). Unlike stat(2), the kernel
+// Ping returns nil if the file system at path answers statfs(2). Unlike stat(2), the kernel
 // never answers statfs(2) from a cache. For a mount without a daemon the error is ENOTCONN, and for
-// a mount whose daemon does not answer within answerTime it is of kind Busy.
-func Answers(path string) error {
+// a mount whose daemon does not answer within pingTimeout it is of kind Busy.
+func Ping(path string) error {
 	done := make(chan error, 1)
 	go func() {
 		var st unix.Statfs_t
@@ -131,17 +131,17 @@ func Answers(path string) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(answerTime):
+	case <-time.After(pingTimeout):
 		return errs.Fail(errs.Busy, "%s does not answer", path)
 	}
 }
 
-// Detach unmounts a mount point lazily.
-func Detach(point string) error { return mounts.Unmount(point, true) }
+// UnmountLazily unmounts a mount point lazily.
+func UnmountLazily(point string) error { return mounts.Unmount(point, true) }
 
 // checkMountpoint checks that the mount point is a directory on which this user may mount.
 func checkMountpoint(cfg *Config) error {
-	err := Answers(cfg.Mountpoint)
+	err := Ping(cfg.Mountpoint)
 	var st unix.Stat_t
 	if err == nil {
 		err = unix.Stat(cfg.Mountpoint, &st)
@@ -165,15 +165,15 @@ func checkMountpoint(cfg *Config) error {
 	// `run --from DIR` mounts the copy of DIR over DIR.
 	inPlace := cfg.Options.NonEmpty || cfg.From == cfg.Mountpoint
 	if mounts, err := locate.Mounts(); err == nil && !inPlace {
-		if m, ok := locate.On(mounts, cfg.Mountpoint); ok {
+		if m, ok := locate.MountAt(mounts, cfg.Mountpoint); ok {
 			return errs.Fail(errs.Busy, "the store %s is mounted at %s already", m.Source, cfg.Mountpoint).
 				WithHint("unmount it first with `amberfs umount %s`", cfg.Mountpoint)
 		}
 	}
 
 	// The mount must not hide files of a store.
-	if in, ok := insideStore(cfg.Mountpoint); ok && cfg.Mountpoint != RunMountpoint(cfg.Store) {
-		return errs.Fail(errs.Invalid, "the mount point %s is inside the store %s", cfg.Mountpoint, in).WithHint("choose a directory outside of it")
+	if outer, ok := enclosingStore(cfg.Mountpoint); ok && cfg.Mountpoint != RunMountpoint(cfg.Store) {
+		return errs.Fail(errs.Invalid, "the mount point %s is inside the store %s", cfg.Mountpoint, outer).WithHint("choose a directory outside of it")
 	}
 
 	if !inPlace {
@@ -204,15 +204,15 @@ func checkFrom(cfg *Config, mounts []locate.Mount) error {
 		return errs.Fail(errs.ScriptKind(err), "cannot read %s: %w", cfg.From, errors.Unwrap(err))
 	}
 
-	if in, ok := insideStore(cfg.From); ok {
-		return errs.Fail(errs.Invalid, "%s is inside the store %s", cfg.From, in).WithHint("mount that store, and name the directory in the mount")
+	if outer, ok := enclosingStore(cfg.From); ok {
+		return errs.Fail(errs.Invalid, "%s is inside the store %s", cfg.From, outer).WithHint("mount that store, and name the directory in the mount")
 	}
 
 	if naming.IsUnder(cfg.Store, cfg.From) && len(cfg.Exclude) == 0 {
 		return errs.Fail(errs.Invalid, "the store %s is inside %s, from which it would be filled", cfg.Store, cfg.From).
 			WithHint("put the store elsewhere")
 	}
-	if _, ok := locate.On(mounts, cfg.From); ok {
+	if _, ok := locate.MountAt(mounts, cfg.From); ok {
 		return nil // From is a workspace: it has the names below, and they are not copied
 	}
 
@@ -250,17 +250,17 @@ func checkFUSE() error {
 func busyError(store string, pid int, point string) error {
 	visible := false // the store is mounted in this mount namespace
 	if mounts, err := locate.Mounts(); err == nil {
-		if ms := locate.OfStore(mounts, store); len(ms) > 0 {
+		if ms := locate.StoreMounts(mounts, store); len(ms) > 0 {
 			point, visible = ms[len(ms)-1].Mountpoint, true
 		}
 	}
 
-	by := "another process"
+	owner := "another process"
 	if pid != 0 {
-		by = fmt.Sprintf("pid %d", pid)
+		owner = fmt.Sprintf("pid %d", pid)
 	}
 
-	e := errs.Fail(errs.Busy, "the store %s is in use by %s", store, by)
+	e := errs.Fail(errs.Busy, "the store %s is in use by %s", store, owner)
 	switch {
 	case visible:
 		e.Msg += ", mounted at " + point

@@ -26,7 +26,7 @@ type Daemon struct {
 	cfg        Config
 	started    time.Time
 	log        *slog.Logger
-	file       *logFile
+	logFile    *logFile
 	store      *snapshot.Store
 	mount      *mount
 	service    *service.Service
@@ -34,7 +34,7 @@ type Daemon struct {
 	metrics    *metrics
 	events     *eventRecorder
 	connection *service.Connection // to the remotes
-	watchers   *watchers
+	inotify    *inotifyReporter
 	background *background
 	shared     sharedMount
 	crash      crash
@@ -42,8 +42,8 @@ type Daemon struct {
 
 // Run starts a daemon and returns when the store is closed. If the start fails, it reports the error to s and
 // returns it.
-func Run(ctx context.Context, cfg Config, s Starter) error {
-	unix.Umask(ownerOnly)
+func Run(ctx context.Context, cfg Config, s MessageFunc) error {
+	unix.Umask(ownerOnlyUmask)
 	limitMemory()
 
 	// Signals are caught before another process can find the daemon, so that no signal is lost.
@@ -54,12 +54,12 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 	}
 	defer signal.Stop(signals)
 
-	d, err := start(ctx, cfg, s)
+	d, err := startDaemon(ctx, cfg, s)
 	if err != nil {
-		return giveUp(&cfg, s, err)
+		return failStart(&cfg, s, err)
 	}
 
-	time.AfterFunc(joinTime, func() { d.endUnused() }) // the `run` that started it may have been killed
+	time.AfterFunc(firstJoinTimeout, func() { d.endUnused() }) // the `run` that started it may have been killed
 	time.AfterFunc(fillSyncDelay, func() {
 		d.background.goFailing("writing the copy to disk", func(context.Context) error { return d.store.Sync() })
 	})
@@ -67,20 +67,20 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 	d.notify(systemd.SdNotifyReady)
 	d.cfg.Keeper.Send(keeper.Message{Ready: true})
 
-	return d.waitEnd(signals)
+	return d.waitForEnd(signals)
 }
 
 // fillSyncDelay is how long the daemon of a new copy leaves the disk to the program. A short run that keeps
 // nothing then writes little to the disk.
 const fillSyncDelay = time.Second
 
-// ownerOnly makes new files of this process and its libraries accessible to their owner alone.
-const ownerOnly = 0o077
+// ownerOnlyUmask makes new files of this process and its libraries accessible to their owner alone.
+const ownerOnlyUmask = 0o077
 
-// giveUp reports why a daemon does not become ready, and returns the error for the end of Run. If the
+// failStart reports why a daemon does not become ready, and returns the error for the end of Run. If the
 // keeper holds the connection to the kernel, the daemon ends as if it had been killed: it writes, removes
 // and releases nothing, and the keeper starts another daemon.
-func giveUp(cfg *Config, s Starter, err error) error {
+func failStart(cfg *Config, s MessageFunc, err error) error {
 	if cfg.Keeper.KeeperHasConnection() {
 		return cfg.Keeper.Fail(err)
 	}
@@ -88,134 +88,134 @@ func giveUp(cfg *Config, s Starter, err error) error {
 	return err
 }
 
-// start starts the parts in order. If one fails, and no keeper holds the connection to the kernel, it
+// startDaemon starts the parts in order. If one fails, and no keeper holds the connection to the kernel, it
 // stops the others and removes a new store.
-func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
-	before := cfg.takesOver()
-	if before != nil {
-		cfg.Store, cfg.Mountpoint = before.Store, before.Mountpoint
-	} else if err := check(&cfg, s); err != nil {
+func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err error) {
+	inherited := cfg.inheritedConnection()
+	if inherited != nil {
+		cfg.Store, cfg.Mountpoint = inherited.Store, inherited.Mountpoint
+	} else if err := checkConfig(&cfg, s); err != nil {
 		return nil, err
 	}
 
-	if cfg.Shared && before == nil && mounts.Privileged() { // without the privilege fusermount3 mounts
+	if cfg.Shared && inherited == nil && mounts.Privileged() { // without the privilege fusermount3 mounts
 		if err := IsolateMounts(); err != nil {
 			return nil, err
 		}
 	}
 
-	d := &Daemon{cfg: cfg, started: time.Now(), file: newLog(cfg.LogTo), crash: crash{keeper: cfg.Keeper}}
+	d := &Daemon{cfg: cfg, started: time.Now(), logFile: newLogFile(cfg.LogTo), crash: crash{keeper: cfg.Keeper}}
 	level := slog.LevelInfo
 	if cfg.Options.Debug {
 		level = slog.LevelDebug
 	}
 
-	d.log = slog.New(slog.NewTextHandler(d.file, &slog.HandlerOptions{Level: level}))
+	d.log = slog.New(slog.NewTextHandler(d.logFile, &slog.HandlerOptions{Level: level}))
 	d.mount = newMount(cfg.Store, cfg.Mountpoint, d.log)
 	d.background = newBackground(d.log)
 	if err := os.Chdir("/"); err != nil {
 		return nil, fmt.Errorf("leaving the working directory: %w", err)
 	}
-	if before != nil {
-		d.background.retry("opening the log", func() error { return d.file.open(cfg.Store) })
+	if inherited != nil {
+		d.background.retryInBackground("opening the log", func() error { return d.logFile.open(cfg.Store) })
 	}
 
-	var undo []func()
+	var undoSteps []func()
 	defer func() {
 		if err != nil && !cfg.Keeper.KeeperHasConnection() {
-			for i := len(undo) - 1; i >= 0; i-- {
-				undo[i]()
+			for i := len(undoSteps) - 1; i >= 0; i-- {
+				undoSteps[i]()
 			}
 		}
 	}()
 
 	d.connection = &service.Connection{StartSnapshot: cfg.Remote, AllowEmpty: cfg.OrEmpty, Timeout: cfg.Patience(), Log: d.log}
 	d.store, err = openStore(cfg.Store, snapshot.Options{
-		FillSource: cfg.From, Logger: d.log, Lock: cfg.lock(), Takeover: before != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime, Memory: memoryShare(), LowMemory: before != nil && cfg.Keeper.Frugal,
+		FillSource: cfg.From, Logger: d.log, Lock: cfg.inheritedLock(), Takeover: inherited != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: storeCloseTime, Memory: memoryShare(), LowMemory: inherited != nil && cfg.Keeper.Frugal,
 		Connect: d.connection.Connect(ctx),
 	})
 	if err != nil {
 		return nil, openError(cfg.Store, err)
 	}
-	if err = point("opened"); err != nil {
+	if err = failPoint("opened"); err != nil {
 		return nil, err
 	}
-	d.watchers = newWatchers(d.store, d.mount, d.log)
-	if before != nil {
-		d.shared.made, d.watchers.time = before.MadeDirs, before.NudgeMtime
+	d.inotify = newInotifyReporter(d.store, d.mount, d.log)
+	if inherited != nil {
+		d.shared.madeDirs, d.inotify.nudgeMtime = inherited.MadeDirs, inherited.NudgeMtime
 	}
 
-	undo = append(undo, func() { d.removeMountpoints(); d.store.GiveUp(); d.background.hangUp(); d.connection.Close() })
-	if cfg.Shared && before == nil {
+	undoSteps = append(undoSteps, func() { d.removeMountpoints(); d.store.GiveUp(); d.background.cancel(); d.connection.Close() })
+	if cfg.Shared && inherited == nil {
 		d.makeMountpoint(cfg.Mountpoint)
 	}
 
-	if before == nil {
-		if err = d.file.open(cfg.Store); err != nil {
+	if inherited == nil {
+		if err = d.logFile.open(cfg.Store); err != nil {
 			return nil, err
 		}
 	}
 
-	undo = append(undo, d.file.close)
+	undoSteps = append(undoSteps, d.logFile.close)
 	d.log.Info("start", "version", cfg.Version, "pid", os.Getpid(), "store", cfg.Store, "mountpoint", cfg.Mountpoint)
 
-	if before == nil {
-		if err = fill(ctx, d.store, cfg, s); err != nil {
+	if inherited == nil {
+		if err = fillStore(ctx, d.store, cfg, s); err != nil {
 			return nil, service.Explain(err)
 		}
 	}
 
 	d.events = newEventRecorder(cfg.Store, d.store, d.log)
-	if before != nil {
-		d.background.retry("reading the event log", d.events.load)
+	if inherited != nil {
+		d.background.retryInBackground("reading the event log", d.events.load)
 	} else if err = d.events.load(); err != nil {
 		return nil, err
 	}
 
-	undo = append(undo, func() { d.events.log.Close() })
+	undoSteps = append(undoSteps, func() { d.events.log.Close() })
 	d.service = service.New(d.serviceConfig())
 	d.store.Hooks.OnEvent(d.storeEvent) // after service is set: when a fork expires, storeEvent removes its exports
 	if err = d.serveMetrics(); err != nil {
 		return nil, err
 	}
 
-	undo = append(undo, d.metrics.close)
+	undoSteps = append(undoSteps, d.metrics.close)
 	// The socket is made before the mount, so that every visible mount has a socket. Requests on the socket wait
 	// until the mount answers.
 	if d.socket, err = d.listen(); err != nil {
 		return nil, err
 	}
 
-	undo = append(undo, func() { d.socket.Close() })
-	if err = point("listening"); err != nil {
+	undoSteps = append(undoSteps, func() { d.socket.Close() })
+	if err = failPoint("listening"); err != nil {
 		return nil, err
 	}
-	if err = d.store.SetMountpoint(cfg.Mountpoint); err != nil && before == nil {
+	if err = d.store.SetMountpoint(cfg.Mountpoint); err != nil && inherited == nil {
 		return nil, fmt.Errorf("writing down the mount point: %w", err)
 	}
 	if err = d.attach(); err != nil {
 		return nil, errs.Fail(errs.ScriptKind(err), "%w", err)
 	}
-	if err = point("attached"); err != nil {
+	if err = failPoint("attached"); err != nil {
 		return nil, err
 	}
 
 	d.mount.serve()
-	d.dropExports() // of forks that ended shortly before the last daemon was killed
+	d.dropDeadExports() // of forks that ended shortly before the last daemon was killed
 	d.background.goFailing("erasing what was forgotten", d.service.EraseForgotten)
-	d.background.goGuarded("remotes", func() { d.connection.Run(d.background.life, d.cfg.Options.Prefetch) })
-	d.background.goGuarded("pushes of the policy", func() { d.service.Backups.Run(d.background.life) })
-	close(d.mount.up)
+	d.background.goGuarded("remotes", func() { d.connection.Run(d.background.ctx, d.cfg.Options.Prefetch) })
+	d.background.goGuarded("pushes of the policy", func() { d.service.Backups.Run(d.background.ctx) })
+	close(d.mount.answering)
 	d.log.Info("mounted", "took", time.Since(d.started).Round(time.Millisecond))
-	if before != nil {
+	if inherited != nil {
 		d.finishTakeover()
 	}
 
-	return d, point("serving")
+	return d, failPoint("serving")
 }
 
-// waitEnd waits for the end of the mount or for a signal, and ends the daemon in order.
-func (d *Daemon) waitEnd(signals <-chan os.Signal) error {
+// waitForEnd waits for the end of the mount or for a signal, and ends the daemon in order.
+func (d *Daemon) waitForEnd(signals <-chan os.Signal) error {
 	signalled := false
 	select {
 	case <-d.mount.unmounted:
@@ -231,10 +231,10 @@ func (d *Daemon) waitEnd(signals <-chan os.Signal) error {
 	d.notify(systemd.SdNotifyStopping)
 	d.cfg.Keeper.Send(keeper.Message{Ending: true})
 	d.mount.ending.Store(true)
-	d.watchers.close()
+	d.inotify.close()
 	d.store.Forest().Freezer.Thaw()
 	if signalled {
-		time.AfterFunc(graceTime, d.connection.HangUp)
+		time.AfterFunc(busyGrace, d.connection.HangUp)
 		d.mount.forceUnmount()
 	}
 
@@ -249,9 +249,9 @@ func (d *Daemon) close() error {
 		d.log.Warn("closing the event log", "error", eerr) // it is not part of the acknowledged data
 	}
 
-	d.background.hangUp()
+	d.background.cancel()
 	d.background.close()
-	defer time.AfterFunc(graceTime, d.connection.HangUp).Stop()
+	defer time.AfterFunc(busyGrace, d.connection.HangUp).Stop()
 
 	d.removeMountpoints()
 
@@ -262,7 +262,7 @@ func (d *Daemon) close() error {
 
 	d.connection.Close()
 	d.log.Info("end", "after", time.Since(d.started).Round(time.Second))
-	d.file.close()
+	d.logFile.close()
 
 	return err
 }
@@ -277,7 +277,7 @@ func (d *Daemon) unmount(lazy bool) error {
 	}
 
 	d.store.Forest().Freezer.Thaw()
-	d.watchers.pause()
+	d.inotify.pause()
 
 	return d.mount.unmount(lazy)
 }
@@ -286,15 +286,15 @@ func (d *Daemon) serviceConfig() service.Config {
 	return service.Config{
 		Store: d.store, Events: d.events.log, Remotes: d.connection.Remotes, Log: d.log,
 		Mount: service.Mount{
-			Point: d.cfg.Mountpoint, Options: d.cfg.Options.String(), Device: d.mount.device, WaitReady: d.mount.awaitReady, ProgramsInside: d.mount.inside, Umount: d.umount,
-			ReadOnly: func() bool { return d.mount.readOnly(d.cfg.Options.ReadOnly) },
+			Point: d.cfg.Mountpoint, Options: d.cfg.Options.String(), Device: d.mount.device, WaitReady: d.mount.awaitReady, ProgramsInside: d.mount.programsIn, Umount: d.unmountForCommand,
+			ReadOnly: func() bool { return d.mount.isReadOnly(d.cfg.Options.ReadOnly) },
 			Requests: func() map[string]uint64 { return d.mount.server.Counters() }, StaleNames: func() int64 { return d.mount.server.StaleNames() },
 		},
 		Daemon: service.Daemon{Version: d.cfg.Version, Started: d.started, Survival: d.crash.survival, Upgrade: d.upgrade},
 		Pools: map[service.Cost]*budget.Budget{
 			service.ListMemory: budget.New(memoryShare() / 2), service.TextMemory: budget.New(memoryShare() / 2), service.GitMemory: budget.New(memoryShare() / 2),
 		},
-		RequestDrop: d.dropExports,
-		JoinHooks:   service.JoinHooks{Join: d.join, Leave: d.leave, Hold: d.userHolder()}, FreezeHooks: freezing(d.cfg.Keeper),
+		RequestDrop: d.dropDeadExports,
+		JoinHooks:   service.JoinHooks{Join: d.joinMount, Leave: d.leaveMount, Hold: d.userHolder()}, FreezeHooks: freezeConfig(d.cfg.Keeper),
 	}
 }

@@ -20,8 +20,8 @@ import (
 func TestLogIsHeldThenBounded(t *testing.T) {
 	dir := t.TempDir()
 	var also bytes.Buffer
-	l := newLog(&also)
-	l.max = 1000
+	l := newLogFile(&also)
+	l.maxSize = 1000
 	line := []byte(strings.Repeat("x", 99) + "\n")
 	_, err := l.Write([]byte("early\n"))
 	must.OK(t, err)
@@ -41,7 +41,7 @@ func TestLogIsHeldThenBounded(t *testing.T) {
 		}
 		total += st.Size()
 	}
-	if total > 2*l.max {
+	if total > 2*l.maxSize {
 		t.Errorf("the log takes %d bytes", total)
 	}
 	if !strings.HasPrefix(also.String(), "early\n") || also.Len() != 6+50*len(line) {
@@ -51,7 +51,7 @@ func TestLogIsHeldThenBounded(t *testing.T) {
 
 func TestLogKeepsWhatCameBefore(t *testing.T) {
 	dir := t.TempDir()
-	l := newLog(&bytes.Buffer{})
+	l := newLogFile(&bytes.Buffer{})
 	_, err := l.Write([]byte("early\n"))
 	must.OK(t, err)
 	must.OK(t, l.open(dir))
@@ -66,7 +66,7 @@ func TestLogIsNoLink(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "bashrc")
 	must.OK(t, os.WriteFile(outside, []byte("mine\n"), 0o600))
 	must.OK(t, os.Symlink(outside, filepath.Join(dir, LogName)))
-	l := newLog(&bytes.Buffer{})
+	l := newLogFile(&bytes.Buffer{})
 	if err := l.open(dir); err == nil {
 		t.Error("a link is opened")
 		l.close()
@@ -79,20 +79,20 @@ func TestLogIsNoLink(t *testing.T) {
 func TestReadinessPipe(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  func(Starter, *os.File)
+		end  func(MessageFunc, *os.File)
 		want func(Ready, error) bool
 	}{
-		{"ready", func(s Starter, w *os.File) { s(Message{Ready: &Ready{Store: "/s", PID: 7}}) }, func(r Ready, err error) bool { return err == nil && r.PID == 7 }},
-		{"failed", func(s Starter, w *os.File) { s(Message{Error: errs.Fail(errs.Busy, "in use").WithHint("wait")}) }, func(_ Ready, err error) bool {
+		{"ready", func(s MessageFunc, w *os.File) { s(Message{Ready: &Ready{Store: "/s", PID: 7}}) }, func(r Ready, err error) bool { return err == nil && r.PID == 7 }},
+		{"failed", func(s MessageFunc, w *os.File) { s(Message{Error: errs.Fail(errs.Busy, "in use").WithHint("wait")}) }, func(_ Ready, err error) bool {
 			return errs.ScriptKind(err) == errs.Busy && err.Error() == "in use; wait"
 		}},
-		{"died", func(s Starter, w *os.File) { w.Close() }, func(_ Ready, err error) bool { return errors.Is(err, errSilent) }},
+		{"died", func(s MessageFunc, w *os.File) { w.Close() }, func(_ Ready, err error) bool { return errors.Is(err, errNoReadyMessage) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, w, err := os.Pipe()
 			must.OK(t, err)
 			defer r.Close()
-			p := pipeStarter(w)
+			p := pipeMessages(w)
 			p.note("cleaned up")
 			p.progress(service.Progress{What: "importing"})
 			p.progress(service.Progress{What: "importing"}) // too soon after the first
@@ -146,7 +146,7 @@ func TestCheckRefuses(t *testing.T) {
 			if c.from != "" {
 				cfg.From = path(c.from)
 			}
-			err := check(&cfg, func(Message) {})
+			err := checkConfig(&cfg, func(Message) {})
 			if errs.ScriptKind(err) != c.kind {
 				t.Fatalf("check = %v (%s), want %s", err, errs.ScriptKind(err), c.kind)
 			}

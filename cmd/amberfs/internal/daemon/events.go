@@ -24,43 +24,43 @@ import (
 // eventsDir is the directory of the event log in the store.
 const eventsDir = "events"
 
-// eventPath is the maximum length of the paths that are built for events. It is larger than events.MaxPath by one,
+// maxEventPath is the maximum length in bytes of the paths that are built for events. It is larger than events.MaxPath by one,
 // so that package events notices longer paths and shortens them.
-const eventPath = events.MaxPath + 1
+const maxEventPath = events.MaxPath + 1
 
 // An eventRecorder records the changes of a store in the event log.
 type eventRecorder struct {
-	log     *events.Log
-	dir     string
-	store   *snapshot.Store
-	logger  *slog.Logger
-	written atomic.Uint64 // the node of the last recorded write, see mountEvent
+	log         *events.Log
+	dir         string
+	store       *snapshot.Store
+	logger      *slog.Logger
+	lastWritten atomic.Uint64 // the node of the last recorded write, see mountEvent
 }
 
 func newEventRecorder(dir string, s *snapshot.Store, logger *slog.Logger) *eventRecorder {
 	r := &eventRecorder{dir: filepath.Join(dir, eventsDir), store: s, logger: logger}
-	r.log = events.New(r.dir, events.Options{FS: s.FS(), Logger: logger, Resolve: r.resolveNode, Share: r.tenant})
+	r.log = events.New(r.dir, events.Options{FS: s.FS(), Logger: logger, Resolve: r.resolveNode, Share: r.tenantOf})
 	return r
 }
 
 // load reads the event log. Until it has succeeded, events stay in memory.
 func (r *eventRecorder) load() error {
-	if err := loadLog(r.log, r.dir, r.store.FS(), r.logger); err != nil {
+	if err := loadEventLog(r.log, r.dir, r.store.FS(), r.logger); err != nil {
 		return err
 	}
 
 	// If the last daemon was killed, the logs of ended forks may still exist.
 	for _, view := range r.log.Views() {
 		if _, ok := r.store.Workspace(view); !ok {
-			r.remove(view)
+			r.removeViewLog(view)
 		}
 	}
 
 	return nil
 }
 
-// tenant returns the view of the fork of main that is, or contains, the workspace of a view. It returns 0 for main.
-func (r *eventRecorder) tenant(view uint32) (tenant uint32) {
+// tenantOf returns the view of the fork of main that is, or contains, the workspace of a view. It returns 0 for main.
+func (r *eventRecorder) tenantOf(view uint32) (tenant uint32) {
 	ws, _ := r.store.Workspace(view)
 	for ws != nil && ws.IsFork() {
 		tenant, ws = ws.View(), ws.Parent()
@@ -68,31 +68,31 @@ func (r *eventRecorder) tenant(view uint32) (tenant uint32) {
 	return tenant
 }
 
-// loadLog reads the event log. A damaged log is renamed, and a new one begins: the event log is
+// loadEventLog reads the event log. A damaged log is renamed, and a new one begins: the event log is
 // not part of the stored data, so a mount must not fail because of it.
-func loadLog(l *events.Log, dir string, disk vfs.FS, log *slog.Logger) error {
+func loadEventLog(l *events.Log, dir string, disk vfs.FS, log *slog.Logger) error {
 	err := l.Load()
 	if err == nil || errs.IsShortage(err) || errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 
-	aside := fmt.Sprintf("%s.damaged-%d", dir, time.Now().UnixNano())
-	if rerr := disk.Rename(dir, aside); rerr != nil {
+	renamed := fmt.Sprintf("%s.damaged-%d", dir, time.Now().UnixNano())
+	if rerr := disk.Rename(dir, renamed); rerr != nil {
 		return errors.Join(err, rerr)
 	}
 
-	log.Error("the event log cannot be read; a new one begins", "err", err, "old", aside)
+	log.Error("the event log cannot be read; a new one begins", "err", err, "old", renamed)
 
 	return l.Load()
 }
 
-func (r *eventRecorder) remove(view uint32) {
+func (r *eventRecorder) removeViewLog(view uint32) {
 	if err := r.log.Remove(view); err != nil {
 		r.logger.Warn("removing the events of a deleted fork", "err", err)
 	}
 }
 
-func (d *Daemon) dropExports() {
+func (d *Daemon) dropDeadExports() {
 	d.background.goFailing("removing the exports of deleted forks", d.service.Exports.Drop)
 }
 
@@ -100,7 +100,7 @@ func (d *Daemon) dropExports() {
 // node.
 func (r *eventRecorder) resolveNode(view uint32, node uint64) (p string, size int64, ok bool) {
 	id := live.Node(view, node)
-	p, err := r.store.Forest().Path(id, eventPath)
+	p, err := r.store.Forest().Path(id, maxEventPath)
 	if err != nil {
 		return "", 0, false
 	}
@@ -120,8 +120,8 @@ func (r *eventRecorder) mountEvent(e fusefs.Event) {
 
 	switch e.Action {
 	case events.Modified:
-		if last := r.written.Swap(uint64(e.Node)); last != uint64(e.Node) {
-			out.Path, _ = r.store.Forest().Path(e.Node, eventPath)
+		if last := r.lastWritten.Swap(uint64(e.Node)); last != uint64(e.Node) {
+			out.Path, _ = r.store.Forest().Path(e.Node, maxEventPath)
 		}
 	case events.Created, events.Deleted:
 		out.Path = r.pathOf(e.Parent, e.Name)
@@ -138,7 +138,7 @@ func (r *eventRecorder) mountEvent(e fusefs.Event) {
 }
 
 func (r *eventRecorder) pathOf(dir live.NodeID, name string) string {
-	p, err := r.store.Forest().Path(dir, eventPath)
+	p, err := r.store.Forest().Path(dir, maxEventPath)
 	if err != nil {
 		return ""
 	}
@@ -149,11 +149,11 @@ func (r *eventRecorder) pathOf(dir live.NodeID, name string) string {
 // c is the caller of the operation.
 func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 	if e.Action == "ended" {
-		d.background.goGuarded("removing events", func() { d.events.remove(e.Workspace) })
+		d.background.goGuarded("removing events", func() { d.events.removeViewLog(e.Workspace) })
 		return
 	}
 	if e.Action == "fork-deleted" {
-		d.dropExports()
+		d.dropDeadExports()
 	}
 
 	d.mount.dropName(e, c.Direct)

@@ -21,7 +21,7 @@ func TestUnreadableEventLog(t *testing.T) {
 		} else if err := os.MkdirAll(filepath.Join(dir, what), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		must.OK(t, loadLog(l, dir, vfs.OS, slog.New(slog.DiscardHandler)))
+		must.OK(t, loadEventLog(l, dir, vfs.OS, slog.New(slog.DiscardHandler)))
 		l.Record(events.Event{Action: events.Captured, Path: "."})
 		if err := l.Close(); err != nil {
 			t.Error(err)

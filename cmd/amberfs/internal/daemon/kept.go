@@ -27,25 +27,25 @@ import (
 // This file has the daemon's side of the protocol with its keeper: the daemon gives the keeper the mount, takes a
 // mount over from an earlier daemon, and reports its state. See package keeper.
 
-// takesOver returns the connection to the kernel that this daemon takes over. It returns nil if the daemon makes a
+// inheritedConnection returns the connection to the kernel that this daemon takes over. It returns nil if the daemon makes a
 // new mount.
-func (cfg *Config) takesOver() *keeper.Connection {
+func (cfg *Config) inheritedConnection() *keeper.Connection {
 	if cfg.Keeper == nil {
 		return nil
 	}
 	return cfg.Keeper.Connection
 }
 
-// lock returns the lock of the store in a takeover, else nil.
-func (cfg *Config) lock() *os.File {
-	if cfg.takesOver() == nil {
+// inheritedLock returns the lock of the store in a takeover, else nil.
+func (cfg *Config) inheritedLock() *os.File {
+	if cfg.inheritedConnection() == nil {
 		return nil
 	}
 	return os.NewFile(uintptr(cfg.Keeper.Lock), "lock")
 }
 
 func (d *Daemon) listen() (*service.Server, error) {
-	if d.cfg.takesOver() == nil {
+	if d.cfg.inheritedConnection() == nil {
 		return d.service.Listen(d.cfg.Store, nil)
 	}
 	return d.service.Listen(d.cfg.Store, os.NewFile(uintptr(d.cfg.Keeper.Socket), "socket"))
@@ -70,10 +70,10 @@ func setKeeperOptions(o *fusefs.Options, l *keeper.Link) {
 }
 
 // attach makes the mount, or takes it over. From then on, the keeper starts another daemon after a crash, unless
-// crash.end is set.
+// crash.endReason is set.
 func (d *Daemon) attach() (err error) {
 	l := d.cfg.Keeper
-	if c := d.cfg.takesOver(); c != nil {
+	if c := d.cfg.inheritedConnection(); c != nil {
 		d.mount.server, err = fusefs.TakeOver(d.mountOptions(), l.Device, takeover.Connection{Init: c.Init, Answer: c.Answer})
 		if err != nil {
 			return err
@@ -89,13 +89,13 @@ func (d *Daemon) attach() (err error) {
 
 	switch {
 	case l == nil:
-		d.crash.setEnd("it has no keeper")
+		d.crash.setEndReason("it has no keeper")
 	case !d.mount.server.CanResend():
-		d.crash.setEnd("this kernel does not send requests again, as Linux 6.9 and newer do")
+		d.crash.setEndReason("this kernel does not send requests again, as Linux 6.9 and newer do")
 	default:
 		if err := d.giveToKeeper(); err != nil {
 			d.log.Error("handing the mount to the keeper", "err", err)
-			d.crash.setEnd("the keeper could not take it")
+			d.crash.setEndReason("the keeper could not take it")
 		}
 		d.watchKeeper()
 	}
@@ -116,7 +116,7 @@ func (d *Daemon) giveToKeeper() error {
 
 	return withFD(d.socket, func(socket int) error {
 		return d.cfg.Keeper.SendConnection(&keeper.Connection{
-			Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, Init: c.Init, Answer: c.Answer, MadeDirs: d.shared.made, NudgeMtime: d.watchers.time,
+			Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, Init: c.Init, Answer: c.Answer, MadeDirs: d.shared.madeDirs, NudgeMtime: d.inotify.nudgeMtime,
 		}, fd, d.store.LockFD(), socket)
 	})
 }
@@ -141,7 +141,7 @@ func (d *Daemon) watchKeeper() {
 
 		if !d.mount.ending.Load() {
 			d.log.Warn("the keeper has ended: a crash of the daemon ends the mount now")
-			d.crash.setEnd("its keeper has ended")
+			d.crash.setEndReason("its keeper has ended")
 			d.socket.BecomePeer()
 		}
 	}()
@@ -151,8 +151,8 @@ func (d *Daemon) watchKeeper() {
 // daemon, and answers a client that asked for an upgrade.
 func (d *Daemon) finishTakeover() {
 	l := d.cfg.Keeper
-	d.crash.pause = time.Since(l.DiedAt)
-	pause := d.crash.pause.Round(time.Millisecond)
+	d.crash.takeoverPause = time.Since(l.DiedAt)
+	pause := d.crash.takeoverPause.Round(time.Millisecond)
 	d.log.Warn("the daemon was replaced; programs waited", "reason", l.Reason, "restarts", l.Restarts, "pause", pause)
 	d.events.log.Record(events.Event{
 		Action: events.Restarted, Workspace: live.MainView, Path: ".", From: l.Reason, Detail: pause.String(),
@@ -179,7 +179,7 @@ func (d *Daemon) finishTakeover() {
 		case keeper.Joined:
 			if err := d.service.Joins.Rejoin(l.Conns[i], u.Fork, left); err != nil {
 				d.log.Error("a run that joined", "err", err)
-				d.leave()
+				d.leaveMount()
 			}
 
 		case keeper.Upgrading:
@@ -213,8 +213,8 @@ func addUser(l *keeper.Link, c *net.UnixConn, u *keeper.User) error {
 	return withFD(c, func(fd int) error { return l.AddUser(u, fd) })
 }
 
-// freezing connects freezes with the keeper l, which passes the end of a freeze on to the next daemon. l may be nil.
-func freezing(l *keeper.Link) service.FreezeHooks {
+// freezeConfig connects freezes with the keeper l, which passes the end of a freeze on to the next daemon. l may be nil.
+func freezeConfig(l *keeper.Link) service.FreezeHooks {
 	f := service.FreezeHooks{NotifyKeeper: func(until time.Time) { l.Send(keeper.Message{FrozenUntil: &until}) }}
 	if l != nil {
 		f.EndedEarlyAt, f.EndReason = l.ThawedAt, l.Reason
@@ -224,21 +224,21 @@ func freezing(l *keeper.Link) service.FreezeHooks {
 
 // A crash describes the crash before the start of a daemon, and the effect of a next one.
 type crash struct {
-	keeper *keeper.Link           // may be nil
-	end    atomic.Pointer[string] // the reason why a crash would end the mount; nil if another daemon would take over
-	pause  time.Duration          // how long programs waited for this daemon to take over
+	keeper        *keeper.Link           // may be nil
+	endReason     atomic.Pointer[string] // the reason why a crash would end the mount; nil if another daemon would take over
+	takeoverPause time.Duration          // how long programs waited for this daemon to take over
 }
 
-func (c *crash) setEnd(why string) { c.end.Store(&why) }
+func (c *crash) setEndReason(reason string) { c.endReason.Store(&reason) }
 
 // survival describes the last takeover, and whether the mount would survive a crash.
 func (c *crash) survival() service.Survival {
 	var s service.Survival
-	if why := c.end.Load(); why != nil {
+	if why := c.endReason.Load(); why != nil {
 		s.CrashEnds = *why
 	}
 	if l := c.keeper; l != nil {
-		s.Restarts, s.Restart, s.Pause = l.Restarts, l.Reason, c.pause.Seconds()
+		s.Restarts, s.Restart, s.Pause = l.Restarts, l.Reason, c.takeoverPause.Seconds()
 	}
 
 	return s
@@ -252,8 +252,8 @@ func (cfg *Config) Terms(init []byte) (string, error) {
 }
 
 const (
-	// termsTime is the time in which a program must print its terms.
-	termsTime = 10 * time.Second
+	// termsTimeout is the time in which a program must print its terms.
+	termsTimeout = 10 * time.Second
 	// TermsCommand is the hidden command that prints Terms. Its arguments are those of mount.
 	TermsCommand = "terms"
 )
@@ -262,7 +262,7 @@ const (
 // client's connection; the next daemon answers on it. After upgrade has called take it returns nil, and
 // answers a failure on the connection.
 func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.UnixConn, error)) error {
-	if why := d.crash.end.Load(); why != nil {
+	if why := d.crash.endReason.Load(); why != nil {
 		return errs.Fail(errs.Failed, "the daemon of %s cannot be replaced: %s", d.cfg.Store, *why).WithHint("unmount first")
 	}
 	if err := d.compareTerms(ctx, program); err != nil {
@@ -296,13 +296,13 @@ func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.
 	return nil
 }
 
-// drainTime is the time for which an upgrade waits for running commands. Commands that begin in this time wait for
+// maxDrainWait is the time for which an upgrade waits for running commands. Commands that begin in this time wait for
 // the upgrade.
-const drainTime = 30 * time.Second
+const maxDrainWait = 30 * time.Second
 
 // drain waits until no command is running, so that the end of this daemon interrupts none.
 func (d *Daemon) drain(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	ctx, cancel := context.WithTimeout(ctx, maxDrainWait)
 	defer cancel()
 
 	running := d.socket.Drain(ctx)
@@ -310,7 +310,7 @@ func (d *Daemon) drain(ctx context.Context) error {
 		return nil
 	}
 
-	return errs.Fail(errs.Busy, "the daemon was not replaced: after %v it still answers %s", drainTime, strings.Join(running, ", ")).
+	return errs.Fail(errs.Busy, "the daemon was not replaced: after %v it still answers %s", maxDrainWait, strings.Join(running, ", ")).
 		WithHint("upgrade when that has ended")
 }
 
@@ -322,7 +322,7 @@ func (d *Daemon) compareTerms(ctx context.Context, program string) error {
 		return err
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, termsTime)
+	ctx, cancel := context.WithTimeout(ctx, termsTimeout)
 	defer cancel()
 
 	cmd := exec.CommandContext(ctx, program, append([]string{TermsCommand}, d.cfg.Args()[1:]...)...)
@@ -360,5 +360,5 @@ func (d *Daemon) answerUpgrade(f *os.File) {
 			WithHint("the log is amberfs.log in the store")
 	}
 
-	service.AnswerUpgrade(c, service.Upgraded{Version: d.cfg.Version, PID: os.Getpid(), Pause: d.crash.pause.Seconds()}, err)
+	service.AnswerUpgrade(c, service.Upgraded{Version: d.cfg.Version, PID: os.Getpid(), Pause: d.crash.takeoverPause.Seconds()}, err)
 }

@@ -18,26 +18,26 @@ import (
 // LogName is the name of the log in the store.
 const LogName = "amberfs.log"
 
-// maxLog is the size in bytes above which the log is renamed. It is also the maximum size of the buffer before open.
-const maxLog = 4 << 20
+// maxLogSize is the size in bytes above which the log is renamed. It is also the maximum size of the buffer before open.
+const maxLogSize = 4 << 20
 
 // A logFile is the daemon's log. It is in memory until the store exists, and then in a
 // file that is renamed to amberfs.log.1 when it grows.
 type logFile struct {
-	also io.Writer // also gets the log: the terminal, with -f; may be nil
+	copyTo io.Writer // gets a copy of the log: the terminal, with -f; may be nil
 
 	mu       sync.Mutex // guards the fields below
 	buffered []byte     // the log before open
 	dir      *vfs.Root
 	path     string
-	f        *os.File // nil before open
+	file     *os.File // nil before open
 	size     int64
-	max      int64
+	maxSize  int64
 }
 
 // LogLine appends a line to the log of a store whose daemon is not running.
 func LogLine(store, text string, args ...any) {
-	l := newLog(io.Discard) // with a writer, so that reopen does not redirect the error output of this process
+	l := newLogFile(io.Discard) // with a writer, so that reopen does not redirect the error output of this process
 	if l.open(store) != nil {
 		return
 	}
@@ -45,7 +45,7 @@ func LogLine(store, text string, args ...any) {
 	l.close()
 }
 
-func newLog(also io.Writer) *logFile { return &logFile{also: also, max: maxLog} }
+func newLogFile(copyTo io.Writer) *logFile { return &logFile{copyTo: copyTo, maxSize: maxLogSize} }
 
 func (l *logFile) open(store string) error {
 	l.mu.Lock()
@@ -79,14 +79,14 @@ func (l *logFile) reopen() error {
 		return err
 	}
 
-	if l.f != nil {
-		l.f.Close()
+	if l.file != nil {
+		l.file.Close()
 	}
 
-	l.f, l.size = f, st.Size()
+	l.file, l.size = f, st.Size()
 	// The stacks that the Go runtime prints in a crash also belong into the log.
 	_ = debug.SetCrashOutput(f, debug.CrashOptions{})
-	if l.also == nil {
+	if l.copyTo == nil {
 		_ = unix.Dup3(int(f.Fd()), 2, 0)
 	}
 
@@ -99,13 +99,13 @@ func (l *logFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	if l.also != nil {
-		_, _ = l.also.Write(p)
+	if l.copyTo != nil {
+		_, _ = l.copyTo.Write(p)
 	}
 
-	if l.f != nil {
+	if l.file != nil {
 		l.write(p)
-	} else if len(l.buffered) < maxLog {
+	} else if len(l.buffered) < maxLogSize {
 		l.buffered = append(l.buffered, p...)
 	}
 
@@ -114,27 +114,27 @@ func (l *logFile) Write(p []byte) (int, error) {
 
 // write appends to the file. If the file is full, write first renames it and makes a new one. The caller holds mu.
 func (l *logFile) write(p []byte) {
-	if l.size > 0 && l.size+int64(len(p)) > l.max {
+	if l.size > 0 && l.size+int64(len(p)) > l.maxSize {
 		err := l.dir.Rename(l.path, l.path+".1")
 		if err == nil {
 			err = l.reopen()
 		}
-		if err != nil && l.f.Truncate(0) == nil { // the file cannot be renamed, so its contents are dropped
+		if err != nil && l.file.Truncate(0) == nil { // the file cannot be renamed, so its contents are dropped
 			l.size = 0
 		}
 	}
 
-	n, _ := l.f.Write(p)
+	n, _ := l.file.Write(p)
 	l.size += int64(n)
 }
 
 func (l *logFile) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.f != nil {
+	if l.file != nil {
 		_ = debug.SetCrashOutput(nil, debug.CrashOptions{})
-		l.f.Close()
-		l.f = nil
+		l.file.Close()
+		l.file = nil
 		_ = l.dir.Close()
 	}
 }

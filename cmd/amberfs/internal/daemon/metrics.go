@@ -26,9 +26,9 @@ type metrics struct {
 	crash *crash
 	log   *slog.Logger
 
-	http          *http.Server
-	took          sync.Map // of *durations, by the FUSE operation
-	read, written atomic.Int64
+	server                  *http.Server
+	byOperation             sync.Map // of *durations, by the FUSE operation
+	bytesRead, bytesWritten atomic.Int64
 }
 
 // durations is a histogram: bucket i counts times up to 2^i microseconds, the last one all others.
@@ -37,10 +37,10 @@ type durations struct {
 	sum     atomic.Int64 // ns
 }
 
-func (d *durations) add(took time.Duration) {
-	i := bits.Len64(uint64(max(0, took-1) / time.Microsecond))
+func (d *durations) add(duration time.Duration) {
+	i := bits.Len64(uint64(max(0, duration-1) / time.Microsecond))
 	d.buckets[min(i, len(d.buckets)-1)].Add(1)
-	d.sum.Add(int64(took))
+	d.sum.Add(int64(duration))
 }
 
 func newMetrics(mount *mount, s *snapshot.Store, c *crash, log *slog.Logger) *metrics {
@@ -48,10 +48,10 @@ func newMetrics(mount *mount, s *snapshot.Store, c *crash, log *slog.Logger) *me
 	mux := http.NewServeMux()
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		guard.Call(log, "metrics", func() { _, _ = m.text().WriteTo(w) })
+		guard.Call(log, "metrics", func() { _, _ = m.render().WriteTo(w) })
 	})
 
-	m.http = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	return m
 }
 
@@ -63,8 +63,8 @@ func (d *Daemon) serveMetrics() error {
 	}
 	d.metrics = newMetrics(d.mount, d.store, &d.crash, d.log)
 	listen := func() error { return d.metrics.listen(d.cfg.Options.Metrics) }
-	if d.cfg.takesOver() != nil {
-		d.background.retry("serving metrics", listen)
+	if d.cfg.inheritedConnection() != nil {
+		d.background.retryInBackground("serving metrics", listen)
 		return nil
 	}
 
@@ -78,7 +78,7 @@ func (m *metrics) listen(address string) error {
 	}
 
 	go func() {
-		if err := m.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := m.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			m.log.Warn("metrics", "err", err)
 		}
 	}()
@@ -88,29 +88,29 @@ func (m *metrics) listen(address string) error {
 	return nil
 }
 
-// add counts a request.
-func (m *metrics) add(a fusefs.AnsweredRequest) {
+// addRequest counts a request.
+func (m *metrics) addRequest(a fusefs.AnsweredRequest) {
 	if a.Op != "" {
-		took, ok := m.took.Load(a.Op)
+		histogram, ok := m.byOperation.Load(a.Op)
 		if !ok {
-			took, _ = m.took.LoadOrStore(a.Op, new(durations))
+			histogram, _ = m.byOperation.LoadOrStore(a.Op, new(durations))
 		}
-		took.(*durations).add(a.Duration)
+		histogram.(*durations).add(a.Duration)
 	}
 
-	m.read.Add(int64(a.Read))
-	m.written.Add(int64(a.Written))
+	m.bytesRead.Add(int64(a.Read))
+	m.bytesWritten.Add(int64(a.Written))
 }
 
 func (m *metrics) close() {
 	if m != nil {
-		m.http.Close()
+		m.server.Close()
 	}
 }
 
-// text returns the metrics. It reads the metrics of the store.
-func (m *metrics) text() *page {
-	p := &page{}
+// render returns the metrics. It reads the metrics of the store.
+func (m *metrics) render() *metricsPage {
+	p := &metricsPage{}
 	if m.mount.isUp() {
 		p.addStore(m.mount.server.Counters(), m.store.Main().Status(), m.crash.survival())
 	}
@@ -123,20 +123,20 @@ func (m *metrics) text() *page {
 }
 
 // addRequests adds the metrics of the kernel's requests.
-func (p *page) addRequests(m *metrics) {
-	m.took.Range(func(op, took any) bool {
+func (p *metricsPage) addRequests(m *metrics) {
+	m.byOperation.Range(func(op, took any) bool {
 		p.addDurations("request_duration_seconds", "Histogram of the time from reading a request to answering it, by FUSE operation.", "op", op.(string), took.(*durations))
 		return true
 	})
-	p.count("read_bytes_total", "Bytes that the kernel read. Repeated reads are served by its cache.", m.read.Load())
-	p.count("written_bytes_total", "Bytes that the kernel wrote.", m.written.Load())
+	p.addCounter("read_bytes_total", "Bytes that the kernel read. Repeated reads are served by its cache.", m.bytesRead.Load())
+	p.addCounter("written_bytes_total", "Bytes that the kernel wrote.", m.bytesWritten.Load())
 }
 
 // addStore adds the metrics of a store. requests are the counters of fusefs.Server.
-func (p *page) addStore(requests map[string]uint64, st info.Status, crashes service.Survival) {
+func (p *metricsPage) addStore(requests map[string]uint64, st info.Status, crashes service.Survival) {
 	for op, n := range requests {
 		if op != "NODES" {
-			p.count("requests_total", "Requests from the kernel, by FUSE operation.", int64(n), "op", op)
+			p.addCounter("requests_total", "Requests from the kernel, by FUSE operation.", int64(n), "op", op)
 		}
 	}
 
@@ -150,7 +150,7 @@ func (p *page) addStore(requests map[string]uint64, st info.Status, crashes serv
 		{"store", ops.Stored, ops.LastStoreMs}, {"checkpoint", ops.Checkpoints, ops.LastCheckpoint}, {"gc", ops.GarbageCollects, -1},
 	}
 	for _, o := range operations {
-		p.count("operations_total", "Operations done: snapshot, restore, fork, store (a snapshot), checkpoint, gc.", o.n, "operation", o.name)
+		p.addCounter("operations_total", "Operations done: snapshot, restore, fork, store (a snapshot), checkpoint, gc.", o.n, "operation", o.name)
 	}
 	for _, o := range operations {
 		if o.ms >= 0 {
@@ -158,26 +158,26 @@ func (p *page) addStore(requests map[string]uint64, st info.Status, crashes serv
 		}
 	}
 
-	p.count("checkpoints_failed_total", "Checkpoints that failed; the journal has what they would have stored.", ops.CheckpointsFailed)
-	p.count("restarts_total", "Daemons of this mount before this one.", int64(crashes.Restarts))
+	p.addCounter("checkpoints_failed_total", "Checkpoints that failed; the journal has what they would have stored.", ops.CheckpointsFailed)
+	p.addCounter("restarts_total", "Daemons of this mount before this one.", int64(crashes.Restarts))
 	p.add(gauge, "last_pause_seconds", "How long programs waited for this daemon after the one before.", crashes.Pause)
-	p.gauge("snapshots", "Snapshots of main.", int64(st.Snapshots), "workspace", st.Workspace)
-	p.gauge("files", "Files of main.", st.Files, "workspace", st.Workspace)
-	p.gauge("logical_bytes", "Sum of the file sizes of main.", st.LogicalBytes, "workspace", st.Workspace)
-	p.gauge("snapshots_not_stored", "Snapshots that are not stored yet.", int64(st.NotStored))
-	p.count("packed_bytes_total", "Bytes that storing snapshots added to packs.", ops.PackedBytes)
-	p.gauge("stored_bytes", "Size of the packs on disk.", st.StoredBytes)
-	p.gauge("chunk_bytes", "Contents of the packs before compression.", st.ChunkBytes)
-	p.gauge("objects", "Objects in the packs.", st.Objects)
-	p.gauge("journal_bytes", "Size of the journal.", st.JournalBytes)
-	p.count("journal_records_total", "Records written to the journal since the store was created.", int64(st.Records))
-	p.gauge("cache_bytes", "Decoded pages and chunks in memory.", st.CacheBytes)
-	p.gauge("disk_free_bytes", "Bytes that can still be written.", st.DiskFreeBytes)
-	p.gauge("nodes", "Inodes that the kernel knows.", int64(requests["NODES"]))
+	p.addGauge("snapshots", "Snapshots of main.", int64(st.Snapshots), "workspace", st.Workspace)
+	p.addGauge("files", "Files of main.", st.Files, "workspace", st.Workspace)
+	p.addGauge("logical_bytes", "Sum of the file sizes of main.", st.LogicalBytes, "workspace", st.Workspace)
+	p.addGauge("snapshots_not_stored", "Snapshots that are not stored yet.", int64(st.NotStored))
+	p.addCounter("packed_bytes_total", "Bytes that storing snapshots added to packs.", ops.PackedBytes)
+	p.addGauge("stored_bytes", "Size of the packs on disk.", st.StoredBytes)
+	p.addGauge("chunk_bytes", "Contents of the packs before compression.", st.ChunkBytes)
+	p.addGauge("objects", "Objects in the packs.", st.Objects)
+	p.addGauge("journal_bytes", "Size of the journal.", st.JournalBytes)
+	p.addCounter("journal_records_total", "Records written to the journal since the store was created.", int64(st.Records))
+	p.addGauge("cache_bytes", "Decoded pages and chunks in memory.", st.CacheBytes)
+	p.addGauge("disk_free_bytes", "Bytes that can still be written.", st.DiskFreeBytes)
+	p.addGauge("nodes", "Inodes that the kernel knows.", int64(requests["NODES"]))
 	frozen := int64(0)
 	if st.Frozen {
 		frozen = 1
 	}
 
-	p.gauge("frozen", "1 during a freeze, else 0.", frozen)
+	p.addGauge("frozen", "1 during a freeze, else 0.", frozen)
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/amberfs/amberfs/internal/process"
 )
 
-// A page is metrics in the text format of Prometheus. The values of one metric follow each other.
-type page struct {
+// A metricsPage is metrics in the text format of Prometheus. The values of one metric follow each other.
+type metricsPage struct {
 	bytes.Buffer
-	last string // name of the last metric
+	lastName string // name of the last metric
 }
 
 // The kinds of metrics.
@@ -26,36 +26,36 @@ const (
 	histogram = "histogram"
 )
 
-// begin writes the lines that come before the first value of a metric.
-func (p *page) begin(kind, name, help string) {
-	if name == p.last {
+// addHeader writes the lines that come before the first value of a metric.
+func (p *metricsPage) addHeader(kind, name, help string) {
+	if name == p.lastName {
 		return
 	}
-	p.last = name
+	p.lastName = name
 	fmt.Fprintf(p, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
 // add adds a value of a metric of amberfs. label is empty, or the name and the value of a label.
-func (p *page) add(kind, name, help string, v float64, label ...string) {
+func (p *metricsPage) add(kind, name, help string, v float64, label ...string) {
 	name = "amberfs_" + name
-	p.begin(kind, name, help)
+	p.addHeader(kind, name, help)
 	if len(label) > 0 {
 		name += fmt.Sprintf("{%s=%q}", label[0], label[1])
 	}
 	fmt.Fprintf(p, "%s %v\n", name, v)
 }
 
-func (p *page) gauge(name, help string, v int64, label ...string) {
+func (p *metricsPage) addGauge(name, help string, v int64, label ...string) {
 	p.add(gauge, name, help, float64(v), label...)
 }
 
-func (p *page) count(name, help string, v int64, label ...string) {
+func (p *metricsPage) addCounter(name, help string, v int64, label ...string) {
 	p.add(counter, name, help, float64(v), label...)
 }
 
-func (p *page) addDurations(name, help, label, value string, d *durations) {
+func (p *metricsPage) addDurations(name, help, label, value string, d *durations) {
 	name = "amberfs_" + name
-	p.begin(histogram, name, help)
+	p.addHeader(histogram, name, help)
 
 	n, last := int64(0), len(d.buckets)-1
 	for i := range last {
@@ -69,54 +69,54 @@ func (p *page) addDurations(name, help, label, value string, d *durations) {
 	fmt.Fprintf(p, "%s_count{%s=%q} %d\n", name, label, value, n)
 }
 
-// plain adds a metric without the prefix amberfs_, because other programs have a metric with this name, too.
-func (p *page) plain(kind, name, help string, v float64) {
-	p.begin(kind, name, help)
+// addUnprefixed adds a metric without the prefix amberfs_, because other programs have a metric with this name, too.
+func (p *metricsPage) addUnprefixed(kind, name, help string, v float64) {
+	p.addHeader(kind, name, help)
 	fmt.Fprintf(p, "%s %v\n", name, v)
 }
 
 // addProcess adds the metrics that Prometheus's own clients have for a process.
-func (p *page) addProcess() {
+func (p *metricsPage) addProcess() {
 	var used unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &used) == nil {
 		cpu := time.Duration(used.Utime.Nano() + used.Stime.Nano())
-		p.plain(counter, "process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", cpu.Seconds())
+		p.addUnprefixed(counter, "process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", cpu.Seconds())
 	}
 
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
-		p.plain(gauge, "process_max_fds", "Maximum number of open file descriptors.", float64(limit.Cur))
+		p.addUnprefixed(gauge, "process_max_fds", "Maximum number of open file descriptors.", float64(limit.Cur))
 	}
 	if unix.Getrlimit(unix.RLIMIT_AS, &limit) == nil {
-		p.plain(gauge, "process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.", float64(limit.Cur))
+		p.addUnprefixed(gauge, "process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.", float64(limit.Cur))
 	}
 	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
-		p.plain(gauge, "process_open_fds", "Number of open file descriptors.", float64(len(open)-1)) // less the directory's own
+		p.addUnprefixed(gauge, "process_open_fds", "Number of open file descriptors.", float64(len(open)-1)) // less the directory's own
 	}
 
 	var virtual, resident float64 // pages
 	if statm, err := os.ReadFile("/proc/self/statm"); err == nil {
 		_, _ = fmt.Sscan(string(statm), &virtual, &resident)
-		p.plain(gauge, "process_virtual_memory_bytes", "Virtual memory size in bytes.", virtual*float64(os.Getpagesize()))
-		p.plain(gauge, "process_resident_memory_bytes", "Resident memory size in bytes.", resident*float64(os.Getpagesize()))
+		p.addUnprefixed(gauge, "process_virtual_memory_bytes", "Virtual memory size in bytes.", virtual*float64(os.Getpagesize()))
+		p.addUnprefixed(gauge, "process_resident_memory_bytes", "Resident memory size in bytes.", resident*float64(os.Getpagesize()))
 	}
 
 	var up unix.Timespec
 	if self, err := process.StatOf(os.Getpid()); err == nil && unix.ClockGettime(unix.CLOCK_BOOTTIME, &up) == nil {
 		age := time.Duration(up.Nano()) - time.Duration(self.Start)*time.Second/100
-		p.plain(gauge, "process_start_time_seconds", "Start time of the process since unix epoch in seconds.", float64(time.Now().Add(-age).UnixMilli())/1000)
+		p.addUnprefixed(gauge, "process_start_time_seconds", "Start time of the process since unix epoch in seconds.", float64(time.Now().Add(-age).UnixMilli())/1000)
 	}
 }
 
 // addRuntime adds the metrics that Prometheus's client has for the Go runtime.
-func (p *page) addRuntime() {
+func (p *metricsPage) addRuntime() {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	p.begin(gauge, "go_info", "Information about the Go environment.")
+	p.addHeader(gauge, "go_info", "Information about the Go environment.")
 	fmt.Fprintf(p, "go_info{version=%q} 1\n", runtime.Version())
-	p.plain(gauge, "go_goroutines", "Number of goroutines that currently exist.", float64(runtime.NumGoroutine()))
-	p.plain(gauge, "go_threads", "Number of OS threads created.", float64(pprof.Lookup("threadcreate").Count()))
-	p.begin("summary", "go_gc_duration_seconds", "The wall-time pauses (stop-the-world) in garbage collection cycles.")
+	p.addUnprefixed(gauge, "go_goroutines", "Number of goroutines that currently exist.", float64(runtime.NumGoroutine()))
+	p.addUnprefixed(gauge, "go_threads", "Number of OS threads created.", float64(pprof.Lookup("threadcreate").Count()))
+	p.addHeader("summary", "go_gc_duration_seconds", "The wall-time pauses (stop-the-world) in garbage collection cycles.")
 	fmt.Fprintf(p, "go_gc_duration_seconds_sum %v\ngo_gc_duration_seconds_count %d\n", time.Duration(m.PauseTotalNs).Seconds(), m.NumGC)
 
 	for _, c := range []struct {
@@ -146,6 +146,6 @@ func (p *page) addRuntime() {
 		{gauge, "stack_sys_bytes", "Number of bytes obtained from system for stack allocator.", m.StackSys},
 		{gauge, "sys_bytes", "Number of bytes obtained from system.", m.Sys},
 	} {
-		p.plain(c.kind, "go_memstats_"+c.name, c.help, float64(c.n))
+		p.addUnprefixed(c.kind, "go_memstats_"+c.name, c.help, float64(c.n))
 	}
 }

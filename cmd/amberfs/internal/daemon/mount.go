@@ -22,25 +22,25 @@ import (
 
 // A mount is the mount of a daemon, from its start to its end.
 type mount struct {
-	server       *fusefs.Server // set by attach
-	store, point string         // as in the mount table
-	log          *slog.Logger
+	server            *fusefs.Server // set by attach
+	store, mountpoint string         // as in the mount table
+	log               *slog.Logger
 
-	up     chan struct{} // closed when the mount answers
-	ending atomic.Bool   // the daemon is ending
-	// unmounted is closed when the kernel has ended the mount. The function end closes detached: then the
-	// daemon ends, although another mount namespace still has a copy of the mount (see copyTime).
+	answering chan struct{} // closed when the mount answers
+	ending    atomic.Bool   // the daemon is ending
+	// unmounted is closed when the kernel has ended the mount. The function endDetached closes detached: then the
+	// daemon ends, although another mount namespace still has a copy of the mount (see copyGrace).
 	unmounted, detached chan struct{}
-	end                 func()
+	endDetached         func()
 	// unmounting is locked during umount(2), which returns some time after unmounted is closed: in between, the
 	// kernel drops the inodes.
-	unmounting sync.Mutex
-	number     atomic.Pointer[string] // the device number; nil until device has found it in the mount table
+	unmounting   sync.Mutex
+	deviceNumber atomic.Pointer[string] // the device number; nil until device has found it in the mount table
 }
 
-func newMount(store, point string, log *slog.Logger) *mount {
-	m := &mount{store: store, point: point, log: log, up: make(chan struct{}), unmounted: make(chan struct{}), detached: make(chan struct{})}
-	m.end = sync.OnceFunc(func() {
+func newMount(store, mountpoint string, log *slog.Logger) *mount {
+	m := &mount{store: store, mountpoint: mountpoint, log: log, answering: make(chan struct{}), unmounted: make(chan struct{}), detached: make(chan struct{})}
+	m.endDetached = sync.OnceFunc(func() {
 		log.Warn("another mount namespace still has a copy of the mount; it ends now")
 		close(m.detached)
 	})
@@ -60,7 +60,7 @@ func (m *mount) serve() {
 // isUp reports whether the mount answers.
 func (m *mount) isUp() bool {
 	select {
-	case <-m.up:
+	case <-m.answering:
 		return true
 	default:
 		return false
@@ -70,7 +70,7 @@ func (m *mount) isUp() bool {
 // unmount unmounts the mount and waits for its end. With lazy it detaches a mount that is in use.
 func (m *mount) unmount(lazy bool) error {
 	var err error
-	if _, ok, merr := m.entry(); ok || merr != nil { // otherwise umount(8) has unmounted it
+	if _, ok, merr := m.tableEntry(); ok || merr != nil { // otherwise umount(8) has unmounted it
 		m.unmounting.Lock()
 		err = m.server.Unmount()
 		m.unmounting.Unlock()
@@ -80,70 +80,70 @@ func (m *mount) unmount(lazy bool) error {
 	case err == nil:
 		select {
 		case <-m.unmounted:
-		case <-time.After(copyTime):
-			m.end()
+		case <-time.After(copyGrace):
+			m.endDetached()
 		}
 		return nil
 
 	case !errors.Is(err, unix.EBUSY):
 		return errs.Fail(errs.ScriptKind(err), "%w", err)
 	case !lazy:
-		return errs.Fail(errs.Busy, "the mount at %s is in use", m.point)
+		return errs.Fail(errs.Busy, "the mount at %s is in use", m.mountpoint)
 	}
 
-	if err := Detach(m.point); err != nil {
-		return errs.Fail(errs.Failed, "cannot detach the mount at %s: %w", m.point, err)
+	if err := UnmountLazily(m.mountpoint); err != nil {
+		return errs.Fail(errs.Failed, "cannot detach the mount at %s: %w", m.mountpoint, err)
 	}
 
 	return nil
 }
 
-// copyTime is the time for which the daemon waits after umount(2) until the kernel has ended the mount. Then the
+// copyGrace is the time for which the daemon waits after umount(2) until the kernel has ended the mount. Then the
 // daemon ends although another mount namespace, such as a container's, still has a copy of the mount. No
 // acknowledged change is lost: all are in the journal.
-const copyTime = 2 * time.Second
+const copyGrace = 2 * time.Second
 
-// graceTime is the time for which programs may keep a mount busy after a signal.
-const graceTime = 2 * time.Second
+// busyGrace is the time for which programs may keep a mount busy after a signal.
+const busyGrace = 2 * time.Second
 
-// forceUnmount unmounts, after graceTime even if programs use the mount.
+// forceUnmount unmounts, after busyGrace even if programs use the mount.
 func (m *mount) forceUnmount() {
 	done := make(chan error, 1)
 	go func() { done <- m.server.Unmount() }()
 	var err error
 	select {
 	case err = <-done:
-	case <-time.After(graceTime):
+	case <-time.After(busyGrace):
 		err = errors.New("it takes too long")
 	}
 
 	if err != nil {
 		m.log.Warn("cannot unmount: detaching", "err", err)
-		if err := Detach(m.point); err != nil {
+		if err := UnmountLazily(m.mountpoint); err != nil {
 			m.log.Warn("detach", "err", err)
 		}
 	}
 
 	select {
 	case <-m.unmounted:
-	case <-time.After(graceTime):
+	case <-time.After(busyGrace):
 		// The connection ends with this process, and programs get ENOTCONN.
 		m.log.Warn("programs still use the mount; it ends now")
 	}
 }
 
-// inside returns the programs whose working directory or root directory is in one of the views. With roots, only the
+// programsIn returns the programs whose working directory or root directory is in one of the views. With roots, only the
 // root directory counts.
-func (m *mount) inside(views []uint32, roots bool) (out []service.Program) {
+func (m *mount) programsIn(views []uint32, roots bool) (out []service.Program) {
 	mounts, err := locate.Mounts()
-	entry, ok := locate.On(mounts, m.point)
+	entry, ok := locate.MountAt(mounts, m.mountpoint)
 	if err != nil || !ok {
 		return nil
 	}
 
-	links := locate.Dirs
+	links := locate.DirLinks
 	if roots {
-		links = locate.Roots
+		links = locate.RootLinks
 	}
 
 	for _, u := range locate.Users(entry, links, func(ino uint64) bool {
@@ -158,49 +158,49 @@ func (m *mount) inside(views []uint32, roots bool) (out []service.Program) {
 // awaitReady waits until the mount answers. It fails if the mount is ending.
 func (m *mount) awaitReady(ctx context.Context) error {
 	select {
-	case <-m.up:
+	case <-m.answering:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	if m.ending.Load() {
-		return errs.Fail(errs.Busy, "the mount at %s is ending", m.point)
+		return errs.Fail(errs.Busy, "the mount at %s is ending", m.mountpoint)
 	}
 	return nil
 }
 
-// entry returns the mount in the mount table of this process; ok is false if it is not there.
-func (m *mount) entry() (entry locate.Mount, ok bool, err error) {
+// tableEntry returns the mount in the mount table of this process; ok is false if it is not there.
+func (m *mount) tableEntry() (entry locate.Mount, ok bool, err error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return nil, false, err
 	}
-	entry, ok = locate.On(mounts, m.point)
+	entry, ok = locate.MountAt(mounts, m.mountpoint)
 	return entry, ok && entry.Source == m.store, nil
 }
 
 // device returns the device number of the mount, "" while the mount is not in the mount table. A device
 // number that was found once does not change.
 func (m *mount) device() string {
-	if known := m.number.Load(); known != nil {
+	if known := m.deviceNumber.Load(); known != nil {
 		return *known
 	}
 
-	entry, ok, err := m.entry()
+	entry, ok, err := m.tableEntry()
 	if err != nil || !ok {
 		return ""
 	}
 
 	device := locate.Device(entry)
-	m.number.Store(&device)
+	m.deviceNumber.Store(&device)
 
 	return device
 }
 
-// readOnly reports whether the mount is read-only now. A remount can change this. If the mount table cannot be
-// read, it returns otherwise.
-func (m *mount) readOnly(otherwise bool) bool {
-	entry, ok, err := m.entry()
-	return ok && slices.Contains(strings.Split(entry.VFSOptions, ","), "ro") || err != nil && otherwise
+// isReadOnly reports whether the mount is read-only now. A remount can change this. If the mount table cannot be
+// read, it returns fallback.
+func (m *mount) isReadOnly(fallback bool) bool {
+	entry, ok, err := m.tableEntry()
+	return ok && slices.Contains(strings.Split(entry.VFSOptions, ","), "ro") || err != nil && fallback
 }
 
 // dropName drops the old name of a snapshot or fork, which was removed or renamed, from the kernel's cache. direct is

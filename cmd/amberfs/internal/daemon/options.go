@@ -40,9 +40,9 @@ type Config struct {
 	Keeper     *keeper.Link   // the keeper that started this daemon; nil if none did
 }
 
-// closeTime is the longest time that Close of the store spends on work that the next mount can
+// storeCloseTime is the longest time that Close of the store spends on work that the next mount can
 // also do. It is short, because the caller of umount waits for Close.
-const closeTime = 300 * time.Millisecond
+const storeCloseTime = 300 * time.Millisecond
 
 // defaultPatience is the patience of a mount without the options timeout and hard.
 const defaultPatience = 30 * time.Second
@@ -72,7 +72,7 @@ func (cfg *Config) flags() fusefs.Flags {
 func (d *Daemon) mountOptions() fusefs.Options {
 	var onAnswer func(fusefs.AnsweredRequest)
 	if d.metrics != nil {
-		onAnswer = d.metrics.add
+		onAnswer = d.metrics.addRequest
 	}
 
 	o := fusefs.Options{
@@ -84,8 +84,8 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		Logger:         d.log,
 		OnAnswer:       onAnswer,
 		OnEvent:        d.events.mountEvent,
-		NudgeMtime:     d.watchers.time,
-		OnNamesDropped: d.watchers.changed,
+		NudgeMtime:     d.inotify.nudgeMtime,
+		OnNamesDropped: d.inotify.queueChanged,
 	}
 
 	setKeeperOptions(&o, d.cfg.Keeper)
@@ -115,7 +115,7 @@ func Remount(mountpoint string, o mountopt.Options) error {
 	}
 
 	point := locate.Resolve(mounts, mountpoint)
-	if _, ok := locate.On(mounts, point); !ok {
+	if _, ok := locate.MountAt(mounts, point); !ok {
 		return errs.Fail(errs.NotExist, "amberfs is not mounted at %s", point)
 	}
 
@@ -129,38 +129,38 @@ func Remount(mountpoint string, o mountopt.Options) error {
 	return nil
 }
 
-// maxShare is the largest memory, in bytes, that all diffs and imports together may take.
-const maxShare = 256 << 20
+// maxMemoryShare is the largest memory, in bytes, that all diffs and imports together may take.
+const maxMemoryShare = 256 << 20
 
 // memoryShare returns the memory, in bytes, that all diffs and imports together may take. It is at most a
 // quarter of the limit of the control group.
-func memoryShare() int64 { return min(maxShare, groupMemory()/4) }
+func memoryShare() int64 { return min(maxMemoryShare, cgroupMemory()/4) }
 
 // limitMemory configures the Go garbage collector: garbage is at most half of the live memory, and less
 // when the process nears 7/10 of the memory limit of its control group. The rest is for git.
 func limitMemory() {
 	debug.SetGCPercent(50)
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // GOMEMLIMIT has set no limit
-		debug.SetMemoryLimit(groupMemory() / 10 * 7)
+		debug.SetMemoryLimit(cgroupMemory() / 10 * 7)
 	}
 }
 
-// groupMemory returns the memory limit of the daemon's control group in bytes, MaxInt64 without a limit.
-func groupMemory() int64 {
-	most := int64(math.MaxInt64)
+// cgroupMemory returns the memory limit of the daemon's control group in bytes, MaxInt64 without a limit.
+func cgroupMemory() int64 {
+	limit := int64(math.MaxInt64)
 	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		return most
+		return limit
 	}
 
 	for line := range strings.Lines(string(b)) {
 		// 0::/PATH, or ID:memory:/PATH of version 1 (cgroups(7))
 		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 {
-			most = min(most, memoryLimit(f[2], "memory.max"), memoryLimit("memory"+f[2], "memory.limit_in_bytes"))
+			limit = min(limit, memoryLimit(f[2], "memory.max"), memoryLimit("memory"+f[2], "memory.limit_in_bytes"))
 		}
 	}
 
-	return most
+	return limit
 }
 
 // memoryLimit reads the limit of a control group, MaxInt64 if there is none.

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// point makes a daemon fail at a named point of its start, if a test has put a file with this name into the
+// failPoint makes a daemon fail at a named point of its start, if a test has put a file with this name into the
 // directory $AMBERFS_TEST_POINTS. The text of the file is the kind of failure. failPoint removes the file.
-func point(name string) error {
+func failPoint(name string) error {
 	file := filepath.Join(os.Getenv("AMBERFS_TEST_POINTS"), name)
 	how, err := os.ReadFile(file)
 	if err != nil || os.Remove(file) != nil {

@@ -23,8 +23,8 @@ func TestMetricsPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nGenerated from the code. `-o metrics=HOST:PORT` serves these for Prometheus at `/metrics`, beside the metrics of the process and the Go runtime. They contain sizes and counts, no names of files and no contents. Anybody who can reach the address can read them.\n\n|metric|meaning|\n|---|---|\n")
 	m := newMetrics(nil, nil, nil, nil)
-	m.add(fusefs.AnsweredRequest{Op: "READ"})
-	p := &page{}
+	m.addRequest(fusefs.AnsweredRequest{Op: "READ"})
+	p := &metricsPage{}
 	p.addStore(map[string]uint64{"READ": 1}, info.Status{}, service.Survival{})
 	p.addRequests(m)
 	parts := regexp.MustCompile(`# HELP (\S+) (.*)\n# TYPE .*\n\w+(?:\{(\w+)=)?`)

@@ -15,14 +15,14 @@ import (
 
 // sharedMount counts the `run` commands that use a daemon's mount.
 type sharedMount struct {
-	mu     sync.Mutex // guards the fields below, after start
-	users  int
-	ending bool
-	made   []string // directories that makeMountpoint made
+	mu       sync.Mutex // guards the fields below, after start
+	users    int
+	ending   bool
+	madeDirs []string // directories that makeMountpoint made
 }
 
-// joinTime is the time for which a daemon that `run` started waits for its first user.
-const joinTime = 10 * time.Second
+// firstJoinTimeout is the time for which a daemon that `run` started waits for its first user.
+const firstJoinTimeout = 10 * time.Second
 
 // IsolateMounts makes the mounts of this namespace slaves of the mounts outside: a mount that is made or
 // unmounted outside is also made or unmounted here, so that it does not stay in use, but not vice versa.
@@ -36,10 +36,10 @@ func IsolateMounts() error {
 // RunMountpoint returns the directory on which `run STORE` mounts the workspace.
 func RunMountpoint(store string) string { return filepath.Join(store, "mnt") }
 
-// join counts a user, and returns a detached copy of the mount for it (open_tree(2)). A daemon that an
-// ordinary user started with `mount` may not copy mounts: then join returns nil, and the user uses the
+// joinMount counts a user, and returns a detached copy of the mount for it (open_tree(2)). A daemon that an
+// ordinary user started with `mount` may not copy mounts: then joinMount returns nil, and the user uses the
 // visible mount.
-func (d *Daemon) join(options string) (*os.File, error) {
+func (d *Daemon) joinMount(options string) (*os.File, error) {
 	d.shared.mu.Lock()
 	defer d.shared.mu.Unlock()
 
@@ -68,8 +68,8 @@ func (d *Daemon) join(options string) (*os.File, error) {
 	return tree, nil
 }
 
-// leave counts a user that has ended. It reports whether the daemon ends because of this.
-func (d *Daemon) leave() (ends bool) {
+// leaveMount counts a user that has ended. It reports whether the daemon ends because of this.
+func (d *Daemon) leaveMount() (ends bool) {
 	d.shared.mu.Lock()
 	d.shared.users--
 	d.shared.mu.Unlock()
@@ -86,15 +86,15 @@ func (d *Daemon) endUnused() (ends bool) {
 	if ends {
 		if err := d.unmount(true); err != nil {
 			d.log.Error("unmounting at the end of the last run", "err", err)
-			d.mount.end()
+			d.mount.endDetached()
 		}
 	}
 
 	return ends
 }
 
-// umount unmounts for the command `umount`. Without lazy it fails if the mount has users.
-func (d *Daemon) umount(lazy bool) error {
+// unmountForCommand unmounts for the command `umount`. Without lazy it fails if the mount has users.
+func (d *Daemon) unmountForCommand(lazy bool) error {
 	d.shared.mu.Lock()
 	n := d.shared.users
 	d.shared.mu.Unlock()
@@ -110,13 +110,13 @@ func (d *Daemon) umount(lazy bool) error {
 // other namespaces.
 func (d *Daemon) makeMountpoint(dir string) {
 	if os.Mkdir(dir, 0o700) == nil {
-		d.shared.made = append(d.shared.made, dir)
-		d.cfg.Keeper.Send(keeper.Message{MadeDirs: d.shared.made})
+		d.shared.madeDirs = append(d.shared.madeDirs, dir)
+		d.cfg.Keeper.Send(keeper.Message{MadeDirs: d.shared.madeDirs})
 	}
 }
 
 func (d *Daemon) removeMountpoints() {
-	for _, dir := range d.shared.made {
+	for _, dir := range d.shared.madeDirs {
 		_ = unix.Rmdir(dir)
 	}
 }

@@ -58,7 +58,7 @@ func (cfg Config) Args() []string {
 
 // Spawn starts the daemon of cfg, and waits until the mount is ready. If ctx is cancelled before, Spawn ends
 // the daemon.
-func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr) (Ready, *exec.Cmd, error) {
+func Spawn(ctx context.Context, cfg Config, s MessageFunc, attr *syscall.SysProcAttr) (Ready, *exec.Cmd, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return Ready{}, nil, fmt.Errorf("making the readiness pipe: %w", err)
@@ -68,7 +68,7 @@ func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr
 	cmd := exec.Command("/proc/self/exe", cfg.Args()...)
 	cmd.Args[0] = "amberfs" // with its name mount.fuse.amberfs, the program is a helper of mount(8)
 	cmd.Dir = "/"
-	cmd.Env = append(unmanaged(os.Environ()), ReadyEnv+"=3")
+	cmd.Env = append(withoutNotifySocket(os.Environ()), ReadyEnv+"=3")
 	cmd.ExtraFiles = []*os.File{w} // descriptor 3
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr // the daemon writes there until it has opened its log
@@ -84,7 +84,7 @@ func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr
 
 	ready, err := awaitReady(r, s)
 	if err == nil {
-		FirstOpen(ready.Mountpoint)
+		PrimeMount(ready.Mountpoint)
 		return ready, cmd, nil
 	}
 
@@ -92,16 +92,16 @@ func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr
 	if ctx.Err() != nil {
 		return Ready{}, nil, ctx.Err()
 	}
-	if errors.Is(err, errSilent) {
+	if errors.Is(err, errNoReadyMessage) {
 		return Ready{}, nil, errs.Fail(errs.Failed, "the daemon ended before the mount was ready (%v)%s", werr, firstLines(stderr.Bytes(), 5))
 	}
 
 	return Ready{}, nil, err
 }
 
-// FirstOpen opens a file in the mount at point, if the mount is visible in this mount namespace. Until
+// PrimeMount opens a file in the mount at point, if the mount is visible in this mount namespace. Until
 // fusefs has answered an OPEN with ENOSYS, the kernel sends a RELEASE for every file that a program creates.
-func FirstOpen(point string) {
+func PrimeMount(point string) {
 	if f, err := os.Open(filepath.Join(point, naming.SnapshotsDir, "README")); err == nil {
 		f.Close()
 	}
@@ -135,12 +135,12 @@ type Ready struct {
 	Created    bool   `json:"created"`
 }
 
-// A Starter receives the messages of a start.
-type Starter func(Message)
+// A MessageFunc receives the messages of a starting daemon.
+type MessageFunc func(Message)
 
-func (s Starter) progress(p service.Progress) { s(Message{Progress: &p}) }
+func (s MessageFunc) progress(p service.Progress) { s(Message{Progress: &p}) }
 
-func (s Starter) note(text string) { s(Message{Note: text}) }
+func (s MessageFunc) note(text string) { s(Message{Note: text}) }
 
 // ReadyPipe returns the readiness pipe of a process that Spawn started, nil for other processes.
 func ReadyPipe() *os.File {
@@ -155,17 +155,17 @@ func ReadyPipe() *os.File {
 	return os.NewFile(uintptr(fd), "readiness pipe")
 }
 
-// StarterOn returns a Starter that writes messages to a pipe, nil if pipe is nil.
-func StarterOn(pipe *os.File) Starter {
+// PipeMessages returns a MessageFunc that writes messages to a pipe, nil if pipe is nil.
+func PipeMessages(pipe *os.File) MessageFunc {
 	if pipe == nil {
 		return nil
 	}
-	return pipeStarter(pipe)
+	return pipeMessages(pipe)
 }
 
-// pipeStarter returns a Starter that writes messages as JSON to a pipe. Errors are ignored, because the
+// pipeMessages returns a MessageFunc that writes messages as JSON to a pipe. Errors are ignored, because the
 // reader may have ended.
-func pipeStarter(w *os.File) Starter {
+func pipeMessages(w *os.File) MessageFunc {
 	var mu sync.Mutex
 	var last time.Time // when the last Progress was written
 	return func(m Message) {
@@ -188,13 +188,13 @@ func pipeStarter(w *os.File) Starter {
 }
 
 // awaitReady passes the messages of a pipe on to s, until one has Ready or Error.
-func awaitReady(r io.Reader, s Starter) (Ready, error) {
+func awaitReady(r io.Reader, s MessageFunc) (Ready, error) {
 	br := bufio.NewReader(r)
 
 	for {
 		line, err := br.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return Ready{}, errSilent
+			return Ready{}, errNoReadyMessage
 		}
 		if err != nil {
 			return Ready{}, err
@@ -216,7 +216,7 @@ func awaitReady(r io.Reader, s Starter) (Ready, error) {
 	}
 }
 
-var errSilent = errors.New("the daemon ended before the mount was ready")
+var errNoReadyMessage = errors.New("the daemon ended before the mount was ready")
 
 const notifyEnv = "NOTIFY_SOCKET"
 
@@ -232,8 +232,8 @@ func (d *Daemon) notify(state string) {
 	}
 }
 
-// unmanaged returns an environment without the variable of the service manager. A daemon in the background must not
+// withoutNotifySocket returns an environment without the variable of the service manager. A daemon in the background must not
 // notify the manager, which would take the message for one of the service that started the daemon.
-func unmanaged(environ []string) []string {
+func withoutNotifySocket(environ []string) []string {
 	return slices.DeleteFunc(environ, func(e string) bool { return strings.HasPrefix(e, notifyEnv+"=") })
 }

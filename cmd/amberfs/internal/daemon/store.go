@@ -26,11 +26,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// Make makes the store of cfg if it does not exist, and fills it. A store that exists and was not filled is filled,
-// too. made is false if the store was ready before. `run` calls Make outside of its namespaces, where all user ids
+// MakeStore makes the store of cfg if it does not exist, and fills it. A store that exists and was not filled is filled,
+// too. made is false if the store was ready before. `run` calls MakeStore outside of its namespaces, where all user ids
 // are mapped.
-func Make(ctx context.Context, cfg Config, s Starter) (made bool, err error) {
-	err = WhenFree(ctx, cfg.Store, func() error {
+func MakeStore(ctx context.Context, cfg Config, s MessageFunc) (made bool, err error) {
+	err = RetryWhileBusy(ctx, cfg.Store, func() error {
 		if _, err := os.Lstat(filepath.Join(cfg.Store, "format")); err == nil {
 			from, err := storedir.FillingFrom(cfg.Store)
 			if from == "" || err != nil {
@@ -47,7 +47,7 @@ func Make(ctx context.Context, cfg Config, s Starter) (made bool, err error) {
 		if err != nil {
 			return openError(cfg.Store, err)
 		}
-		if err := fill(ctx, store, cfg, s); err != nil {
+		if err := fillStore(ctx, store, cfg, s); err != nil {
 			return errors.Join(service.Explain(err), store.GiveUp())
 		}
 
@@ -85,10 +85,10 @@ func checkReuse(cfg Config, note func(string)) error {
 		WithHint("leave out --from, and import %s with `amberfs import`", cfg.From)
 }
 
-// fill makes the workspace of a new store equal to the directory cfg.From. If a killed process has left a
-// store that is not completely filled, fill continues with the directory of that process. The mount point
+// fillStore makes the workspace of a new store equal to the directory cfg.From. If a killed process has left a
+// store that is not completely filled, fillStore continues with the directory of that process. The mount point
 // of cfg is not read if it is inside the directory; it is read if it is the directory itself.
-func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error {
+func fillStore(ctx context.Context, s *snapshot.Store, cfg Config, st MessageFunc) error {
 	if !s.Created() { // the store is not new
 		return checkReuse(cfg, st.note)
 	}
@@ -106,24 +106,24 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	}
 
 	cfg.From = from
-	exclude := append([]string{cfg.Store, worktrees.Point(cfg.From)}, cfg.Exclude...)
+	exclude := append([]string{cfg.Store, worktrees.CopyMountpoint(cfg.From)}, cfg.Exclude...)
 	if cfg.Mountpoint != cfg.From {
 		exclude = append(exclude, cfg.Mountpoint)
 	}
 
 	if mounts, err := locate.Mounts(); err != nil {
 		return err
-	} else if _, ok := locate.On(mounts, cfg.From); ok {
+	} else if _, ok := locate.MountAt(mounts, cfg.From); ok {
 		exclude = append(exclude, filepath.Join(cfg.From, naming.SnapshotsDir), filepath.Join(cfg.From, naming.ForksDir))
 	}
 
-	var left hostdir.LeftOut
-	o := service.FillOptions{Exclude: exclude, Hidden: cfg.Hidden, ShowProgress: st.progress, Skip: left.Add, Stubs: len(cfg.Exclude) > 0}
+	var leftOut hostdir.LeftOut
+	o := service.FillOptions{Exclude: exclude, Hidden: cfg.Hidden, ShowProgress: st.progress, Skip: leftOut.Add, Stubs: len(cfg.Exclude) > 0}
 	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // otherwise the copy has the path of the directory, and links stay valid
 		o.ReportPaths, o.Relink = st.note, cfg.Relink
 	}
 	defer func() {
-		if text := left.Of(cfg.From); text != "" {
+		if text := leftOut.Of(cfg.From); text != "" {
 			st.note(text)
 		}
 	}()
@@ -135,47 +135,47 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	return snapshot.MarkFilled(s)
 }
 
-// endTime is the time to wait for a daemon that has no mount any more and still writes to its store.
-const endTime = 30 * time.Second
+// maxEndWait is the time to wait for a daemon that has no mount any more and still writes to its store.
+const maxEndWait = 30 * time.Second
 
 // openStore opens a store. If the daemon of the store is ending, openStore waits for its end, because a daemon still
 // writes after umount(8) has returned.
 func openStore(dir string, o snapshot.Options) (*snapshot.Store, error) {
-	return afterEnd(func() (*snapshot.Store, error) { return snapshot.Open(dir, o) })
+	return retryWhileEnding(func() (*snapshot.Store, error) { return snapshot.Open(dir, o) })
 }
 
-// afterEnd calls f, and again while f fails because a daemon that is ending has locked the store.
-func afterEnd[R any](f func() (R, error)) (R, error) {
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		r, err := f()
+// retryWhileEnding calls fn, and again while fn fails because a daemon that is ending has locked the store.
+func retryWhileEnding[R any](fn func() (R, error)) (R, error) {
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		r, err := fn()
 		var locked *storedir.LockedError
-		if !errors.As(err, &locked) || !ending(locked.Dir, locked.PID, locked.Mountpoint) || time.Since(began) > endTime {
+		if !errors.As(err, &locked) || !isEnding(locked.Dir, locked.PID, locked.Mountpoint) || time.Since(start) > maxEndWait {
 			return r, err
 		}
 	}
 }
 
-// WhenFree calls f, and again while f fails with an error of kind Busy: another process is filling the store, or the
-// daemon of the store is starting or ending. It gives up after endTime, but waits for a filling without a limit.
-func WhenFree(ctx context.Context, store string, f func() error) error {
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		err := f()
+// RetryWhileBusy calls fn, and again while fn fails with an error of kind Busy: another process is filling the store, or the
+// daemon of the store is starting or ending. It gives up after maxEndWait, but waits for a filling without a limit.
+func RetryWhileBusy(ctx context.Context, store string, fn func() error) error {
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := fn()
 		if errs.ScriptKind(err) != errs.Busy || ctx.Err() != nil {
 			return err
 		}
 		if h, herr := storedir.ReadHolder(store); herr == nil && h.Mountpoint == "" {
-			began = time.Now() // a process without a mount point is filling the store
+			start = time.Now() // a process without a mount point is filling the store
 		}
-		if time.Since(began) > endTime {
+		if time.Since(start) > maxEndWait {
 			return err
 		}
 	}
 }
 
-// ending reports whether the daemon pid has no mount of its store any more. point is the mount point that it has
-// written into the store. ending reads the mount table of the daemon, which may have a mount namespace of its own. A
+// isEnding reports whether the daemon pid has no mount of its store any more. point is the mount point that it has
+// written into the store. isEnding reads the mount table of the daemon, which may have a mount namespace of its own. A
 // starting daemon counts as ending until it has mounted.
-func ending(store string, pid int, point string) bool {
+func isEnding(store string, pid int, point string) bool {
 	if pid <= 0 || point == "" {
 		return false
 	}
@@ -186,7 +186,7 @@ func ending(store string, pid int, point string) bool {
 		return err != nil || len(line) == 0
 	}
 
-	return len(locate.OfStore(mounts, store)) == 0
+	return len(locate.StoreMounts(mounts, store)) == 0
 }
 
 // VerifyStore checks a store that is not mounted and, with fix, repairs it. If damage was found, it
@@ -196,17 +196,17 @@ func VerifyStore(ctx context.Context, dir string, fix bool, show func(service.Pr
 	if fix {
 		work = service.RepairStore
 	}
-	return onStore(dir, func() (*repair.Report, error) { return work(ctx, dir, memoryShare(), show) })
+	return withUnmounted(dir, func() (*repair.Report, error) { return work(ctx, dir, memoryShare(), show) })
 }
 
 // ProveStore searches a store that is not mounted for forgotten bytes. If it finds some, it returns an
 // error of kind Damaged and a proof.
 func ProveStore(ctx context.Context, dir string) (*forget.Proof, error) {
-	return onStore(dir, func() (*forget.Proof, error) { return service.VerifyForgottenStore(ctx, dir, memoryShare()) })
+	return withUnmounted(dir, func() (*forget.Proof, error) { return service.VerifyForgottenStore(ctx, dir, memoryShare()) })
 }
 
-// onStore calls work for a store that is not mounted.
-func onStore[R any](dir string, work func() (*R, error)) (*R, error) {
+// withUnmounted calls work for a store that is not mounted.
+func withUnmounted[R any](dir string, work func() (*R, error)) (*R, error) {
 	if err := storedir.Check(dir); err != nil {
 		if _, serr := os.Lstat(filepath.Join(dir, "format")); errors.Is(serr, os.ErrNotExist) {
 			return nil, errs.Fail(errs.NotExist, "no store at %s", dir)
@@ -220,10 +220,10 @@ func onStore[R any](dir string, work func() (*R, error)) (*R, error) {
 			WithHint("run it as that user")
 	}
 
-	unix.Umask(ownerOnly)
+	unix.Umask(ownerOnlyUmask)
 	limitMemory()
 
-	r, err := afterEnd(work)
+	r, err := retryWhileEnding(work)
 	if err != nil && r == nil {
 		err = openError(dir, err)
 	}
@@ -253,7 +253,7 @@ func openError(dir string, err error) error {
 	return err
 }
 
-// Remove removes a store that no process uses.
-func Remove(store string) error {
+// RemoveStore removes a store that no process uses.
+func RemoveStore(store string) error {
 	return service.Explain(storedir.WithLock(store, func(*vfs.Root) error { return os.RemoveAll(store) }))
 }

@@ -8,32 +8,32 @@ import (
 // suspects are requests that may have crashed earlier daemons (keeper.Start). They are carried out one at a time, each
 // in its turn, so that the next crash proves which of them is the cause.
 type suspects struct {
-	all map[uint64]bool // by the number of the request
+	numbers map[uint64]bool // the numbers of the requests
 
 	mu   sync.Mutex    // guards the fields below
 	turn uint64        // the request whose turn it is, 0 if none is carried out
 	free chan struct{} // closed when the turn ends
 }
 
-// turnTime is the time for which a suspect waits for its turn. Then it is carried out without a turn, because the
+// maxTurnWait is the time for which a suspect waits for its turn. Then it is carried out without a turn, because the
 // request that has the turn may be waiting for the effect of this one.
-const turnTime = 5 * time.Second
+const maxTurnWait = 5 * time.Second
 
 func newSuspects(all []uint64) *suspects {
-	s := &suspects{all: make(map[uint64]bool)}
+	s := &suspects{numbers: make(map[uint64]bool)}
 	for _, unique := range all {
-		s.all[unique] = true
+		s.numbers[unique] = true
 	}
 	return s
 }
 
-// beginTurn waits for the turn of a request. It returns false if the turn did not come within turnTime. For
+// beginTurn waits for the turn of a request. It returns false if the turn did not come within maxTurnWait. For
 // requests that are no suspects it returns true at once.
 func (s *suspects) beginTurn(unique uint64) bool {
-	if !s.all[unique] {
+	if !s.numbers[unique] {
 		return true
 	}
-	late := time.NewTimer(turnTime)
+	late := time.NewTimer(maxTurnWait)
 	defer late.Stop()
 
 	for {
@@ -60,7 +60,7 @@ func (s *suspects) beginTurn(unique uint64) bool {
 func (s *suspects) endTurn(unique uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.turn == unique && s.all[unique] {
+	if s.turn == unique && s.numbers[unique] {
 		s.turn = 0
 		close(s.free)
 	}

@@ -23,19 +23,19 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// watchers makes inotify(7) report the files that a restore changed.
+// inotifyReporter makes inotify(7) report the files that a restore changed.
 //
 // The kernel reports changes by processes, but not changes by a FUSE daemon. So after a
 // restore another process (Nudge) sets the mtime of the changed files, and of the directories
 // whose names changed, to a special time (fusefs.Options.NudgeMtime). The kernel reports
 // modifications, and fusefs changes no mtime. The daemon itself never touches its own mount.
-type watchers struct {
-	store *snapshot.Store
-	mount *mount
-	log   *slog.Logger
-	time  int64 // see fusefs.Options.NudgeMtime
-	// took is the processor time of the last process. Only the goroutine of run accesses it.
-	took time.Duration
+type inotifyReporter struct {
+	store      *snapshot.Store
+	mount      *mount
+	log        *slog.Logger
+	nudgeMtime int64 // see fusefs.Options.NudgeMtime
+	// lastCPUTime is the processor time of the last process. Only the goroutine of run accesses it.
+	lastCPUTime time.Duration
 
 	mu struct {
 		sync.Mutex
@@ -47,31 +47,31 @@ type watchers struct {
 }
 
 const (
-	// nudgeSoon is the time from a restore to the start of a process. It lets one process serve
-	// several restores in a row. nudgeRest is the shortest time between two processes.
-	nudgeSoon = 20 * time.Millisecond
-	nudgeRest = 200 * time.Millisecond
-	// The time between two processes is at least nudgeShare times the processor time of the first, so
+	// nudgeDelay is the time from a restore to the start of a process. It lets one process serve
+	// several restores in a row. minNudgeInterval is the shortest time between two processes.
+	nudgeDelay       = 20 * time.Millisecond
+	minNudgeInterval = 200 * time.Millisecond
+	// idlePerCPUTime: the time between two processes is at least this number times the processor time of the first, so
 	// that continuous restores use at most a twentieth of a processor for watchers.
-	nudgeShare = 20
-	// maxNudged is the number of paths up to which a process touches files. Of further names, it touches only
+	idlePerCPUTime = 20
+	// maxTouchedFiles is the number of paths up to which a process touches files. Of further names, it touches only
 	// the directories.
-	maxNudged = 10_000
-	// maxPending is the number of names up to which all names are queued. After it, one name for each directory
+	maxTouchedFiles = 10_000
+	// maxQueuedNames is the number of names up to which all names are queued. After it, one name for each directory
 	// is queued.
-	maxPending = 4 * maxNudged
-	// nudgeTime is the time after which a process is killed.
-	nudgeTime = 10 * time.Second
+	maxQueuedNames = 4 * maxTouchedFiles
+	// maxNudgeTime is the time after which a process is killed.
+	maxNudgeTime = 10 * time.Second
 )
 
-func newWatchers(s *snapshot.Store, m *mount, log *slog.Logger) *watchers {
+func newInotifyReporter(s *snapshot.Store, m *mount, log *slog.Logger) *inotifyReporter {
 	// A random time from the year 2096 on, which no real file has.
 	const from, span = 4_000_000_000, 2_000_000_000
-	return &watchers{store: s, mount: m, log: log, time: (from+rand.Int64N(span))*1e9 + rand.Int64N(1e9)}
+	return &inotifyReporter{store: s, mount: m, log: log, nudgeMtime: (from+rand.Int64N(span))*1e9 + rand.Int64N(1e9)}
 }
 
-// changed queues directory entries that a restore changed. It does not block.
-func (w *watchers) changed(entries []live.Entry) {
+// queueChanged queues directory entries that a restore changed. It does not block.
+func (w *inotifyReporter) queueChanged(entries []live.Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -80,7 +80,7 @@ func (w *watchers) changed(entries []live.Entry) {
 	}
 
 	for _, e := range entries {
-		if n := len(w.mu.entries); n < maxPending || w.mu.entries[n-1].Parent != e.Parent {
+		if n := len(w.mu.entries); n < maxQueuedNames || w.mu.entries[n-1].Parent != e.Parent {
 			w.mu.entries = append(w.mu.entries, e)
 		}
 	}
@@ -92,12 +92,12 @@ func (w *watchers) changed(entries []live.Entry) {
 	w.mu.cancel = cancel
 	w.wg.Go(func() {
 		defer cancel()
-		w.run(ctx)
+		w.reportAll(ctx)
 	})
 }
 
 // pause ends a running process, so that it does not keep the mount busy. The next restore starts another.
-func (w *watchers) pause() {
+func (w *inotifyReporter) pause() {
 	w.mu.Lock()
 	if w.mu.cancel != nil {
 		w.mu.cancel()
@@ -107,16 +107,16 @@ func (w *watchers) pause() {
 }
 
 // close ends a running process, and lets none start.
-func (w *watchers) close() {
+func (w *inotifyReporter) close() {
 	w.mu.Lock()
 	w.mu.closed = true
 	w.mu.Unlock()
 	w.pause()
 }
 
-// run starts processes until no changed names are left or ctx ends.
-func (w *watchers) run(ctx context.Context) {
-	for wait := nudgeSoon; ; wait = max(nudgeRest, nudgeShare*w.took) {
+// reportAll starts processes until no changed names are left or ctx ends.
+func (w *inotifyReporter) reportAll(ctx context.Context) {
+	for wait := nudgeDelay; ; wait = max(minNudgeInterval, idlePerCPUTime*w.lastCPUTime) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -132,15 +132,15 @@ func (w *watchers) run(ctx context.Context) {
 		}
 
 		w.mu.Unlock()
-		err := guard.Do(func() error { return w.nudge(ctx, w.paths(entries)) })
+		err := guard.Do(func() error { return w.nudge(ctx, w.pathsToTouch(entries)) })
 		if err != nil && ctx.Err() == nil {
 			w.log.Debug("reporting a restore to watchers", "err", err, guard.Stack(err))
 		}
 	}
 }
 
-// paths returns the paths to touch, relative to the mount point.
-func (w *watchers) paths(entries []live.Entry) (paths []string) {
+// pathsToTouch returns the paths to touch, relative to the mount point.
+func (w *inotifyReporter) pathsToTouch(entries []live.Entry) (paths []string) {
 	forest := w.store.Forest()
 	dirs, seen := make(map[live.NodeID]string), make(map[string]bool)
 	touch := func(p string) {
@@ -153,7 +153,7 @@ func (w *watchers) paths(entries []live.Entry) (paths []string) {
 	for _, e := range entries {
 		dir, known := dirs[e.Parent]
 		if !known {
-			dir = w.path(e.Parent)
+			dir = w.dirPath(e.Parent)
 			dirs[e.Parent] = dir
 		}
 		if dir == "" {
@@ -161,10 +161,10 @@ func (w *watchers) paths(entries []live.Entry) (paths []string) {
 		}
 
 		_, err := forest.Lookup(e.Parent, e.Name)
-		if err != nil || e.OldNode == 0 || len(paths) >= maxNudged {
+		if err != nil || e.OldNode == 0 || len(paths) >= maxTouchedFiles {
 			touch(dir)
 		}
-		if err == nil && len(paths) < maxNudged {
+		if err == nil && len(paths) < maxTouchedFiles {
 			touch(path.Join(dir, e.Name))
 		}
 	}
@@ -172,8 +172,8 @@ func (w *watchers) paths(entries []live.Entry) (paths []string) {
 	return paths
 }
 
-// path returns the path of a directory below the mount point, "" if it has no name any more.
-func (w *watchers) path(dir live.NodeID) string {
+// dirPath returns the path of a directory below the mount point, "" if it has no name any more.
+func (w *inotifyReporter) dirPath(dir live.NodeID) string {
 	p, err := w.store.Forest().Path(dir, unix.PathMax-1)
 	if err != nil {
 		return ""
@@ -191,21 +191,21 @@ func (w *watchers) path(dir live.NodeID) string {
 }
 
 // nudge has a process touch paths, and waits for its end.
-func (w *watchers) nudge(ctx context.Context, paths []string) error {
-	m, ok, err := w.mount.entry()
+func (w *inotifyReporter) nudge(ctx context.Context, paths []string) error {
+	m, ok, err := w.mount.tableEntry()
 	if !ok || len(paths) == 0 {
 		return err
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, nudgeTime)
+	ctx, cancel := context.WithTimeout(ctx, maxNudgeTime)
 	defer cancel()
 
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", NudgeCommand, m.Mountpoint, locate.Device(m), strconv.FormatInt(w.time, 10))
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", NudgeCommand, m.Mountpoint, locate.Device(m), strconv.FormatInt(w.nudgeMtime, 10))
 	cmd.Dir = "/"
 	cmd.Stdin = strings.NewReader(strings.Join(paths, "\x00") + "\x00")
 	err = cmd.Run()
 	if s := cmd.ProcessState; s != nil {
-		w.took = s.UserTime() + s.SystemTime()
+		w.lastCPUTime = s.UserTime() + s.SystemTime()
 	}
 
 	return err
@@ -241,13 +241,13 @@ func Nudge(in io.Reader, point, device, mtime string) error {
 		if err != nil {
 			return nil
 		}
-		touch(root, strings.TrimSuffix(p, "\x00"), ns)
+		setMtime(root, strings.TrimSuffix(p, "\x00"), ns)
 	}
 }
 
-// touch sets the mtime of a file below root to ns. It does not leave the mount: in another file system
+// setMtime sets the mtime of a file below root to ns. It does not leave the mount: in another file system
 // the mtime would really change. Errors are ignored, because the file may have been removed since.
-func touch(root int, p string, ns int64) {
+func setMtime(root int, p string, ns int64) {
 	fd, err := unix.Openat2(root, p, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,

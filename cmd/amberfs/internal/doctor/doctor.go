@@ -15,10 +15,10 @@ const (
 
 // A Check is the result of one examination.
 type Check struct {
-	Name   string `json:"name"`
-	State  string `json:"state" jsonschema:"ok, warning or failed"`
-	Found  string `json:"found"`
-	Remedy string `json:"remedy,omitempty"`
+	Name    string `json:"name"`
+	State   string `json:"state" jsonschema:"ok, warning or failed"`
+	Finding string `json:"found"`
+	Remedy  string `json:"remedy,omitempty"`
 }
 
 // A Report has all checks.
@@ -41,7 +41,7 @@ func Examine(ctx context.Context, s Subject) Report {
 	namespaces := examineNamespaces(ctx)
 	r := Report{Version: s.Version, System: s.System, Checks: []Check{
 		examineDevice(), examineKernel(), examineHelper(namespaces.State == OK), namespaces,
-		examineBarrier(namespaces.State == OK, setting(appArmorLimit) == "1", "it restricts no user namespaces", "it restricts user namespaces, but not those of amberfs",
+		examineBarrier(namespaces.State == OK, sysctl(appArmorSysctl) == "1", "it restricts no user namespaces", "it restricts user namespaces, but not those of amberfs",
 			Check{"apparmor", Warning, "it refuses user namespaces to amberfs", "install amberfs with its profile: sudo make install, or the Debian package"}),
 		examineBarrier(namespaces.State == OK, statusField("Seccomp") == "2", "no filter", "a filter lets amberfs work",
 			Check{"seccomp", Warning, "a filter is on, as in containers: it may refuse unshare and mount", "docker run --security-opt seccomp=unconfined"}),
@@ -56,5 +56,5 @@ func Examine(ctx context.Context, s Subject) Report {
 	return r
 }
 
-// found returns a check with the state OK.
-func found(name, text string) Check { return Check{Name: name, State: OK, Found: text} }
+// okCheck returns a check with the state OK.
+func okCheck(name, text string) Check { return Check{Name: name, State: OK, Finding: text} }

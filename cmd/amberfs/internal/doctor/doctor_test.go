@@ -14,17 +14,17 @@ func TestKernel(t *testing.T) {
 		"6.16-rc1": {"kernel", OK, "Linux 6.16-rc1", ""},
 		"7.0":      {"kernel", OK, "Linux 7.0", ""},
 	} {
-		if got := kernel(release); got != want {
+		if got := checkKernel(release); got != want {
 			t.Errorf("%s: %+v", release, got)
 		}
 	}
 }
 
 func TestSpace(t *testing.T) {
-	if c := space("free space", t.TempDir()+"/not/yet/made", "X"); c.State == Failed || c.Found == "" {
+	if c := checkSpace("free space", t.TempDir()+"/not/yet/made", "X"); c.State == Failed || c.Finding == "" {
 		t.Errorf("a directory that is made later: %+v", c)
 	}
-	if c := space("free space", "/proc/1/nothing", "X"); c.State != Failed || c.Remedy == "" {
+	if c := checkSpace("free space", "/proc/1/nothing", "X"); c.State != Failed || c.Remedy == "" {
 		t.Errorf("a directory that cannot be made: %+v", c)
 	}
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// Limits of free space, in bytes: below noSpace a disk counts as full, and below littleSpace as nearly full.
+// Limits of free space, in bytes: below minSpace a disk counts as full, and below lowSpace as nearly full.
 const (
-	littleSpace = 1 << 30
-	noSpace     = 64 << 20
+	lowSpace = 1 << 30
+	minSpace = 64 << 20
 )
 
 // examineSpace examines the disks with the runs and with temporary stores.
@@ -35,11 +35,11 @@ func examineSpace() []Check {
 		return []Check{{"runs", Failed, err.Error(), "name a directory in AMBERFS_RUNS"}}
 	}
 
-	return []Check{space("free space for runs", root, "AMBERFS_RUNS"), space("free space for temporary stores", os.TempDir(), "TMPDIR")}
+	return []Check{checkSpace("free space for runs", root, "AMBERFS_RUNS"), checkSpace("free space for temporary stores", os.TempDir(), "TMPDIR")}
 }
 
-// space examines the disk of a directory, which the environment variable can replace by another one.
-func space(name, dir, variable string) Check {
+// checkSpace examines the disk of a directory, which the environment variable can replace by another one.
+func checkSpace(name, dir, variable string) Check {
 	var st unix.Statfs_t
 	existing := dir
 	err := unix.Statfs(existing, &st)
@@ -51,17 +51,17 @@ func space(name, dir, variable string) Check {
 	}
 
 	free := int64(st.Bavail) * st.Bsize
-	c := found(name, service.BytesText(free)+" at "+dir)
+	c := okCheck(name, service.BytesText(free)+" at "+dir)
 	remedy := "free space, or name a directory on another disk in " + variable
 
 	switch {
 	case unix.Access(existing, unix.W_OK) != nil:
-		c.State, c.Found, c.Remedy = Failed, "you cannot write to "+existing, "name another directory in "+variable
+		c.State, c.Finding, c.Remedy = Failed, "you cannot write to "+existing, "name another directory in "+variable
 	case st.Files > 0 && st.Ffree == 0:
-		c.State, c.Found, c.Remedy = Failed, "no inodes are left at "+dir, remedy
-	case free < noSpace:
+		c.State, c.Finding, c.Remedy = Failed, "no inodes are left at "+dir, remedy
+	case free < minSpace:
 		c.State, c.Remedy = Failed, remedy
-	case free < littleSpace:
+	case free < lowSpace:
 		c.State, c.Remedy = Warning, remedy
 	}
 
@@ -70,14 +70,14 @@ func space(name, dir, variable string) Check {
 
 // examineWatches compares the limits of inotify(7) with the needs of editors and build tools.
 func examineWatches() Check {
-	const enough, enoughInstances = 65536, 128
-	watches, _ := strconv.Atoi(setting("fs/inotify/max_user_watches"))
-	instances, _ := strconv.Atoi(setting("fs/inotify/max_user_instances"))
-	c := found("inotify", fmt.Sprintf("%d watches, %d instances", watches, instances))
+	const enoughWatches, enoughInstances = 65536, 128
+	watches, _ := strconv.Atoi(sysctl("fs/inotify/max_user_watches"))
+	instances, _ := strconv.Atoi(sysctl("fs/inotify/max_user_instances"))
+	c := okCheck("inotify", fmt.Sprintf("%d watches, %d instances", watches, instances))
 
-	if watches < enough || instances < enoughInstances {
-		c.State, c.Found = Warning, c.Found+": few for editors and watchers in a large tree"
-		c.Remedy = fmt.Sprintf("sysctl fs.inotify.max_user_watches=%d fs.inotify.max_user_instances=%d", 8*enough, 4*enoughInstances)
+	if watches < enoughWatches || instances < enoughInstances {
+		c.State, c.Finding = Warning, c.Finding+": few for editors and watchers in a large tree"
+		c.Remedy = fmt.Sprintf("sysctl fs.inotify.max_user_watches=%d fs.inotify.max_user_instances=%d", 8*enoughWatches, 4*enoughInstances)
 	}
 
 	return c
@@ -89,22 +89,22 @@ func examineProgram() Check {
 	if err != nil {
 		return Check{"amberfs", Warning, "it is not in the PATH, where hooks, plugins and clients look for it", "sudo make install, or add its directory to the PATH"}
 	}
-	return found("amberfs", path)
+	return okCheck("amberfs", path)
 }
 
 // examineHooks looks for hooks in the settings of agents, and at the log of hooks that failed.
 func examineHooks(dir string) (all []Check) {
 	home, _ := os.UserHomeDir() // after an error, only the settings in dir are looked at
-	in := "none in the settings here or in your home"
-	if installed := hooks.Installed(dir, home); len(installed) > 0 {
-		in = strings.Join(installed, ", ")
+	installedIn := "none in the settings here or in your home"
+	if installed := hooks.FilesWithHook(dir, home); len(installed) > 0 {
+		installedIn = strings.Join(installed, ", ")
 	}
 
-	all = append(all, found("hooks", in))
-	log, last := hooks.StateFailures().Last()
+	all = append(all, okCheck("hooks", installedIn))
+	log, last := hooks.StateFailures().LastFailure()
 	switch {
 	case log == "":
-		return append(all, found("hook log", "no hook has failed"))
+		return append(all, okCheck("hook log", "no hook has failed"))
 	case strings.Contains(last, locate.ErrNotMounted.Error()):
 		return append(all, Check{"hook log", Warning, "the last failure: " + last, "start the agent in a run: amberfs run --from . -- AGENT; the log: " + log})
 	}
@@ -119,7 +119,7 @@ func examineMounts() (all []Check) {
 		return []Check{{"mounts", Failed, err.Error(), "mount /proc"}}
 	}
 
-	well := 0
+	answering := 0
 	stores := map[string]bool{}
 	for _, m := range table {
 		if m.Root != "/" || !locate.Trusted(m) {
@@ -129,7 +129,7 @@ func examineMounts() (all []Check) {
 		stores[m.Source] = true
 		state := here.StateOf(m)
 		if state == here.Mounted {
-			well++
+			answering++
 			continue
 		}
 
@@ -140,10 +140,10 @@ func examineMounts() (all []Check) {
 		all = append(all, Check{"mount", Failed, m.Mountpoint + " is " + state, remedy})
 	}
 
-	all = append(all, found("mounts", fmt.Sprintf("%d answer", well)))
+	all = append(all, okCheck("mounts", fmt.Sprintf("%d answer", answering)))
 	if root, err := runs.Root(); err == nil {
-		ofRuns, _ := runs.Stores(root) // examineSpace reports a directory that cannot be read
-		for _, s := range ofRuns {
+		runStores, _ := runs.Stores(root) // examineSpace reports a directory that cannot be read
+		for _, s := range runStores {
 			stores[s] = true
 		}
 	}
@@ -163,7 +163,7 @@ func storesInUse(stores map[string]bool) (all []Check) {
 		if h.Mountpoint != "" {
 			at = ", at " + h.Mountpoint
 		}
-		all = append(all, found("store in use", fmt.Sprintf("%s by pid %d%s", store, h.PID, at)))
+		all = append(all, okCheck("store in use", fmt.Sprintf("%s by pid %d%s", store, h.PID, at)))
 	}
 
 	return all

@@ -14,7 +14,7 @@ import (
 
 func examineDevice() Check {
 	const device = "/dev/fuse"
-	c := found(device, "it can be opened")
+	c := okCheck(device, "it can be opened")
 
 	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -22,7 +22,7 @@ func examineDevice() Check {
 		return c
 	}
 
-	c.State, c.Found = Failed, "cannot open it: "+err.Error()
+	c.State, c.Finding = Failed, "cannot open it: "+err.Error()
 	switch err {
 	case unix.ENOENT, unix.ENODEV, unix.ENXIO:
 		c.Remedy = "modprobe fuse; for a container: --device /dev/fuse"
@@ -37,7 +37,7 @@ func examineDevice() Check {
 var kernelFeatures = []struct {
 	major, minor int
 	state        string // state of the check with an older kernel
-	what         string // the feature, for the user
+	feature      string // the feature, for the user
 }{
 	{5, 11, Failed, "amberfs works"},
 	{6, 9, Warning, "a crash of the daemon is a pause for programs, and does not end the mount"},
@@ -47,23 +47,23 @@ var kernelFeatures = []struct {
 func examineKernel() Check {
 	var name unix.Utsname
 	_ = unix.Uname(&name) // it does not fail for a valid address
-	return kernel(unix.ByteSliceToString(name.Release[:]))
+	return checkKernel(unix.ByteSliceToString(name.Release[:]))
 }
 
-// kernel returns the check of a kernel with a release, such as "6.9.3-generic".
-func kernel(release string) Check {
-	c := found("kernel", "Linux "+release)
+// checkKernel returns the check of a kernel with a release, such as "6.9.3-generic".
+func checkKernel(release string) Check {
+	c := okCheck("kernel", "Linux "+release)
 	var major, minor int
 	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // 0.0 for a malformed release
 
-	for _, g := range kernelFeatures {
-		if major > g.major || major == g.major && minor >= g.minor {
+	for _, feature := range kernelFeatures {
+		if major > feature.major || major == feature.major && minor >= feature.minor {
 			continue
 		}
 
-		c.Found += fmt.Sprintf("; only from %d.%d on %s", g.major, g.minor, g.what)
-		if c.State == OK && g.state != OK {
-			c.State, c.Remedy = g.state, fmt.Sprintf("use Linux %d.%d or newer", g.major, g.minor)
+		c.Finding += fmt.Sprintf("; only from %d.%d on %s", feature.major, feature.minor, feature.feature)
+		if c.State == OK && feature.state != OK {
+			c.State, c.Remedy = feature.state, fmt.Sprintf("use Linux %d.%d or newer", feature.major, feature.minor)
 		}
 	}
 
@@ -72,7 +72,7 @@ func kernel(release string) Check {
 
 // examineHelper looks for fusermount3. With namespaces, `amberfs run` works without it.
 func examineHelper(namespaces bool) Check {
-	c := found("fusermount3", "not needed: you may mount")
+	c := okCheck("fusermount3", "not needed: you may mount")
 	if mounts.Privileged() {
 		return c
 	}
@@ -82,40 +82,40 @@ func examineHelper(namespaces bool) Check {
 	var fs unix.Statfs_t
 	switch {
 	case err != nil:
-		c.Found, c.Remedy = "it is missing", "install the package fuse3"
+		c.Finding, c.Remedy = "it is missing", "install the package fuse3"
 	case unix.Stat(path, &st) != nil || st.Mode&unix.S_ISUID == 0 || st.Uid != 0:
-		c.Found, c.Remedy = path+" is not set-user-ID root", "chown root "+path+" && chmod u+s "+path
+		c.Finding, c.Remedy = path+" is not set-user-ID root", "chown root "+path+" && chmod u+s "+path
 	case unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_NOSUID != 0:
-		c.Found, c.Remedy = path+" is on a nosuid disk, which ignores its set-user-ID bit", "install fuse3 on another disk, or remount that one with suid"
+		c.Finding, c.Remedy = path+" is on a nosuid disk, which ignores its set-user-ID bit", "install fuse3 on another disk, or remount that one with suid"
 	case statusField("NoNewPrivs") == "1":
-		c.Found, c.Remedy = path+" gets no rights: this process has no_new_privs", "call amberfs outside of the sandbox or run"
+		c.Finding, c.Remedy = path+" gets no rights: this process has no_new_privs", "call amberfs outside of the sandbox or run"
 	default:
-		c.Found = path
+		c.Finding = path
 		return c
 	}
 
 	if c.State = Failed; namespaces {
 		c.State = Warning
-		c.Found += ": `amberfs mount` does not work, `amberfs run` does"
+		c.Finding += ": `amberfs mount` does not work, `amberfs run` does"
 	}
 
 	return c
 }
 
 func examineNamespaces(ctx context.Context) Check {
-	c := found("namespaces", "`amberfs run` can make them")
-	err := sandbox.Try(ctx)
+	c := okCheck("namespaces", "`amberfs run` can make them")
+	err := sandbox.TryNamespaces(ctx)
 	if err == nil {
 		return c
 	}
 
-	c.State, c.Found = Warning, "this system refuses them, so `amberfs run` runs at another path: "+err.Error()
+	c.State, c.Finding = Warning, "this system refuses them, so `amberfs run` runs at another path: "+err.Error()
 	switch {
-	case setting("user/max_user_namespaces") == "0":
+	case sysctl("user/max_user_namespaces") == "0":
 		c.Remedy = "sysctl user.max_user_namespaces=10000"
-	case setting("kernel/unprivileged_userns_clone") == "0":
+	case sysctl("kernel/unprivileged_userns_clone") == "0":
 		c.Remedy = "sysctl kernel.unprivileged_userns_clone=1"
-	case setting(appArmorLimit) == "1":
+	case sysctl(appArmorSysctl) == "1":
 		c.Remedy = "see apparmor"
 	default:
 		c.Remedy = "in a container: --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or let the host mount"
@@ -125,23 +125,23 @@ func examineNamespaces(ctx context.Context) Check {
 }
 
 // examineBarrier returns the check of a mechanism that may refuse user namespaces to amberfs. If the mechanism is
-// not on, the check is OK with the text off. If it is on, but namespaces can be made, the check is OK with the text
-// harmless. Otherwise the check is refuses.
-func examineBarrier(namespaces, on bool, off, harmless string, refuses Check) Check {
+// not on, the check is OK with the text offText. If it is on, but namespaces can be made, the check is OK with the text
+// harmlessText. Otherwise it is the check refusal.
+func examineBarrier(namespaces, isOn bool, offText, harmlessText string, refusal Check) Check {
 	switch {
-	case !on:
-		return found(refuses.Name, off)
+	case !isOn:
+		return okCheck(refusal.Name, offText)
 	case namespaces:
-		return found(refuses.Name, harmless)
+		return okCheck(refusal.Name, harmlessText)
 	}
-	return refuses
+	return refusal
 }
 
-// appArmorLimit is the sysctl by which AppArmor restricts user namespaces.
-const appArmorLimit = "kernel/apparmor_restrict_unprivileged_userns"
+// appArmorSysctl is the sysctl by which AppArmor restricts user namespaces.
+const appArmorSysctl = "kernel/apparmor_restrict_unprivileged_userns"
 
-// setting returns the value of a sysctl, "" if the kernel does not have it.
-func setting(name string) string {
+// sysctl returns the value of a sysctl, "" if the kernel does not have it.
+func sysctl(name string) string {
 	b, _ := os.ReadFile("/proc/sys/" + name) // older kernels lack some of the sysctls
 	return strings.TrimSpace(string(b))
 }

@@ -13,80 +13,80 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// In returns the paths of a plan whose new files other programs execute.
-func In(plan []hostdir.Planned) (out []naming.BytePath) {
+// ExecutedPaths returns the paths of a plan whose new files other programs execute.
+func ExecutedPaths(plan []hostdir.Planned) (out []naming.BytePath) {
 	for _, c := range plan {
-		if File(c.Path.String(), c.After) {
+		if IsExecuted(c.Path.String(), c.After) {
 			out = append(out, naming.BytePath(c.Path.String()))
 		}
 	}
 	return out
 }
 
-// File reports whether other programs execute a file at the path p. The inode is nil for a deleted file. In a
+// IsExecuted reports whether other programs execute the file with the path p. file is nil for a deleted file. In a
 // git directory all files count, except for names that are known as harmless. A file or a link .git also
 // counts, because it can name another repository.
-func File(p string, now *tree.Inode) bool {
-	if now == nil || now.IsDir() {
+func IsExecuted(p string, file *tree.Inode) bool {
+	if file == nil || file.IsDir() {
 		return false
 	}
 	if path.Base(p) == ".git" {
 		return true
 	}
 	if i := strings.LastIndex("/"+p, "/.git/"); i >= 0 {
-		return !now.IsRegular() || !quietIn(p[i+len(".git/"):])
+		return !file.IsRegular() || !isHarmless(p[i+len(".git/"):])
 	}
 
-	return executed().MatchString(p) && !strings.Contains("/"+p, "/node_modules/")
+	return executedNames().MatchString(p) && !strings.Contains("/"+p, "/node_modules/")
 }
 
-// executed matches files of shells, editors, agents and bare repositories. File does not use it below
+// executedNames matches files of shells, editors, agents and bare repositories. IsExecuted does not use it below
 // node_modules, because nobody works in the directories of packages.
-var executed = pattern.New(`(^|/)(` +
+var executedNames = pattern.New(`(^|/)(` +
 	`\.vscode|\.idea|\.zed|\.husky|\.devcontainer|` +
 	`\.claude|\.codex|\.cursor|\.gemini|\.agents|\.amazonq|\.cline|\.continue|\.junie|\.kiro|\.opencode|\.roo|\.windsurf|` +
 	`[^/]+\.git/hooks)/|` +
 	`(^|/)(\.envrc|\.devcontainer\.json|\.?mcp\.json|opencode\.jsonc?|\.aider\.conf\.yml|[^/]+\.git/(config|commondir))$`)
 
-// quiet has the harmless names in a git directory: these files name no program, and git only reads and
+// harmlessNames has the harmless names in a git directory: these files name no program, and git only reads and
 // shows them. A name with / at its end is a directory with harmless files.
-var quiet = []string{
+var harmlessNames = []string{
 	"objects/", "lfs/objects/", "refs/", "logs/", "HEAD", "index", "packed-refs", "shallow", "description",
 	"ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "SQUASH_MSG", "AUTO_MERGE",
 	"CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "COMMIT_EDITMSG", "TAG_EDITMSG", "NOTES_EDITMSG",
 	"info/exclude", "info/refs", "info/sparse-checkout", "gc.log",
 }
 
-// quietIn reports whether the file rel in a git directory is harmless.
-func quietIn(rel string) bool {
+// isHarmless reports whether the file rel in a git directory is harmless.
+func isHarmless(rel string) bool {
 	if first, rest, ok := strings.Cut(rel, "/"); ok && (first == "worktrees" || first == "modules") {
-		return quietBelow(rest, first == "modules")
+		return isHarmlessBelow(rest, first == "modules")
 	}
 	if strings.HasPrefix(rel, "hooks/") {
 		return strings.HasSuffix(rel, ".sample")
 	}
-	return slices.ContainsFunc(quiet, func(name string) bool {
+	return slices.ContainsFunc(harmlessNames, func(name string) bool {
 		return rel == name || strings.HasSuffix(name, "/") && strings.HasPrefix(rel, name)
 	})
 }
 
-// quietBelow is quietIn for a file below worktrees/ or modules/. rel begins with the name of a worktree or a
+// isHarmlessBelow is isHarmless for a file below worktrees/ or modules/. rel begins with the name of a worktree or a
 // submodule. The names of submodules may have slashes, and may look like a part of a git directory: with
 // nameHasSlashes, a file that could be the configuration or a hook of a submodule is never harmless.
-func quietBelow(rel string, slashes bool) bool {
+func isHarmlessBelow(rel string, nameHasSlashes bool) bool {
 	parts := strings.Split(rel, "/")
-	if slashes {
-		loud := []string{"config", "config.worktree", "commondir", "modules", "worktrees"}
-		if slices.Contains(loud, path.Base(rel)) || slices.Contains(parts[1:], "hooks") && path.Ext(rel) != ".sample" {
+	if nameHasSlashes {
+		dangerous := []string{"config", "config.worktree", "commondir", "modules", "worktrees"}
+		if slices.Contains(dangerous, path.Base(rel)) || slices.Contains(parts[1:], "hooks") && path.Ext(rel) != ".sample" {
 			return false
 		}
 	}
 
 	for i := 1; i < len(parts); i++ {
-		if quietIn(strings.Join(parts[i:], "/")) {
+		if isHarmless(strings.Join(parts[i:], "/")) {
 			return true
 		}
-		if !slashes {
+		if !nameHasSlashes {
 			break
 		}
 	}

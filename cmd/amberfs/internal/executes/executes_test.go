@@ -36,15 +36,15 @@ func TestFile(t *testing.T) {
 		".gitattributes": false, "src/main.go": false, "hooks/x": false, "claude/settings.json": false, "my.mcp.json": false,
 		"node_modules/a/.gitattributes": false, "a/node_modules/b/.vscode/tasks.json": false, "node_modules/.envrc": false, "my_node_modules/.envrc": true,
 	} {
-		if got := File(path, inode(file)); got != want {
+		if got := IsExecuted(path, inode(file)); got != want {
 			t.Errorf("%s: %v", path, got)
 		}
-		if File(path, nil) || File(path, inode(dir)) {
+		if IsExecuted(path, nil) || IsExecuted(path, inode(dir)) {
 			t.Errorf("%s, deleted or a directory", path)
 		}
 	}
 	for _, path := range []string{".git", ".git/HEAD", ".git/objects", ".git/refs", ".git/modules/sm/objects"} {
-		if !File(path, inode(link)) {
+		if !IsExecuted(path, inode(link)) {
 			t.Errorf("%s, a link", path)
 		}
 	}

@@ -20,19 +20,19 @@ import (
 
 // A Directory has the runs, mounts and stores of a directory.
 type Directory struct {
-	Dir       string     `json:"directory"`
-	Runs      []runs.Run `json:"runs"`
-	Copies    []runs.Run `json:"copies" jsonschema:"that the runs share"`
-	Mounts    []Mount    `json:"mounts" jsonschema:"in the directory, or of a store that was filled from it or lies in it"`
-	Stores    []Store    `json:"stores" jsonschema:"that lie in the directory and are not mounted"`
-	Elsewhere Elsewhere  `json:"elsewhere"`
-	Next      []Step     `json:"next" jsonschema:"commands that come next, the most useful first"`
+	Dir    string      `json:"directory"`
+	Runs   []runs.Run  `json:"runs"`
+	Copies []runs.Run  `json:"copies" jsonschema:"that the runs share"`
+	Mounts []Mount     `json:"mounts" jsonschema:"in the directory, or of a store that was filled from it or lies in it"`
+	Stores []Store     `json:"stores" jsonschema:"that lie in the directory and are not mounted"`
+	Others OtherCounts `json:"elsewhere"`
+	Next   []Step      `json:"next" jsonschema:"commands that come next, the most useful first"`
 }
 
 // A Mount is a mounted workspace.
 type Mount struct {
-	Point string `json:"mountpoint"`
-	State string `json:"state" jsonschema:"mounted, dead or hanging"`
+	Mountpoint string `json:"mountpoint"`
+	State      string `json:"state" jsonschema:"mounted, dead or hanging"`
 	Store
 }
 
@@ -50,20 +50,20 @@ type Store struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Elsewhere has the numbers of runs and mounts that belong to other directories.
-type Elsewhere struct {
+// OtherCounts has the numbers of runs and mounts that belong to other directories.
+type OtherCounts struct {
 	Runs   int `json:"runs"`
 	Mounts int `json:"mounts"`
 }
 
 // A Step is a command that comes next.
 type Step struct {
-	Command string `json:"command"`
-	Does    string `json:"does"`
+	Command     string `json:"command"`
+	Description string `json:"does"`
 }
 
-// Look returns the runs, mounts and stores of a directory, which is absolute. It does not set Next.
-func Look(ctx context.Context, dir string, f *runs.Finder) (*Directory, error) {
+// Examine returns the runs, mounts and stores of a directory, which is absolute. It does not set Next.
+func Examine(ctx context.Context, dir string, f *runs.Finder) (*Directory, error) {
 	table, err := locate.Mounts()
 	if err != nil {
 		return nil, err
@@ -94,14 +94,14 @@ func (d *Directory) findRuns(ctx context.Context, f *runs.Finder) error {
 
 	var stores []string
 	for _, store := range all {
-		if of, _ := runs.Dir(store); naming.IsUnder(d.Dir, of) {
+		if source, _ := runs.SourceDir(store); naming.IsUnder(d.Dir, source) {
 			stores = append(stores, store)
 		} else {
-			d.Elsewhere.Runs += len(runs.NamesIn(store))
+			d.Others.Runs += len(runs.NamesIn(store))
 		}
 	}
 
-	d.Runs, d.Copies, err = f.LookIn(ctx, stores)
+	d.Runs, d.Copies, err = f.ListStores(ctx, stores)
 	d.Runs = slices.DeleteFunc(d.Runs, func(r runs.Run) bool { return r.State == service.RunRemoved })
 
 	return err
@@ -116,18 +116,18 @@ func (d *Directory) findMounts(table []locate.Mount) {
 
 		s := storeAt(m.Source)
 		if !naming.IsUnder(m.Mountpoint, d.Dir) && !naming.IsUnder(s.Path, d.Dir) && (s.From == "" || !naming.IsUnder(d.Dir, s.From)) {
-			d.Elsewhere.Mounts++
+			d.Others.Mounts++
 			continue
 		}
 
-		s.Bytes = runs.Size(s.Path)
-		d.Mounts = append(d.Mounts, Mount{Point: m.Mountpoint, State: StateOf(m), Store: s})
+		s.Bytes = runs.DiskUsage(s.Path)
+		d.Mounts = append(d.Mounts, Mount{Mountpoint: m.Mountpoint, State: StateOf(m), Store: s})
 	}
 }
 
 // StateOf asks whether the daemon of a mount answers.
 func StateOf(m locate.Mount) string {
-	switch err := daemon.Answers(m.Mountpoint); {
+	switch err := daemon.Ping(m.Mountpoint); {
 	case errors.Is(err, unix.ENOTCONN):
 		return Dead
 	case err != nil && !errors.Is(err, unix.EACCES):
@@ -139,22 +139,22 @@ func StateOf(m locate.Mount) string {
 // findStores finds the stores in the directory that are not mounted. The store of its worktrees is two levels
 // below it.
 func (d *Directory) findStores() {
-	names, _ := os.ReadDir(d.Dir) // if the directory cannot be read, its stores cannot be used either
+	entries, _ := os.ReadDir(d.Dir) // if the directory cannot be read, its stores cannot be used either
 	paths := []string{filepath.Join(d.Dir, ".claude/worktrees/.amberfs")}
-	for _, e := range names {
+	for _, e := range entries {
 		if e.IsDir() {
 			paths = append(paths, filepath.Join(d.Dir, e.Name()))
 		}
 	}
 
 	for _, path := range paths {
-		mounted := slices.ContainsFunc(d.Mounts, func(m Mount) bool { return m.Path == path || m.Point == path })
+		mounted := slices.ContainsFunc(d.Mounts, func(m Mount) bool { return m.Path == path || m.Mountpoint == path })
 		if mounted || storedir.Check(path) != nil {
 			continue
 		}
 
 		s := storeAt(path)
-		s.Bytes = runs.Size(path)
+		s.Bytes = runs.DiskUsage(path)
 		d.Stores = append(d.Stores, s)
 	}
 }

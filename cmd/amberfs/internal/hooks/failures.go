@@ -24,12 +24,12 @@ type Failures struct {
 const (
 	// logFile has a line for each failure.
 	logFile = "hook.log"
-	// warnedFile has a line for each warning that was shown.
-	warnedFile = "hook-warned"
-	// missingFile exists if the shell has warned that amberfs is not installed.
-	missingFile = "hook-missing"
-	// maxFile is the size in bytes above which a file is renamed and a new one begins.
-	maxFile = 1 << 20
+	// warningsFile has a line for each warning that was shown.
+	warningsFile = "hook-warned"
+	// notInstalledFile exists if the shell has warned that amberfs is not installed.
+	notInstalledFile = "hook-missing"
+	// maxLogSize is the size in bytes above which a file is renamed and a new one begins.
+	maxLogSize = 1 << 20
 )
 
 // StateFailures returns the log in the state directory of the user.
@@ -41,21 +41,21 @@ func StateFailures() Failures {
 	return Failures{state}
 }
 
-// Worked records that a hook ran. If amberfs is removed later, the shell warns again: see shellCommand.
-func (f Failures) Worked() {
+// RecordSuccess records that a hook ran. If amberfs is removed later, the shell warns again: see shellCommand.
+func (f Failures) RecordSuccess() {
 	if f.dir != "" {
-		_ = os.Remove(filepath.Join(f.dir, missingFile)) // usually the file does not exist
+		_ = os.Remove(filepath.Join(f.dir, notInstalledFile)) // usually the file does not exist
 	}
 }
 
-// Failed writes a failure to the log. warn reports whether to show the failure to the user: each reason is
+// RecordFailure writes a failure to the log. warn reports whether to show the failure to the user: each reason is
 // shown once in a session. log is the path of the log, "" if it cannot be written.
-func (f Failures) Failed(agent, session, dir, why string, now time.Time) (warn bool, log string) {
+func (f Failures) RecordFailure(agent, session, dir, reason string, now time.Time) (warn bool, log string) {
 	if f.dir == "" || os.MkdirAll(f.dir, 0o700) != nil {
 		return true, ""
 	}
 	log = filepath.Join(f.dir, logFile)
-	line := fmt.Sprintf("%s %s %q: %s\n", now.Format(time.RFC3339), service.SessionActor(agent, session), dir, gitquote.EscapeControls(why, ""))
+	line := fmt.Sprintf("%s %s %q: %s\n", now.Format(time.RFC3339), service.SessionActor(agent, session), dir, gitquote.EscapeControls(reason, ""))
 	if appendTo(log, line) != nil {
 		log = ""
 	}
@@ -63,9 +63,9 @@ func (f Failures) Failed(agent, session, dir, why string, now time.Time) (warn b
 		session = now.Format(time.DateOnly)
 	}
 
-	sum := sha256.Sum256([]byte(strings.Join([]string{agent, session, dir, why}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{agent, session, dir, reason}, "\x00")))
 	key := hex.EncodeToString(sum[:16]) + "\n"
-	file := filepath.Join(f.dir, warnedFile)
+	file := filepath.Join(f.dir, warningsFile)
 	shown, err := os.ReadFile(file)
 	if err == nil && bytes.Contains(shown, []byte(key)) {
 		return false, log
@@ -76,9 +76,9 @@ func (f Failures) Failed(agent, session, dir, why string, now time.Time) (warn b
 	return true, log
 }
 
-// appendTo adds a line to a file. A file of more than maxFile bytes is renamed to file.1 first.
+// appendTo adds a line to a file. A file of more than maxLogSize bytes is renamed to file.1 first.
 func appendTo(file, line string) error {
-	if st, err := os.Lstat(file); err == nil && st.Size() > maxFile {
+	if st, err := os.Lstat(file); err == nil && st.Size() > maxLogSize {
 		if err := os.Rename(file, file+".1"); err != nil {
 			return err
 		}
@@ -100,16 +100,16 @@ func appendTo(file, line string) error {
 // shellCommand returns the command of a hook. Its exit status is always 0. If amberfs is not installed, the
 // shell warns once: a user without amberfs may have the same settings, from a repository.
 func shellCommand(agent string) string {
-	missing := encode(Warning(agent, "amberfs is not installed: no snapshots are taken"))
-	return commandStart(agent) + `2>/dev/null || { d="${XDG_STATE_HOME:-$HOME/.local/state}/amberfs"; [ -e "$d/` + missingFile +
-		`" ] || { echo '` + string(missing) + `'; mkdir -p "$d" && : >"$d/` + missingFile + `"; }; } 2>/dev/null || true`
+	missing := encode(WarningOutput(agent, "amberfs is not installed: no snapshots are taken"))
+	return commandStart(agent) + `2>/dev/null || { d="${XDG_STATE_HOME:-$HOME/.local/state}/amberfs"; [ -e "$d/` + notInstalledFile +
+		`" ] || { echo '` + string(missing) + `'; mkdir -p "$d" && : >"$d/` + notInstalledFile + `"; }; } 2>/dev/null || true`
 }
 
 // commandStart is the beginning of the command of a hook, by which it is recognized.
 func commandStart(agent string) string { return "amberfs hook " + agent + " " }
 
-// Last returns the log and its last line, the newest failure. Without a failure, both are "".
-func (f Failures) Last() (log, line string) {
+// LastFailure returns the log and its last line, the newest failure. Without a failure, both are "".
+func (f Failures) LastFailure() (log, line string) {
 	if f.dir == "" {
 		return "", ""
 	}

@@ -28,25 +28,25 @@ func TestFailures(t *testing.T) {
 		{"claude", "", "/w\n", "x", true},
 		{"claude", "", "/w\n", "x", false},
 	} {
-		warn, log := f.Failed(c.agent, c.session, c.dir, c.why, now)
+		warn, log := f.RecordFailure(c.agent, c.session, c.dir, c.why, now)
 		b, err := os.ReadFile(log)
 		if warn != c.warn || err != nil || strings.Count(string(b), "\n") != i+1 || !strings.HasSuffix(string(b), ": "+c.why+"\n") {
 			t.Errorf("%d: warned %v; the log has %q, %v", i, warn, b, err)
 		}
 	}
-	if _, log := f.Failed("claude", "s9", "/e", "no mount at \x1b[31m\a", now); true {
+	if _, log := f.RecordFailure("claude", "s9", "/e", "no mount at \x1b[31m\a", now); true {
 		b, err := os.ReadFile(log)
 		if err != nil || strings.ContainsAny(string(b), "\x1b\a") {
 			t.Errorf("what a terminal acts upon is in the log: %q, %v", b, err)
 		}
 	}
-	if warn, _ := f.Failed("claude", "", "/w\n", "x", now.Add(24*time.Hour)); !warn {
+	if warn, _ := f.RecordFailure("claude", "", "/w\n", "x", now.Add(24*time.Hour)); !warn {
 		t.Error("without a session: no warning on the next day")
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	must.OK(t, os.WriteFile(file, nil, 0o600))
 	for range 2 {
-		if warn, log := (Failures{filepath.Join(file, "x")}).Failed("claude", "s1", "/w", "y", now); !warn || log != "" {
+		if warn, log := (Failures{filepath.Join(file, "x")}).RecordFailure("claude", "s1", "/w", "y", now); !warn || log != "" {
 			t.Errorf("where nothing can be written: %v, %q", warn, log)
 		}
 	}
@@ -55,14 +55,14 @@ func TestFailures(t *testing.T) {
 func TestLogIsBounded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	for range 5 {
-		must.OK(t, appendTo(file, strings.Repeat("x", maxFile)+"\n"))
+		must.OK(t, appendTo(file, strings.Repeat("x", maxLogSize)+"\n"))
 	}
 	all, err := filepath.Glob(file + "*")
 	if err != nil || len(all) != 2 {
 		t.Errorf("%v, %v", all, err)
 	}
 	for _, f := range all {
-		if st, err := os.Stat(f); err != nil || st.Size() > 2*maxFile+2 {
+		if st, err := os.Stat(f); err != nil || st.Size() > 2*maxLogSize+2 {
 			t.Errorf("%s: %v, %v", f, st, err)
 		}
 	}
@@ -79,7 +79,7 @@ func TestEarlierHook(t *testing.T) {
 		change(t, dir, "codex", remove)
 		b, err := os.ReadFile(file)
 		text := string(b)
-		if n := strings.Count(text, "amberfs hook codex"); err != nil || (n == 0) != remove || n > len(agents["codex"].events) || !strings.Contains(text, "mine") || strings.Contains(text, "codex 2>/dev/null || true") {
+		if n := strings.Count(text, "amberfs hook codex"); err != nil || (n == 0) != remove || n > len(agents["codex"].hookEvents) || !strings.Contains(text, "mine") || strings.Contains(text, "codex 2>/dev/null || true") {
 			t.Errorf("remove %v: %s, %v", remove, text, err)
 		}
 		if !remove && strings.Index(text, "amberfs hook") > strings.Index(text, "mine") {

@@ -20,9 +20,9 @@ import (
 
 // An agent describes the settings of an agent.
 type agent struct {
-	file   string   // path of the settings, from the directory of a project
-	events []string // the events at the beginning of a turn and at the end of a call
-	extra  string   // more JSON fields of a hook
+	file        string   // path of the settings, from the directory of a project
+	hookEvents  []string // the events at the beginning of a turn and at the end of a call
+	extraFields string   // more JSON fields of a hook
 }
 
 var agents = map[string]agent{
@@ -31,9 +31,9 @@ var agents = map[string]agent{
 	"gemini": {".gemini/settings.json", []string{"BeforeAgent", "AfterTool"}, `,"timeout":10000`},
 }
 
-// Context returns the value whose JSON a hook prints to add text to the context of an agent. For an unknown
+// ContextOutput returns the value whose JSON a hook prints to add text to the context of an agent. For an unknown
 // agent it is the text.
-func Context(agent, event, text string) any {
+func ContextOutput(agent, event, text string) any {
 	switch agent {
 	case "cursor":
 		return map[string]string{"additional_context": text}
@@ -49,9 +49,9 @@ func Context(agent, event, text string) any {
 	return map[string]any{"hookSpecificOutput": map[string]string{"hookEventName": event, "additionalContext": text}}
 }
 
-// Warning returns the value whose JSON a hook prints so that an agent shows a message to its user, nil for
+// WarningOutput returns the value whose JSON a hook prints so that an agent shows a message to its user, nil for
 // an unknown agent.
-func Warning(agent, text string) any {
+func WarningOutput(agent, text string) any {
 	if agent == "cursor" {
 		return map[string]any{"continue": true, "user_message": text}
 	}
@@ -69,9 +69,9 @@ type Settings struct {
 	before, after []byte
 }
 
-// Plan reads the settings of the agent name in a directory, and returns them with the hook added or
+// PlanEdit reads the settings of the agent name in a directory, and returns them with the hook added or
 // removed. It writes nothing. A missing file counts as an empty one.
-func Plan(dir, name string, remove bool) (*Settings, error) {
+func PlanEdit(dir, name string, remove bool) (*Settings, error) {
 	a, ok := agents[name]
 	if !ok {
 		return nil, errs.Fail(errs.Invalid, "there are no settings for %q", name).WithHint("they are for claude, codex and gemini; others call `amberfs hook generic`")
@@ -85,9 +85,9 @@ func Plan(dir, name string, remove bool) (*Settings, error) {
 	return editSettings(filepath.Join(dir, a.file), text, name, remove)
 }
 
-// Wrote returns a function for the path of an agent's settings, nil for other paths. The function reports
+// HookOnlyChange returns a function for the path of an agent's settings, nil for other paths. The function reports
 // whether adding the hook is the only difference between two versions of the settings.
-func Wrote(p string) func(before, after []byte) bool {
+func HookOnlyChange(p string) func(before, after []byte) bool {
 	for name, a := range agents {
 		if p != a.file && !strings.HasSuffix(p, "/"+a.file) {
 			continue
@@ -100,7 +100,7 @@ func Wrote(p string) func(before, after []byte) bool {
 	return nil
 }
 
-// editSettings does the work of Plan. text is the content of the file.
+// editSettings does the work of PlanEdit. text is the content of the file.
 func editSettings(file string, text []byte, name string, remove bool) (*Settings, error) {
 	s := &Settings{File: file, before: text}
 
@@ -127,9 +127,9 @@ func editJSON(settings []byte, a agent, name string, remove bool) ([]byte, error
 		return nil, errors.New("not a JSON object")
 	}
 
-	for _, event := range a.events {
+	for _, event := range a.hookEvents {
 		var err error
-		if root, err = editEvent(root, event, a.extra, name, remove); err != nil {
+		if root, err = editEvent(root, event, a.extraFields, name, remove); err != nil {
 			return nil, err
 		}
 	}
@@ -164,7 +164,7 @@ func editEvent(root []byte, event, extra, name string, remove bool) ([]byte, err
 	placed := remove
 	for _, group := range groups.Array() {
 		switch {
-		case !isOurs(group, name):
+		case !isAmberfsHook(group, name):
 			result = append(result, group.Raw)
 		case !placed:
 			result, placed = append(result, hook), true
@@ -186,8 +186,8 @@ func editEvent(root []byte, event, extra, name string, remove bool) ([]byte, err
 	return sjson.DeleteBytes(root, "hooks")
 }
 
-// isOurs reports whether a group of hooks was added by this or an earlier version of Plan.
-func isOurs(group gjson.Result, agent string) bool {
+// isAmberfsHook reports whether a group of hooks was added by this or an earlier version of PlanEdit.
+func isAmberfsHook(group gjson.Result, agent string) bool {
 	return group.Get("matcher").String() == "" && group.Get("hooks.#").Int() == 1 &&
 		strings.HasPrefix(group.Get("hooks.0.command").String(), commandStart(agent))
 }
@@ -267,11 +267,11 @@ func encode(v any) []byte {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// Installed returns the files of settings in directories that have the hook of an agent.
-func Installed(dirs ...string) (files []string) {
+// FilesWithHook returns the files of settings in directories that have the hook of an agent.
+func FilesWithHook(dirs ...string) (files []string) {
 	for _, dir := range dirs {
 		for name := range agents {
-			if s, err := Plan(dir, name, true); err == nil && s.Changed && !slices.Contains(files, s.File) {
+			if s, err := PlanEdit(dir, name, true); err == nil && s.Changed && !slices.Contains(files, s.File) {
 				files = append(files, s.File)
 			}
 		}

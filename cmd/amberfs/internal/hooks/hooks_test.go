@@ -14,7 +14,7 @@ import (
 
 func change(t *testing.T, dir, agent string, remove bool) (changed bool, diff string) {
 	t.Helper()
-	s, err := Plan(dir, agent, remove)
+	s, err := PlanEdit(dir, agent, remove)
 	must.OK(t, err)
 	if s.Changed {
 		diff = s.Diff()
@@ -42,7 +42,7 @@ func TestInstall(t *testing.T) {
 			}
 			changed, diff := change(t, dir, "claude", false)
 			b, err := os.ReadFile(file)
-			if err != nil || !changed || strings.Count(string(b), "amberfs hook claude ") != len(agents["claude"].events) || !strings.Contains(diff, "+") {
+			if err != nil || !changed || strings.Count(string(b), "amberfs hook claude ") != len(agents["claude"].hookEvents) || !strings.Contains(diff, "+") {
 				t.Fatalf("installed: %s, %v, diff %s", b, err, diff)
 			}
 			if strings.Contains(before, "mine <x>") != strings.Contains(string(b), "mine <x>") {
@@ -89,7 +89,7 @@ func TestDeviceStays(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	if _, err := Plan(t.TempDir(), "generic", false); err == nil {
+	if _, err := PlanEdit(t.TempDir(), "generic", false); err == nil {
 		t.Error("settings for any agent")
 	}
 	for _, bad := range []string{"{", "[]", `{"hooks":[]}`, `{"hooks":{"BeforeAgent":{}}}`} {
@@ -97,7 +97,7 @@ func TestRefused(t *testing.T) {
 		must.OK(t, os.MkdirAll(filepath.Join(dir, ".gemini"), 0o755))
 		file := filepath.Join(dir, ".gemini/settings.json")
 		must.OK(t, os.WriteFile(file, []byte(bad), 0o600))
-		if _, err := Plan(dir, "gemini", false); err == nil {
+		if _, err := PlanEdit(dir, "gemini", false); err == nil {
 			t.Errorf("installed into %s", bad)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 type Input struct {
 	Prompt, Cwd   string
 	Session       string // the id of the conversation
-	ID            string // the id of the user's message, "" if the agent has none
-	Name          string // the name of a worktree to create
+	MessageID     string // the id of the user's message, "" if the agent has none
+	WorktreeName  string // the name of a worktree to create
 	WorktreePath  string // the path of a worktree to remove
 	Event         string
 	Tool, Command string // the tool that was called, and its command if it is a shell
@@ -37,9 +37,9 @@ type clineInput struct {
 	} `json:"postToolUse"`
 }
 
-// Read reads the JSON that an agent sends to a hook. Cursor calls a session a conversation, and lists
+// ReadInput reads the JSON that an agent sends to a hook. Cursor calls a session a conversation, and lists
 // open directories in place of a working directory.
-func Read(r io.Reader) (Input, error) {
+func ReadInput(r io.Reader) (Input, error) {
 	var in struct {
 		Session      string   `json:"session_id"`
 		Conversation string   `json:"conversation_id"`
@@ -68,7 +68,7 @@ func Read(r io.Reader) (Input, error) {
 	}
 
 	cline := in.clineInput
-	out := Input{Cwd: in.Cwd, Name: in.Name, WorktreePath: in.WorktreePath}
+	out := Input{Cwd: in.Cwd, WorktreeName: in.Name, WorktreePath: in.WorktreePath}
 	out.Prompt = cmp.Or(in.Prompt, cline.Prompt.Text)
 	out.Event, out.Tool = cmp.Or(in.Event, cline.Event), cmp.Or(in.Tool, cline.Call.Tool)
 	if command := cmp.Or(in.ToolInput.Command, cline.Call.Parameters.Command, cline.Call.Parameters.Commands); command != nil {
@@ -76,7 +76,7 @@ func Read(r io.Reader) (Input, error) {
 	}
 
 	out.Session = cmp.Or(in.Conversation, in.Session, cline.Task)
-	out.ID = cmp.Or(in.PromptID, in.Turn, in.Generation)
+	out.MessageID = cmp.Or(in.PromptID, in.Turn, in.Generation)
 	if roots := append(in.Roots, cline.Roots...); out.Cwd == "" && len(roots) > 0 {
 		out.Cwd = roots[0]
 	}
@@ -90,8 +90,8 @@ func (in Input) Labels(agent string) map[string]string {
 	if in.Session != "" {
 		l["session"] = in.Session
 	}
-	if in.ID != "" {
-		l["message"] = in.ID
+	if in.MessageID != "" {
+		l["message"] = in.MessageID
 	}
 
 	return l
@@ -99,18 +99,18 @@ func (in Input) Labels(agent string) map[string]string {
 
 // Message returns the beginning of the prompt, or of the call of a tool, in one line.
 func (in Input) Message() string {
-	const most = 200
+	const maxRunes = 200
 	text := in.Prompt
 	if in.Tool != "" {
 		text = in.Tool + " " + in.Command
 	}
 
 	line := []rune(strings.Join(strings.Fields(text), " "))
-	return string(line[:min(len(line), most)])
+	return string(line[:min(len(line), maxRunes)])
 }
 
-// WorktreeName makes the name of a fork from an agent's name for a worktree.
-func WorktreeName(name string) string {
+// ForkName makes the name of a fork from an agent's name for a worktree.
+func ForkName(name string) string {
 	return strings.TrimLeft(strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' || r == '.' {
 			return r

@@ -51,11 +51,11 @@ func TestForms(t *testing.T) {
 			`"text"`,
 		},
 	} {
-		got, err := Read(strings.NewReader(c.sent))
+		got, err := ReadInput(strings.NewReader(c.sent))
 		if err != nil || got != c.want {
 			t.Errorf("%s: %+v, %v; want %+v", agent, got, err, c.want)
 		}
-		out, err := json.Marshal(Context(agent, got.Event, "text"))
+		out, err := json.Marshal(ContextOutput(agent, got.Event, "text"))
 		must.OK(t, err)
 		if string(out) != c.context {
 			t.Errorf("%s gets %s, want %s", agent, out, c.context)

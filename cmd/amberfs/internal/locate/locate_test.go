@@ -107,10 +107,10 @@ func TestMountsOfOthers(t *testing.T) {
 			t.Errorf("Find: %v", err)
 		}
 	}
-	if got := OfStore([]Mount{m}, store); os.Geteuid() == 0 && len(got) != 0 {
+	if got := StoreMounts([]Mount{m}, store); os.Geteuid() == 0 && len(got) != 0 {
 		t.Errorf("OfStore: %v", got)
 	}
-	if (Location{Mount: m}).IsUser(uint32(os.Geteuid())) {
+	if (Location{Mount: m}).MayBeDaemon(uint32(os.Geteuid())) {
 		t.Error("a daemon of another user")
 	}
 }
@@ -203,16 +203,16 @@ func TestUsers(t *testing.T) {
 		}
 		return pids
 	}
-	for _, what := range [][]string{Everything, Dirs} {
+	for _, what := range [][]string{AllLinks, DirLinks} {
 		if got := users(what, of.Ino); !slices.Equal(got, []int{cmd.Process.Pid}) {
 			t.Errorf("a working directory: %v by %v", what, got)
 		}
 	}
-	if got := append(users(Roots, of.Ino), users(Everything, in.Ino)...); got != nil {
+	if got := append(users(RootLinks, of.Ino), users(AllLinks, in.Ino)...); got != nil {
 		t.Errorf("no root, and another directory: %v", got)
 	}
 	m.Minor = -1
-	if got := users(Everything, of.Ino); got != nil {
+	if got := users(AllLinks, of.Ino); got != nil {
 		t.Errorf("another file system: %v", got)
 	}
 }

@@ -42,9 +42,9 @@ var ErrNotMounted = errors.New("not inside an amberfs mount")
 // ErrOutside is the error of Rel for a path that is not in the workspace.
 var ErrOutside = errors.New("is outside the workspace")
 
-// Getwd returns the working directory by getcwd(2). os.Getwd would also stat $PWD, which is
+// WorkingDir returns the working directory by getcwd(2). os.Getwd would also stat $PWD, which is
 // a request to the file system.
-func Getwd() (string, error) {
+func WorkingDir() (string, error) {
 	wd, err := unix.Getwd()
 	if errors.Is(err, unix.ENOENT) {
 		err = errors.New("it was removed, or its file system was unmounted")
@@ -59,15 +59,15 @@ func Getwd() (string, error) {
 // ErrOverlaid is the error for a directory for which Overlaid reports true: control files have no effect there.
 var ErrOverlaid = errors.New("is an overlay over an amberfs workspace: snapshots and restores do nothing in it")
 
-// overlays are the types of file systems that write changes to an upper layer.
-var overlays = []string{"overlay", "aufs", "fuse.fuse-overlayfs", "fuse.unionfs"}
+// overlayTypes are the types of file systems that write changes to an upper layer.
+var overlayTypes = []string{"overlay", "aufs", "fuse.fuse-overlayfs", "fuse.unionfs"}
 
 // Overlaid reports whether a directory shows a workspace through an overlay. The control files are
 // visible there, but writes to them go into the overlay's upper layer.
 func Overlaid(mounts []Mount, dir string) bool {
 	dir = Resolve(mounts, dir)
-	m, ok := At(mounts, dir)
-	if !ok || !slices.Contains(overlays, m.FSType) {
+	m, ok := MountOf(mounts, dir)
+	if !ok || !slices.Contains(overlayTypes, m.FSType) {
 		return false
 	}
 
@@ -86,17 +86,17 @@ func Overlaid(mounts []Mount, dir string) bool {
 // Find returns the location of a directory. Errors: ErrNotMounted, ErrForeign.
 func Find(mounts []Mount, dir string) (Location, error) {
 	dir = Resolve(mounts, dir)
-	m, ok := At(mounts, dir)
+	m, ok := MountOf(mounts, dir)
 	if !ok || m.FSType != FSType {
 		return Location{}, fmt.Errorf("%s: %w", dir, ErrNotMounted)
 	}
 	if !Trusted(m) {
-		return Location{}, foreign(dir, m)
+		return Location{}, foreignError(dir, m)
 	}
 
 	p := Location{Mount: m, Store: m.Source, dir: dir, mounts: mounts}
 	inside := path.Join(m.Root, strings.TrimPrefix(dir[len(strings.TrimSuffix(m.Mountpoint, "/")):], "/"))
-	p.Workspace, p.Snapshot, p.Path = split(inside)
+	p.Workspace, p.Snapshot, p.Path = splitPath(inside)
 	return p, nil
 }
 
@@ -122,9 +122,9 @@ func (p Location) Device() string {
 	return Device(p.Mount)
 }
 
-// split splits a path inside the file system into the names of forks, the name of a snapshot ("" if there
+// splitPath splits a path inside the file system into the names of forks, the name of a snapshot ("" if there
 // is none), and the path in their tree.
-func split(inside string) (forks []string, snapshot, rest string) {
+func splitPath(inside string) (forks []string, snapshot, rest string) {
 	parts := strings.Split(strings.Trim(inside, "/"), "/")
 	for len(parts) >= 2 && parts[0] == naming.ForksDir {
 		forks = append(forks, parts[1])
@@ -166,27 +166,27 @@ func Resolve(table []Mount, p string) string {
 	}
 
 	const maxLinks = 40 // the kernel's limit
-	rest, at := strings.Split(path.Clean(p), "/"), "/"
-	for links := 0; len(rest) > 0 && links < maxLinks; {
-		next := path.Join(at, rest[0])
-		rest = rest[1:]
+	remaining, resolved := strings.Split(path.Clean(p), "/"), "/"
+	for links := 0; len(remaining) > 0 && links < maxLinks; {
+		next := path.Join(resolved, remaining[0])
+		remaining = remaining[1:]
 		if points["/"] || points[next] {
-			return path.Join(next, path.Join(rest...))
+			return path.Join(next, path.Join(remaining...))
 		}
 
 		target, err := os.Readlink(next)
 		if err != nil { // next is no link, or does not exist
-			at = next
+			resolved = next
 			continue
 		}
 
 		links++
 		if path.IsAbs(target) {
-			at = "/"
+			resolved = "/"
 		}
 
-		rest = append(strings.Split(target, "/"), rest...)
+		remaining = append(strings.Split(target, "/"), remaining...)
 	}
 
-	return path.Join(at, path.Join(rest...))
+	return path.Join(resolved, path.Join(remaining...))
 }

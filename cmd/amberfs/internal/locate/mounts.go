@@ -33,9 +33,9 @@ func Mounts() ([]Mount, error) {
 // in every mount namespace, and no other file system has it.
 func Device(m Mount) string { return fmt.Sprintf("%d:%d", m.Major, m.Minor) }
 
-// At returns the mount that path (absolute and clean) lies on: the mount with the deepest
+// MountOf returns the mount that path (absolute and clean) lies on: the mount with the deepest
 // mount point above path. If several have this mount point, it is the last one made.
-func At(mounts []Mount, path string) (best Mount, found bool) {
+func MountOf(mounts []Mount, path string) (best Mount, found bool) {
 	for _, m := range mounts {
 		if naming.IsUnder(path, m.Mountpoint) && (best == nil || len(m.Mountpoint) >= len(best.Mountpoint)) {
 			best = m
@@ -44,14 +44,14 @@ func At(mounts []Mount, path string) (best Mount, found bool) {
 	return best, best != nil
 }
 
-// On returns the amberfs mount whose mount point is exactly path.
-func On(mounts []Mount, path string) (Mount, bool) {
-	m, ok := At(mounts, path)
+// MountAt returns the amberfs mount whose mount point is exactly path.
+func MountAt(mounts []Mount, path string) (Mount, bool) {
+	m, ok := MountOf(mounts, path)
 	return m, ok && m.FSType == FSType && m.Mountpoint == path
 }
 
-// OfStore returns the mounts of a store that show the whole file system, in the order of mounting.
-func OfStore(mounts []Mount, store string) []Mount {
+// StoreMounts returns the mounts of a store that show the whole file system, in the order of mounting.
+func StoreMounts(mounts []Mount, store string) []Mount {
 	var out []Mount
 	for _, m := range mounts {
 		if m.Source == store && m.Root == "/" && Trusted(m) {
@@ -74,22 +74,22 @@ const maxUsers = 20
 
 // These are the links below /proc/PID by which a process uses a mount, for Users.
 var (
-	Everything = []string{"cwd", "root", "exe", "fd/*"}
-	Dirs       = []string{"cwd", "root"}
-	Roots      = []string{"root"}
+	AllLinks  = []string{"cwd", "root", "exe", "fd/*"}
+	DirLinks  = []string{"cwd", "root"}
+	RootLinks = []string{"root"}
 )
 
 // Users finds the processes that use a node of the file system of a mount by one of the links in kinds
 // (Everything, Dirs or Roots), in all mount namespaces. match selects nodes by their inode numbers; nil
 // selects all. Not included are this process, and processes whose links this user may not read.
-func Users(of Mount, kinds []string, match func(ino uint64) bool) (out []User) {
+func Users(m Mount, kinds []string, match func(ino uint64) bool) (out []User) {
 	seen := map[int]bool{os.Getpid(): true}
 
 	for _, kind := range kinds {
 		links, _ := filepath.Glob(filepath.Join("/proc/[0-9]*", kind)) // the pattern is well-formed
 		for _, link := range links {
 			pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
-			if seen[pid] || len(out) == maxUsers || !uses(link, of, match) {
+			if seen[pid] || len(out) == maxUsers || !usesMount(link, m, match) {
 				continue
 			}
 
@@ -102,10 +102,10 @@ func Users(of Mount, kinds []string, match func(ino uint64) bool) (out []User) {
 	return out
 }
 
-// uses reports whether a link below /proc leads to a node of a file system. With AT_STATX_DONT_SYNC and
+// usesMount reports whether a link below /proc leads to a node of a file system. With AT_STATX_DONT_SYNC and
 // an empty mask the kernel sends no request to the file system, whose daemon may hang or have ended.
-func uses(link string, of Mount, match func(ino uint64) bool) bool {
+func usesMount(link string, m Mount, match func(ino uint64) bool) bool {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, link, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, 0, &st)
-	return err == nil && int(st.Dev_major) == of.Major && int(st.Dev_minor) == of.Minor && (match == nil || match(st.Ino))
+	return err == nil && int(st.Dev_major) == m.Major && int(st.Dev_minor) == m.Minor && (match == nil || match(st.Ino))
 }

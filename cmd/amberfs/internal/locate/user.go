@@ -39,7 +39,7 @@ func trustedBy(m Mount, caller int, ids idMap) bool {
 	switch {
 	case !ok:
 		return false
-	case uid == 0 || ids.same(uid, caller):
+	case uid == 0 || ids.isUser(uid, caller):
 		return true
 	case caller != 0:
 		return false
@@ -50,25 +50,25 @@ func trustedBy(m Mount, caller int, ids idMap) bool {
 		return true // the store is not visible in this namespace, so its owner is not known
 	}
 
-	return ids.same(uid, int(st.Sys().(*syscall.Stat_t).Uid))
+	return ids.isUser(uid, int(st.Sys().(*syscall.Stat_t).Uid))
 }
 
 // Foreign reports whether the mount of a location was made by a user other than root and the caller, and
 // returns this user.
 func (p Location) Foreign() (uid int, foreign bool) {
 	uid, ok := MountedBy(p.Mount)
-	return uid, ok && uid != 0 && !ownIDMap().same(uid, os.Geteuid())
+	return uid, ok && uid != 0 && !ownIDMap().isUser(uid, os.Geteuid())
 }
 
-// IsUser reports whether a process of the user peer may be the daemon of the location's mount. peer is a
+// MayBeDaemon reports whether a process of the user peer may be the daemon of the location's mount. peer is a
 // number in the user namespace of the caller. A Location that Find did not make has no mount: then every
 // user may be the user of its daemon.
-func (p Location) IsUser(peer uint32) bool {
+func (p Location) MayBeDaemon(peer uint32) bool {
 	uid, ok := MountedBy(p.Mount)
-	return !ok || ownIDMap().same(uid, int(peer))
+	return !ok || ownIDMap().isUser(uid, int(peer))
 }
 
-func foreign(dir string, m Mount) error {
+func foreignError(dir string, m Mount) error {
 	uid, _ := MountedBy(m)
 	return fmt.Errorf("%s %w (uid %d)", dir, ErrForeign, uid)
 }
@@ -94,8 +94,8 @@ func ownIDMap() (m idMap) {
 	return m
 }
 
-// same reports whether uid, a number in a mount table, is the user whose number in this namespace is inside.
-func (m idMap) same(uid, inside int) bool {
+// isUser reports whether uid, a number in a mount table, is the user whose number in this namespace is inside.
+func (m idMap) isUser(uid, inside int) bool {
 	if uid == inside {
 		return true
 	}

@@ -19,6 +19,6 @@
 //     type of an image is detected from its first bytes, and the content security policy allows only the
 //     scripts of the page.
 //
-// Without Options.Write the page has no buttons, and the server refuses every request that could change
+// Without Options.Writable the page has no buttons, and the server refuses every request that could change
 // something.
 package page

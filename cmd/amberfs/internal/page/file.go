@@ -40,29 +40,29 @@ func (p *Page) openContent(w http.ResponseWriter, r *http.Request, limit int64) 
 
 	u := url.URL{Scheme: "http", Host: "amberfs", Path: "/v1/file", RawQuery: q.Encode()}
 	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, u.String(), nil)
-	var got *http.Response
+	var response *http.Response
 	if err == nil {
-		got, err = p.o.Daemon.RoundTrip(req)
+		response, err = p.options.Daemon.RoundTrip(req)
 	}
 
 	if err != nil {
-		refuse(w, http.StatusBadGateway, "the daemon does not answer; is the workspace still mounted?")
+		sendError(w, http.StatusBadGateway, "the daemon does not answer; is the workspace still mounted?")
 		return nil
 	}
-	if got.StatusCode == http.StatusOK {
-		return got.Body
+	if response.StatusCode == http.StatusOK {
+		return response.Body
 	}
-	defer got.Body.Close()
+	defer response.Body.Close()
 
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(got.StatusCode)
-	_, _ = io.Copy(w, io.LimitReader(got.Body, maxImage))
+	w.WriteHeader(response.StatusCode)
+	_, _ = io.Copy(w, io.LimitReader(response.Body, maxImage))
 
 	return nil
 }
 
-// file answers with a listing: the lines of a file from the line "from" of the query on.
-func (p *Page) file(w http.ResponseWriter, r *http.Request) {
+// serveFile answers with a listing: the lines of a file from the line "from" of the query on.
+func (p *Page) serveFile(w http.ResponseWriter, r *http.Request) {
 	body := p.openContent(w, r, maxText)
 	if body == nil {
 		return
@@ -81,7 +81,7 @@ func (p *Page) file(w http.ResponseWriter, r *http.Request) {
 	out, err := readLines(text, max(from, 0), n)
 	switch {
 	case err != nil:
-		refuse(w, http.StatusBadGateway, "the daemon stopped answering")
+		sendError(w, http.StatusBadGateway, "the daemon stopped answering")
 		return
 	case out.Size > maxText:
 		out = listing{Kind: "very large", Size: out.Size, Lines: []string{}}
@@ -89,20 +89,20 @@ func (p *Page) file(w http.ResponseWriter, r *http.Request) {
 		out = listing{Kind: "binary", Size: out.Size, Lines: []string{}}
 	}
 
-	answer(w, http.StatusOK, out)
+	sendJSON(w, http.StatusOK, out)
 }
 
 // readLines reads a text to its end and returns n of its lines, from the line number from on. It cuts long
 // lines, so that its memory does not depend on the size of the text.
 func readLines(text *bufio.Reader, from, n int) (listing, error) {
 	out := listing{Kind: "text", Lines: []string{}}
-	var line []byte // the bytes of the current line so far, at most maxLine+2
-	begun := false  // a byte of the current line was read
+	var line []byte    // the bytes of the current line so far, at most maxLine+2
+	lineBegun := false // a byte of the current line was read
 
 	for {
 		piece, err := text.ReadSlice('\n')
 		out.Size += int64(len(piece))
-		begun = begun || len(piece) > 0
+		lineBegun = lineBegun || len(piece) > 0
 		wanted := out.Total >= from && out.Total-from < n
 		if wanted {
 			line = append(line, piece[:min(len(piece), maxLine+2-len(line))]...)
@@ -111,14 +111,14 @@ func readLines(text *bufio.Reader, from, n int) (listing, error) {
 			continue
 		}
 
-		if begun {
+		if lineBegun {
 			out.Total++
 			if wanted {
 				out.Lines = append(out.Lines, shownLine(bytes.TrimSuffix(line, []byte{'\n'})))
 			}
 		}
 
-		line, begun = line[:0], false
+		line, lineBegun = line[:0], false
 		if err == io.EOF {
 			return out, nil
 		}
@@ -136,8 +136,8 @@ func shownLine(line []byte) string {
 	return strings.ToValidUTF8(string(line), "\uFFFD")
 }
 
-// image answers with an image. It detects the type from the first bytes.
-func (p *Page) image(w http.ResponseWriter, r *http.Request) {
+// serveImage answers with an image. It detects the type from the first bytes.
+func (p *Page) serveImage(w http.ResponseWriter, r *http.Request) {
 	body := p.openContent(w, r, maxImage)
 	if body == nil {
 		return
@@ -148,7 +148,7 @@ func (p *Page) image(w http.ResponseWriter, r *http.Request) {
 	head, _ := content.Peek(512)
 	kind := http.DetectContentType(head)
 	if !strings.HasPrefix(kind, "image/") || strings.Contains(kind, "svg") {
-		refuse(w, http.StatusUnsupportedMediaType, "this image cannot be shown")
+		sendError(w, http.StatusUnsupportedMediaType, "this image cannot be shown")
 		return
 	}
 

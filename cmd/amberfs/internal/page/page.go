@@ -29,9 +29,9 @@ var static embed.FS
 //go:embed static/index.html
 var index string
 
-// version is a hash of the static files. It is a part of their addresses, so that a browser may cache them
+// staticVersion is a hash of the static files. It is a part of their addresses, so that a browser may cache them
 // forever.
-var version = sync.OnceValue(func() string {
+var staticVersion = sync.OnceValue(func() string {
 	sum := sha256.New()
 	files, _ := static.ReadDir("static") // reading embedded files does not fail
 	for _, f := range files {
@@ -47,11 +47,11 @@ type Options struct {
 	// Mountpoint is the mount point, and Workspace the workspace that the page shows first: the names of
 	// forks from main on, separated by /; empty for main.
 	Mountpoint, Workspace string
-	// Write allows changes: the page has buttons.
-	Write bool
+	// Writable allows changes: the page has buttons.
+	Writable bool
 	// Dir is the directory that the workspace was filled from, or "".
-	Dir    string
-	OfRuns bool // the forks are runs of Dir
+	Dir          string
+	ForksAreRuns bool // the forks are runs of Dir
 	// Apply writes changes of a workspace to Dir. args is the JSON of the browser's request. It is nil
 	// if Dir is "".
 	Apply func(ctx context.Context, workspace string, args []byte) (any, error)
@@ -60,15 +60,15 @@ type Options struct {
 }
 
 type Page struct {
-	o     Options
-	guard guard
+	options Options
+	guard   guard
 }
 
 func New(o Options) *Page {
 	// A random host name gives the page an origin of its own: data that an earlier server left in the
 	// browser, such as a service worker, does not apply to it.
 	host := strings.ToLower(rand.Text()) + ".localhost"
-	return &Page{o: o, guard: guard{host: host, token: secret(), key: secret()}}
+	return &Page{options: o, guard: guard{host: host, token: newSecret(), key: newSecret()}}
 }
 
 // URL returns the address of the page on a port, with the token.
@@ -81,7 +81,7 @@ func (p *Page) Token() string { return p.guard.token }
 
 func (p *Page) Handler() http.Handler {
 	mux := http.NewServeMux()
-	files := "/static/" + version() + "/"
+	files := "/static/" + staticVersion() + "/"
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = io.WriteString(w, strings.ReplaceAll(index, "/static/", files))
@@ -90,40 +90,40 @@ func (p *Page) Handler() http.Handler {
 		w.Header().Set("Cache-Control", "max-age=31536000, immutable")
 		http.ServeFileFS(w, r, static, "static/"+r.PathValue("name"))
 	})
-	mux.HandleFunc("POST /session", p.guard.enter)
-	mux.HandleFunc("GET /session", p.guard.requireKey(p.session))
-	mux.HandleFunc("GET /file", p.guard.requireKey(p.file))
-	mux.HandleFunc("GET /image", p.guard.requireKey(p.image))
-	mux.HandleFunc("POST /apply", p.guard.requireKey(quiet(p.apply)))
+	mux.HandleFunc("POST /session", p.guard.exchangeToken)
+	mux.HandleFunc("GET /session", p.guard.requireKey(p.serveSession))
+	mux.HandleFunc("GET /file", p.guard.requireKey(p.serveFile))
+	mux.HandleFunc("GET /image", p.guard.requireKey(p.serveImage))
+	mux.HandleFunc("POST /apply", p.guard.requireKey(withStatusHeader(p.serveApply)))
 	mux.HandleFunc("GET /runs", p.guard.requireKey(func(w http.ResponseWriter, r *http.Request) {
-		if p.o.Runs == nil {
-			answer(w, http.StatusOK, []any{})
+		if p.options.Runs == nil {
+			sendJSON(w, http.StatusOK, []any{})
 			return
 		}
 
-		all, err := p.o.Runs(r.Context())
+		all, err := p.options.Runs(r.Context())
 		sendResult(w, all, err)
 	}))
 
-	mux.HandleFunc("/api/", p.guard.requireKey(quiet(p.api().ServeHTTP)))
+	mux.HandleFunc("/api/", p.guard.requireKey(withStatusHeader(p.apiHandler().ServeHTTP)))
 
-	return p.guard.protect(mux)
+	return p.guard.protectFromOthers(mux)
 }
 
 // statusHeader is a header with the status of an answer. quiet uses it instead of the HTTP status for errors that
 // the page expects: conflicts and deleted snapshots. A browser would log these statuses as errors of the page.
 const statusHeader = "Amberfs-Status"
 
-// quiet returns next with the statuses 404 and 409 moved to statusHeader.
-func quiet(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) { next(quietWriter{w}, r) }
+// withStatusHeader returns next with the statuses 404 and 409 moved to statusHeader.
+func withStatusHeader(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { next(statusHeaderWriter{w}, r) }
 }
 
-type quietWriter struct{ http.ResponseWriter }
+type statusHeaderWriter struct{ http.ResponseWriter }
 
-func (q quietWriter) Unwrap() http.ResponseWriter { return q.ResponseWriter }
+func (q statusHeaderWriter) Unwrap() http.ResponseWriter { return q.ResponseWriter }
 
-func (q quietWriter) WriteHeader(status int) {
+func (q statusHeaderWriter) WriteHeader(status int) {
 	if status == http.StatusNotFound || status == http.StatusConflict {
 		q.Header().Set(statusHeader, strconv.Itoa(status))
 		status = http.StatusOK
@@ -131,78 +131,78 @@ func (q quietWriter) WriteHeader(status int) {
 	q.ResponseWriter.WriteHeader(status)
 }
 
-func (p *Page) session(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, map[string]any{"mountpoint": p.o.Mountpoint, "workspace": p.o.Workspace, "write": p.o.Write, "dir": p.o.Dir, "runs": p.o.OfRuns})
+func (p *Page) serveSession(w http.ResponseWriter, _ *http.Request) {
+	sendJSON(w, http.StatusOK, map[string]any{"mountpoint": p.options.Mountpoint, "workspace": p.options.Workspace, "write": p.options.Writable, "dir": p.options.Dir, "runs": p.options.ForksAreRuns})
 }
 
-// maxApply is the maximum size in bytes of the choices of an apply.
-const maxApply = 8 << 20
+// maxApplyBody is the maximum size in bytes of the choices of an apply.
+const maxApplyBody = 8 << 20
 
-func (p *Page) apply(w http.ResponseWriter, r *http.Request) {
-	switch args, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxApply)); {
-	case !p.o.Write:
-		refuse(w, http.StatusForbidden, readOnly)
-	case p.o.Apply == nil:
-		refuse(w, http.StatusNotFound, "the workspace was not filled from a directory")
+func (p *Page) serveApply(w http.ResponseWriter, r *http.Request) {
+	switch args, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxApplyBody)); {
+	case !p.options.Writable:
+		sendError(w, http.StatusForbidden, readOnlyMessage)
+	case p.options.Apply == nil:
+		sendError(w, http.StatusNotFound, "the workspace was not filled from a directory")
 	case err != nil:
-		refuse(w, http.StatusBadRequest, "the request cannot be read")
+		sendError(w, http.StatusBadRequest, "the request cannot be read")
 	default:
-		done, err := p.o.Apply(r.Context(), r.URL.Query().Get("workspace"), args)
+		done, err := p.options.Apply(r.Context(), r.URL.Query().Get("workspace"), args)
 		sendResult(w, done, err)
 	}
 }
 
-const readOnly = "this page cannot change anything; start it with `amberfs ui --write`"
+const readOnlyMessage = "this page cannot change anything; start it with `amberfs ui --write`"
 
 // sendResult sends the result or the error of a function as JSON.
 func sendResult(w http.ResponseWriter, v any, err error) {
 	if err == nil {
-		answer(w, http.StatusOK, v)
+		sendJSON(w, http.StatusOK, v)
 		return
 	}
 	e := errs.ErrorOf(err)
-	answer(w, e.Kind.HTTPStatus(), e)
+	sendJSON(w, e.Kind.HTTPStatus(), e)
 }
 
-func secret() string {
+func newSecret() string {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // it never fails
 	return hex.EncodeToString(b[:])
 }
 
-// answer sends v as JSON. It ignores errors: the browser may have closed the connection.
-func answer(w http.ResponseWriter, status int, v any) {
+// sendJSON sends v as JSON. It ignores errors: the browser may have closed the connection.
+func sendJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// refuse sends an error.
-func refuse(w http.ResponseWriter, status int, sentence string) {
-	answer(w, status, map[string]string{"error": sentence})
+// sendError sends an error.
+func sendError(w http.ResponseWriter, status int, sentence string) {
+	sendJSON(w, status, map[string]string{"error": sentence})
 }
 
 // A guard decides who may use the page.
 type guard struct {
-	host  string      // the only name under which the page is served
-	token string      // the token in the address, which is accepted once
-	used  atomic.Bool // the token was used
-	key   string      // the key of the session
+	host      string      // the only name under which the page is served
+	token     string      // the token in the address, which is accepted once
+	tokenUsed atomic.Bool // the token was used
+	key       string      // the key of the session
 }
 
 // sessionHeader is the header with the key in every request. A browser would send a cookie to every port of
 // the host, also to a server of another user.
 const sessionHeader = "Amberfs-Session"
 
-// policy is the content security policy: the page loads only files of this server.
-const policy = "default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+// contentPolicy is the content security policy: the page loads only files of this server.
+const contentPolicy = "default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
-// protect refuses requests with another Host or from another site.
-func (g *guard) protect(next http.Handler) http.Handler {
+// protectFromOthers refuses requests with another Host or from another site.
+func (g *guard) protectFromOthers(next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
+		h.Set("Content-Security-Policy", contentPolicy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
@@ -212,7 +212,7 @@ func (g *guard) protect(next http.Handler) http.Handler {
 		if g.isHost(r.Host) {
 			next.ServeHTTP(w, r)
 		} else {
-			refuse(w, http.StatusForbidden, "this page is not served under that name; open the address that `amberfs ui` printed")
+			sendError(w, http.StatusForbidden, "this page is not served under that name; open the address that `amberfs ui` printed")
 		}
 	})
 }
@@ -226,25 +226,25 @@ func (g *guard) isHost(host string) bool {
 	return host == g.host
 }
 
-// enter exchanges the token for the key.
-func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
+// exchangeToken exchanges the token for the key.
+func (g *guard) exchangeToken(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Token string `json:"token"`
 	}
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&in)
-	if err != nil || !same(in.Token, g.token) || !g.used.CompareAndSwap(false, true) {
-		refuse(w, http.StatusUnauthorized, "this address was used already, or is not the one that was printed; run `amberfs ui` again")
+	if err != nil || !equalSecrets(in.Token, g.token) || !g.tokenUsed.CompareAndSwap(false, true) {
+		sendError(w, http.StatusUnauthorized, "this address was used already, or is not the one that was printed; run `amberfs ui` again")
 		return
 	}
 
-	answer(w, http.StatusOK, map[string]string{"key": g.key})
+	sendJSON(w, http.StatusOK, map[string]string{"key": g.key})
 }
 
 // requireKey admits requests that have the key.
 func (g *guard) requireKey(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !same(r.Header.Get(sessionHeader), g.key) {
-			refuse(w, http.StatusUnauthorized, "open the address that `amberfs ui` printed")
+		if !equalSecrets(r.Header.Get(sessionHeader), g.key) {
+			sendError(w, http.StatusUnauthorized, "open the address that `amberfs ui` printed")
 			return
 		}
 
@@ -252,28 +252,28 @@ func (g *guard) requireKey(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+func equalSecrets(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// The operations that the page uses: reads, and changes, which need Options.Write.
+// The operations that the page uses: reads, and changes, which need Options.Writable.
 var (
-	reads   = []string{"list", "show", "summaries", "conflict", "changes", "hunks", "history", "blame", "actors", "events", "forks", "status", "policy"}
-	changes = []string{"snapshot", "remove", "rename", "pin", "restore", "restore-hunk", "revert", "undo-by", "fork", "rename-fork", "merge", "delete-fork", "forget", "handoff", "handoff-back"}
+	readOperations   = []string{"list", "show", "summaries", "conflict", "changes", "hunks", "history", "blame", "actors", "events", "forks", "status", "policy"}
+	changeOperations = []string{"snapshot", "remove", "rename", "pin", "restore", "restore-hunk", "revert", "undo-by", "fork", "rename-fork", "merge", "delete-fork", "forget", "handoff", "handoff-back"}
 )
 
-// maxRequest is the maximum size of a request in bytes, as in the daemon.
-const maxRequest = 16 << 20
+// maxRequestBody is the maximum size of a request in bytes, as in the daemon.
+const maxRequestBody = 16 << 20
 
-// api passes requests on to the daemon, without the browser's headers: the daemon identifies the caller by the
+// apiHandler passes requests on to the daemon, without the browser's headers: the daemon identifies the caller by the
 // socket.
-func (p *Page) api() http.Handler {
+func (p *Page) apiHandler() http.Handler {
 	proxy := &httputil.ReverseProxy{
-		Transport: p.o.Daemon,
+		Transport: p.options.Daemon,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "amberfs", "amberfs"
 			r.Out.Header = http.Header{"Content-Type": r.In.Header["Content-Type"]}
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
-			refuse(w, http.StatusBadGateway, "the daemon does not answer; is the workspace still mounted?")
+			sendError(w, http.StatusBadGateway, "the daemon does not answer; is the workspace still mounted?")
 		},
 		ErrorLog: log.New(io.Discard, "", 0), // each reload of the page would log a closed stream of events
 	}
@@ -281,9 +281,9 @@ func (p *Page) api() http.Handler {
 	// pass reads the whole request before it sends it. Otherwise the daemon could answer before it has read
 	// the request, and the server would close the body while the transport still reads it.
 	pass := func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBody))
 		if err != nil {
-			refuse(w, http.StatusRequestEntityTooLarge, "the request is larger than 16 MiB, or broke off")
+			sendError(w, http.StatusRequestEntityTooLarge, "the request is larger than 16 MiB, or broke off")
 			return
 		}
 
@@ -292,18 +292,18 @@ func (p *Page) api() http.Handler {
 	}
 
 	mux := http.NewServeMux()
-	for _, op := range reads {
+	for _, op := range readOperations {
 		mux.HandleFunc("POST /v1/"+op, pass)
 	}
 
-	for _, op := range changes {
-		if p.o.Write {
+	for _, op := range changeOperations {
+		if p.options.Writable {
 			mux.HandleFunc("POST /v1/"+op, pass)
 			continue
 		}
 
 		mux.HandleFunc("POST /v1/"+op, func(w http.ResponseWriter, _ *http.Request) {
-			refuse(w, http.StatusForbidden, readOnly)
+			sendError(w, http.StatusForbidden, readOnlyMessage)
 		})
 	}
 

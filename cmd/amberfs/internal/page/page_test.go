@@ -193,7 +193,7 @@ func TestWithoutSession(t *testing.T) {
 }
 
 func TestOtherNamesAndSites(t *testing.T) {
-	v := enter(t, Options{Daemon: &daemon{answer: "{}"}, Write: true})
+	v := enter(t, Options{Daemon: &daemon{answer: "{}"}, Writable: true})
 	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
 	from := func(k, val string) func(*http.Request) { return func(r *http.Request) { r.Header.Set(k, val) } }
 	for name, want := range map[string]int{
@@ -232,7 +232,7 @@ func TestEachPageHasItsOrigin(t *testing.T) {
 func TestOnlyLooking(t *testing.T) {
 	d := &daemon{answer: "{}"}
 	v := enter(t, Options{Daemon: d})
-	for _, op := range changes {
+	for _, op := range changeOperations {
 		if w := v.do("POST", "/api/v1/"+op, "{}"); w.Code != 403 {
 			t.Errorf("%s: %d, want 403", op, w.Code)
 		}

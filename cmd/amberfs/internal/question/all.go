@@ -23,14 +23,14 @@ func AllEmpty(all []*Question) bool {
 func AskAll(ctx context.Context, all []*Question) (yes bool, err error) {
 	defer func() {
 		for _, q := range all {
-			q.Left = q.Left || !yes && !q.Empty()
+			q.HasUnapplied = q.HasUnapplied || !yes && !q.Empty()
 		}
 	}()
 
 	var parts []string
 	for _, q := range all {
 		if !q.Empty() {
-			parts = append(parts, english.Plural(len(q.groups), "change", "changes")+" to "+gitquote.Readable(q.dir))
+			parts = append(parts, english.Plural(len(q.groups), "change", "changes")+" to "+gitquote.ReadableName(q.dir))
 		}
 	}
 
@@ -44,11 +44,11 @@ func AskAll(ctx context.Context, all []*Question) (yes bool, err error) {
 		case err != nil || answer == "no":
 			return false, err
 		case answer == "differences":
-			err = forEach(all, func(q *Question) error { return q.showDiff(ctx, q.groups...) })
+			err = forEachNonEmpty(all, func(q *Question) error { return q.showDiff(ctx, q.groups...) })
 		case answer == "some":
-			return true, forEach(all, func(q *Question) error { return q.chooseSome(ctx) })
+			return true, forEachNonEmpty(all, func(q *Question) error { return q.chooseSome(ctx) })
 		default:
-			return true, forEach(all, func(q *Question) error { return q.resolveAll(ctx) })
+			return true, forEachNonEmpty(all, func(q *Question) error { return q.resolveAll(ctx) })
 		}
 		if err != nil {
 			return false, err
@@ -56,8 +56,8 @@ func AskAll(ctx context.Context, all []*Question) (yes bool, err error) {
 	}
 }
 
-// forEach calls fn for each Question that is not Empty. All of them read from the terminal of the first one.
-func forEach(all []*Question, fn func(*Question) error) error {
+// forEachNonEmpty calls fn for each Question that is not Empty. All of them read from the terminal of the first one.
+func forEachNonEmpty(all []*Question, fn func(*Question) error) error {
 	for _, q := range all {
 		if q.Empty() {
 			continue
@@ -73,7 +73,7 @@ func forEach(all []*Question, fn func(*Question) error) error {
 // resolveAll asks, for each path and branch that both sides changed, which version to take.
 func (q *Question) resolveAll(ctx context.Context) error {
 	for _, g := range q.groups {
-		if g.conflict() || len(g.repo.Diverged) > 0 {
+		if g.isConflict() || len(g.repo.Diverged) > 0 {
 			if err := q.resolve(ctx, g); err != nil {
 				return err
 			}

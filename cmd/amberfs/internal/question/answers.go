@@ -47,7 +47,7 @@ func (q *Question) askWord(ctx context.Context, prompt string, words []string, h
 }
 
 // readLine prints a prompt and reads a line, which it returns in lower case. At the end of the input it returns
-// errNotApplied.
+// errNothingApplied.
 func (q *Question) readLine(ctx context.Context, prompt string) (line string, err error) {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT)
 	defer stop()
@@ -66,7 +66,7 @@ func (q *Question) readLine(ctx context.Context, prompt string) (line string, er
 		if ok {
 			return strings.ToLower(strings.TrimSpace(line)), nil
 		}
-		err = errNotApplied
+		err = errNothingApplied
 
 	case <-ctx.Done():
 		err = errs.Fail(errs.Failed, "interrupted")
@@ -79,18 +79,18 @@ func (q *Question) readLine(ctx context.Context, prompt string) (line string, er
 
 // askLetter asks for one of the letters in answers. "q" sets q.quit, and "/TEXT" sets q.search; both count
 // as "n".
-func (q *Question) askLetter(ctx context.Context, what, answers string) (string, error) {
+func (q *Question) askLetter(ctx context.Context, prompt, answers string) (string, error) {
 	letters, help := strings.Split(answers, ""), ""
 	for _, l := range letters {
 		help += l + " - " + answerHelp[l] + "\n"
 	}
 
 	help += "/TEXT - leave this, and go to what has TEXT in its name or its lines\n"
-	answer, err := q.askWord(ctx, what+" ["+strings.Join(letters, ",")+",/,?]? ", letters, help)
+	answer, err := q.askWord(ctx, prompt+" ["+strings.Join(letters, ",")+",/,?]? ", letters, help)
 	if text, ok := strings.CutPrefix(answer, "/"); ok {
 		q.search, answer = text, "n"
 	}
-	if q.quit = answer == "q"; q.quit {
+	if q.ended = answer == "q"; q.ended {
 		answer = "n"
 	}
 
@@ -126,13 +126,13 @@ func (q *Question) showDiff(ctx context.Context, groups ...group) error {
 // resolve asks which version of a path in conflict to apply or, for a repository, what to do with each diverged
 // branch. It records the choices.
 func (q *Question) resolve(ctx context.Context, g group) error {
-	if g.git {
+	if g.isGit {
 		return q.resolveBranches(ctx, g)
 	}
 	words, choices := []string{"ours", "stop"}, map[string]hostdir.Choice{"ours": {Leave: true}, "theirs": {Conflicts: threeway.TakeTheirs}, "merged": {Markers: true}}
-	prompt := fmt.Sprintf("%s changed on both sides: [o]urs, of %s", g.name(), gitquote.Readable(q.ours))
+	prompt := fmt.Sprintf("%s changed on both sides: [o]urs, of %s", g.name(), gitquote.ReadableName(q.ours))
 	if !g.changes[0].Blocked {
-		words, prompt = append(words, "theirs"), prompt+"  [t]heirs, of "+gitquote.Readable(q.theirs)
+		words, prompt = append(words, "theirs"), prompt+"  [t]heirs, of "+gitquote.ReadableName(q.theirs)
 	}
 	if g.changes[0].Lines {
 		words, prompt = append(words, "merged"), prompt+"  [m]erged with markers"
@@ -144,10 +144,10 @@ func (q *Question) resolve(ctx context.Context, g group) error {
 
 	answer, err := q.askWord(ctx, prompt+"  [s]top: ", words, "", g)
 	if answer == "stop" {
-		return errNotApplied
+		return errNothingApplied
 	}
 
-	q.set(g, choices[answer])
+	q.setChoice(g, choices[answer])
 
 	return err
 }

@@ -35,20 +35,20 @@ func gitText(g group) string {
 		text += " (the repository is " + g.repo.Target + ")"
 	}
 
-	return gitquote.Readable(text)
+	return gitquote.ReadableName(text)
 }
 
-// subjects returns the subjects of the newest commits, a few of each branch, that a repository would get.
-func subjects(g group) (out []string) {
+// commitSubjects returns the subjects of the newest commits, a few of each branch, that a repository would get.
+func commitSubjects(g group) (out []string) {
 	for _, s := range g.repo.Commits {
-		out = append(out, gitquote.Readable(s))
+		out = append(out, gitquote.ReadableName(s))
 	}
 	return out
 }
 
 // resolveBranches asks what to do with the branches of a repository that both sides moved.
 func (q *Question) resolveBranches(ctx context.Context, g group) error {
-	q.set(g, hostdir.Choice{})
+	q.setChoice(g, hostdir.Choice{})
 
 	for _, d := range g.repo.Diverged {
 		if err := q.resolveBranch(ctx, g, d); err != nil {
@@ -61,32 +61,32 @@ func (q *Question) resolveBranches(ctx context.Context, g group) error {
 
 // resolveBranch asks what to do with one branch that both sides moved, and records the choice.
 func (q *Question) resolveBranch(ctx context.Context, g group, d *threeway.Diverged) error {
-	branch, words, prompt := gitquote.Readable(d.Branch), []string{"keep", "theirs", "stop"}, "  [t]heirs, of "+gitquote.Readable(q.theirs)+"  [s]top: "
-	ways := q.branchHelp(d)
+	branch, words, prompt := gitquote.ReadableName(d.Branch), []string{"keep", "theirs", "stop"}, "  [t]heirs, of "+gitquote.ReadableName(q.theirs)+"  [s]top: "
+	help := q.branchHelp(d)
 	if d.Head && d.NoMerge == "" {
 		words, prompt = append(words, "merge"), "  [m]erge"+prompt
 	}
 
 	answer := "merge"
-	if !q.Merge || !d.Head || d.NoMerge != "" {
-		fmt.Fprint(q.t.Out, branch+" moved on both sides\n"+ways)
+	if !q.MergeBranches || !d.Head || d.NoMerge != "" {
+		fmt.Fprint(q.t.Out, branch+" moved on both sides\n"+help)
 		var err error
-		if answer, err = q.askWord(ctx, branch+": [k]eep both"+prompt, words, ways); err != nil {
+		if answer, err = q.askWord(ctx, branch+": [k]eep both"+prompt, words, help); err != nil {
 			return err
 		}
 	}
 
 	switch answer {
 	case "stop":
-		return errNotApplied
+		return errNothingApplied
 	case "keep":
 		q.choices[branchPath(g.dir, d)] = hostdir.Choice{Conflicts: threeway.KeepOurs}
 	case "theirs":
 		q.choices[branchPath(g.dir, d)] = hostdir.Choice{Conflicts: threeway.TakeTheirs}
 	case "merge":
-		q.set(g, hostdir.Choice{Merge: true})
-		for _, at := range d.Conflicts {
-			if err := q.resolveMerged(ctx, at); err != nil {
+		q.setChoice(g, hostdir.Choice{Merge: true})
+		for _, name := range d.Conflicts {
+			if err := q.resolveConflict(ctx, name); err != nil {
 				return err
 			}
 		}
@@ -121,33 +121,33 @@ func (q *Question) branchHelp(d *threeway.Diverged) string {
 	text += "t - puts on " + added + "\n    and takes off " + removed + "; " + d.Parked + " keeps it"
 	var out string
 	for line := range strings.Lines(text) {
-		out += gitquote.Readable(strings.TrimSuffix(line, "\n")) + "\n"
+		out += gitquote.ReadableName(strings.TrimSuffix(line, "\n")) + "\n"
 	}
 
 	return out
 }
 
-// resolveMerged asks which version of a path in conflict the merge takes.
-func (q *Question) resolveMerged(ctx context.Context, at string) error {
+// resolveConflict asks which version of a path in conflict the merge takes.
+func (q *Question) resolveConflict(ctx context.Context, name string) error {
 	c := hostdir.Planned{Lines: q.ch != nil, Conflict: true}
 	var err error
-	if c.Path, err = tree.ParsePath(at); err != nil {
+	if c.Path, err = tree.ParsePath(name); err != nil {
 		return err
 	}
 	if q.ch == nil {
 		c.After = &tree.Inode{Mode: unix.S_IFREG}
 		return q.resolve(ctx, group{changes: []hostdir.Planned{c}})
 	}
-	if c.Before, err = q.ch.Base.InodeAt(q.ch.Source, at); err == nil {
-		c.After, err = q.ch.Now.InodeAt(q.ch.Source, at)
+	if c.Before, err = q.ch.Base.InodeAt(q.ch.Source, name); err == nil {
+		c.After, err = q.ch.Now.InodeAt(q.ch.Source, name)
 	}
 	if c.Before == nil && c.After == nil {
 		c.After = &tree.Inode{Mode: unix.S_IFREG}
 	}
 
-	left := q.Left
+	hadUnapplied := q.HasUnapplied
 	err = q.resolve(ctx, group{changes: []hostdir.Planned{c}})
-	q.Left = left // "ours" leaves no change out: the merge commit has it
+	q.HasUnapplied = hadUnapplied // "ours" leaves no change out: the merge commit has it
 
 	return err
 }

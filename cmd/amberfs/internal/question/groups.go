@@ -17,20 +17,20 @@ import (
 
 // A group is one line of the question: a path, or a directory with many changes.
 type group struct {
-	dir     string // directory of the changes; "" for a single path
-	whole   bool   // the changes are applied together or not at all: a repository, the directory of Mercurial or jj, or a path whose type changes
-	git     bool   // dir is the .git of a repository
-	changes []hostdir.Planned
-	repo    threeway.Repository // if git is set: the changes of the repository
+	dir         string // directory of the changes; "" for a single path
+	indivisible bool   // the changes are applied together or not at all: a repository, the directory of Mercurial or jj, or a path whose type changes
+	isGit       bool   // dir is the .git of a repository
+	changes     []hostdir.Planned
+	repo        threeway.Repository // if isGit is set: the changes of the repository
 }
 
 // withRepos sets the field repo of the groups of repositories. It adds a group for a repository that has none.
 func withRepos(groups []group, repos []threeway.Repository) []group {
 	for _, r := range repos {
-		i := slices.IndexFunc(groups, func(g group) bool { return g.git && g.dir == r.Dir })
+		i := slices.IndexFunc(groups, func(g group) bool { return g.isGit && g.dir == r.Dir })
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, group{dir: r.Dir, whole: true, git: true})
+			groups = append(groups, group{dir: r.Dir, indivisible: true, isGit: true})
 		}
 
 		groups[i].repo = r
@@ -38,8 +38,8 @@ func withRepos(groups []group, repos []threeway.Repository) []group {
 	return groups
 }
 
-// conflict reports whether a group is a path that both sides changed.
-func (g group) conflict() bool { return len(g.changes) > 0 && g.changes[0].Conflict }
+// isConflict reports whether a group is a path that both sides changed.
+func (g group) isConflict() bool { return len(g.changes) > 0 && g.changes[0].Conflict }
 
 // groupChanges returns a group for each conflict, then for each other change in the order of paths, then
 // for each repository. dirs are the directories that are created or deleted together with their contents;
@@ -72,9 +72,9 @@ func groupChanges(plan []hostdir.Planned) (groups []group, dirs []hostdir.Planne
 
 		switch {
 		case git:
-			repos = append(repos, group{dir: dir, whole: true, git: true, changes: rest[:n]})
+			repos = append(repos, group{dir: dir, indivisible: true, isGit: true, changes: rest[:n]})
 		case isWhole, c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir():
-			others = append(others, group{dir: dir, whole: true, changes: rest[:n]})
+			others = append(others, group{dir: dir, indivisible: true, changes: rest[:n]})
 		case n > 1 && (c.Before == nil || c.After == nil):
 			dirs, n = append(dirs, c), 1
 		default:
@@ -86,22 +86,22 @@ func groupChanges(plan []hostdir.Planned) (groups []group, dirs []hostdir.Planne
 	return slices.Concat(groups, others, repos), dirs
 }
 
-// foldGroups joins the groups in the directory with the most groups, and repeats this until at most n
-// groups are left or none can be joined. Only directories inside below are used. Repositories and
+// foldGroups joins the groups in the directory with the most groups, and repeats this until at most
+// maxGroups groups are left or none can be joined. Only directories inside root are used. Repositories and
 // conflicts are not joined.
-func foldGroups(groups []group, n int, below string) []group {
-	for len(groups) > n {
-		count, most, best := map[string]int{}, 1, ""
+func foldGroups(groups []group, maxGroups int, root string) []group {
+	for len(groups) > maxGroups {
+		count, maxCount, best := map[string]int{}, 1, ""
 		for _, g := range groups {
-			for dir := path.Dir(g.foldable()); dir != below && dir != "."; dir = path.Dir(dir) {
+			for dir := path.Dir(g.foldPath()); dir != root && dir != "."; dir = path.Dir(dir) {
 				count[dir]++
-				most = max(most, count[dir])
+				maxCount = max(maxCount, count[dir])
 			}
 		}
 
 		// Of the directories with at least 4/5 of the largest count, take the deepest.
 		for dir, k := range count {
-			if k > 1 && 5*k >= 4*most && (len(dir) > len(best) || len(dir) == len(best) && dir > best) {
+			if k > 1 && 5*k >= 4*maxCount && (len(dir) > len(best) || len(dir) == len(best) && dir > best) {
 				best = dir
 			}
 		}
@@ -112,7 +112,7 @@ func foldGroups(groups []group, n int, below string) []group {
 		rest, joined := groups[:0:0], -1
 
 		for _, g := range groups {
-			if !strings.HasPrefix(g.foldable(), best+"/") {
+			if !strings.HasPrefix(g.foldPath(), best+"/") {
 				rest = append(rest, g)
 				continue
 			}
@@ -129,9 +129,9 @@ func foldGroups(groups []group, n int, below string) []group {
 	return groups
 }
 
-// foldable returns the path of a group that may be joined with others, "" for a group that may not.
-func (g group) foldable() string {
-	if g.git || g.conflict() {
+// foldPath returns the path of a group that may be joined with others, "" for a group that may not.
+func (g group) foldPath() string {
+	if g.isGit || g.isConflict() {
 		return ""
 	}
 	return cmp.Or(g.dir, g.changes[0].Path.String())
@@ -140,22 +140,22 @@ func (g group) foldable() string {
 // name returns the path of a group as it is printed, with / at the end of a directory.
 func (g group) name() string {
 	if g.dir != "" {
-		return gitquote.Readable(g.dir + "/")
+		return gitquote.ReadableName(g.dir + "/")
 	}
 	c := g.changes[0]
 	if !isDir(c) {
-		return gitquote.Readable(c.Path.Short())
+		return gitquote.ReadableName(c.Path.Short())
 	}
 
-	return gitquote.Readable(cmp.Or(c.Path.Short(), ".") + "/")
+	return gitquote.ReadableName(cmp.Or(c.Path.Short(), ".") + "/")
 }
 
 func isDir(c hostdir.Planned) bool {
 	return c.After == nil && c.Before.IsDir() || c.After != nil && c.After.IsDir()
 }
 
-// letterOf returns git's letter for a change (A, D or M), or C for a conflict.
-func letterOf(c hostdir.Planned) string {
+// letterOfChange returns git's letter for a change (A, D or M), or C for a conflict.
+func letterOfChange(c hostdir.Planned) string {
 	switch {
 	case c.Conflict:
 		return "C"
@@ -167,13 +167,13 @@ func letterOf(c hostdir.Planned) string {
 	return "M"
 }
 
-// letter returns the letter of all changes of a group, M if they differ.
-func (g group) letter() string {
+// changeLetter returns the letter of all changes of a group, M if they differ.
+func (g group) changeLetter() string {
 	if len(g.changes) == 0 {
 		return "M"
 	}
-	letter := letterOf(g.changes[0])
-	if slices.ContainsFunc(g.changes, func(c hostdir.Planned) bool { return letterOf(c) != letter }) {
+	letter := letterOfChange(g.changes[0])
+	if slices.ContainsFunc(g.changes, func(c hostdir.Planned) bool { return letterOfChange(c) != letter }) {
 		return "M"
 	}
 
@@ -184,7 +184,7 @@ func (g group) letter() string {
 func (g group) counts() string {
 	n := map[string]int{}
 	for _, c := range g.changes {
-		n[letterOf(c)]++
+		n[letterOfChange(c)]++
 	}
 
 	var parts []string

@@ -39,7 +39,7 @@ func planned(t *testing.T, lines ...string) (plan []hostdir.Planned) {
 
 func names(groups []group) (out []string) {
 	for _, g := range groups {
-		text := g.letter() + " " + g.name()
+		text := g.changeLetter() + " " + g.name()
 		if len(g.changes) > 1 {
 			text += " " + g.counts()
 		}

@@ -18,11 +18,11 @@ func ForMerge(t Terminal, ours, theirs string) *Question {
 	return &Question{t: t, ours: ours, theirs: theirs, in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
 }
 
-// Settle asks which side to take for each branch and path in conflicts. It returns the answers as rules, by
+// ResolveConflicts asks which side to take for each branch and path in conflicts. It returns the answers as rules, by
 // path. Errors: ErrStopped.
-func (q *Question) Settle(ctx context.Context, repos []threeway.Repository, conflicts []string) (map[string]threeway.Rule, error) {
-	err := q.settleAll(ctx, repos, conflicts)
-	if errors.Is(err, errNotApplied) {
+func (q *Question) ResolveConflicts(ctx context.Context, repos []threeway.Repository, conflicts []string) (map[string]threeway.Rule, error) {
+	err := q.resolveConflicts(ctx, repos, conflicts)
+	if errors.Is(err, errNothingApplied) {
 		err = ErrStopped
 	}
 	if err != nil {
@@ -30,36 +30,36 @@ func (q *Question) Settle(ctx context.Context, repos []threeway.Repository, conf
 	}
 
 	rules := make(map[string]threeway.Rule)
-	for at, c := range q.choices {
+	for path, c := range q.choices {
 		switch {
 		case c.Merge:
-			rules[at] = threeway.MergeCheckedOut
+			rules[path] = threeway.MergeCheckedOut
 		case c.Leave:
-			rules[at] = threeway.KeepOurs
+			rules[path] = threeway.KeepOurs
 		default:
-			rules[at] = c.Conflicts
+			rules[path] = c.Conflicts
 		}
 	}
 
 	return rules, nil
 }
 
-func (q *Question) settleAll(ctx context.Context, repos []threeway.Repository, conflicts []string) error {
+func (q *Question) resolveConflicts(ctx context.Context, repos []threeway.Repository, conflicts []string) error {
 	for _, r := range repos {
 		for _, d := range r.Diverged {
-			at := branchPath(r.Dir, d)
-			if !slices.Contains(conflicts, at) {
+			path := branchPath(r.Dir, d)
+			if !slices.Contains(conflicts, path) {
 				continue
 			}
-			if err := q.resolveBranch(ctx, group{dir: r.Dir, whole: true, git: true}, d); err != nil {
+			if err := q.resolveBranch(ctx, group{dir: r.Dir, indivisible: true, isGit: true}, d); err != nil {
 				return err
 			}
-			conflicts = slices.DeleteFunc(slices.Clone(conflicts), func(c string) bool { return c == at })
+			conflicts = slices.DeleteFunc(slices.Clone(conflicts), func(c string) bool { return c == path })
 		}
 	}
 
-	for _, at := range conflicts {
-		if err := q.resolveMerged(ctx, at); err != nil {
+	for _, path := range conflicts {
+		if err := q.resolveConflict(ctx, path); err != nil {
 			return err
 		}
 	}

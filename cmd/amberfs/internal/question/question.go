@@ -42,10 +42,10 @@ type Terminal struct {
 
 // A Question shows the changes that an apply would make, and asks which of them to apply.
 type Question struct {
-	Removable bool // the changes are of a run that can be removed
-	Left      bool // some changes were not chosen
-	Discard   bool // the answer is to remove the run
-	Merge     bool // branches that moved on both sides are merged, without asking
+	Removable     bool // the changes are of a run that can be removed
+	HasUnapplied  bool // some changes were not chosen
+	RemoveRun     bool // the answer is to remove the run
+	MergeBranches bool // branches that moved on both sides are merged, without asking
 
 	t       Terminal
 	ch      *client.Changes // nil for the question about a merge
@@ -59,14 +59,14 @@ type Question struct {
 	notes   []stream.Omission
 	in      *bufio.Reader
 
-	choices map[string]hostdir.Choice // by path, for all paths below it too
-	some    bool                      // changes without a choice are not applied
-	quit    bool                      // the user ended the questions: changes without an answer are not applied
-	search  string                    // if set, changes without this text in their paths or lines are skipped
+	choices       map[string]hostdir.Choice // by path, for all paths below it too
+	leaveUnchosen bool                      // changes without a choice are not applied
+	ended         bool                      // the user ended the questions: changes without an answer are not applied
+	search        string                    // if set, changes without this text in their paths or lines are skipped
 }
 
-// errNotApplied ends a question without an answer.
-var errNotApplied = errs.Fail(errs.Failed, "nothing was applied")
+// errNothingApplied ends a question without an answer.
+var errNothingApplied = errs.Fail(errs.Failed, "nothing was applied")
 
 // New returns the question about a plan, the result of a dry run of an apply to dir. It changes the plan: with
 // the rule KeepOurs, it removes the paths in conflict from the plan, and with TakeTheirs they are no longer
@@ -91,8 +91,8 @@ func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *h
 	return q
 }
 
-// YesNo asks a question that has two answers.
-func YesNo(ctx context.Context, t Terminal, prompt string) (bool, error) {
+// AskYesNo asks a question that has two answers.
+func AskYesNo(ctx context.Context, t Terminal, prompt string) (bool, error) {
 	q := &Question{t: t, in: bufio.NewReader(t.In)}
 	answer, err := q.readLine(ctx, prompt)
 	return answer == "y" || answer == "yes", err
@@ -112,14 +112,14 @@ func (q *Question) Print(ctx context.Context) error {
 		groups = foldGroups(groups, maxPrinted, ".")
 	}
 
-	width, more := 0, 0
+	width, unlisted := 0, 0
 	for _, g := range groups {
 		width = min(60, max(width, utf8.RuneCountInString(g.name())))
 	}
 
 	for i, g := range groups {
-		if i >= maxPrinted && !q.t.Verbose && !g.git {
-			more++
+		if i >= maxPrinted && !q.t.Verbose && !g.isGit {
+			unlisted++
 			continue
 		}
 
@@ -130,18 +130,18 @@ func (q *Question) Print(ctx context.Context) error {
 
 		fmt.Fprintln(q.t.Out, text)
 
-		if g.git {
-			for _, s := range subjects(g) {
+		if g.isGit {
+			for _, s := range commitSubjects(g) {
 				fmt.Fprintln(q.t.Out, s)
 			}
 		}
 	}
 
-	if more > 0 {
-		fmt.Fprintf(q.t.Out, "and %d more\n", more)
+	if unlisted > 0 {
+		fmt.Fprintf(q.t.Out, "and %d more\n", unlisted)
 	}
 	if len(q.leftOut) > 0 {
-		fmt.Fprintln(q.t.Out, LeftOut(q.leftOut, q.t.Verbose))
+		fmt.Fprintln(q.t.Out, LeftOutText(q.leftOut, q.t.Verbose))
 	}
 	fmt.Fprint(q.t.Out, service.HiddenText(q.hidden))
 
@@ -151,13 +151,13 @@ func (q *Question) Print(ctx context.Context) error {
 			break
 		}
 
-		fmt.Fprintln(q.t.Out, q.paint("careful, "+gitquote.Readable(n.Path)+": "+n.Reason, styles.Bold+styles.Red))
+		fmt.Fprintln(q.t.Out, q.paint("careful, "+gitquote.ReadableName(n.Path)+": "+n.Reason, styles.Bold+styles.Red))
 	}
 
 	for _, g := range q.groups {
 		for _, c := range g.changes {
-			if executes.File(c.Path.String(), c.After) {
-				fmt.Fprintln(q.t.Out, q.paint(Careful(c.Path.String()), styles.Bold+styles.Red))
+			if executes.IsExecuted(c.Path.String(), c.After) {
+				fmt.Fprintln(q.t.Out, q.paint(ExecutedWarning(c.Path.String()), styles.Bold+styles.Red))
 			}
 		}
 	}
@@ -165,9 +165,9 @@ func (q *Question) Print(ctx context.Context) error {
 	return nil
 }
 
-// Careful returns the warning about a path that other programs execute.
-func Careful(path string) string {
-	return "careful, other programs execute this: " + gitquote.Readable(path)
+// ExecutedWarning returns the warning about a path that other programs execute.
+func ExecutedWarning(path string) string {
+	return "careful, other programs execute this: " + gitquote.ReadableName(path)
 }
 
 func (q *Question) paint(text, color string) string {
@@ -181,10 +181,10 @@ var letterColors = map[string]string{"A": styles.Green, "D": styles.Red, "M": st
 
 // groupText returns the line about a group, with the name in a column of some width.
 func (q *Question) groupText(ctx context.Context, g group, width int) (string, error) {
-	if g.git {
+	if g.isGit {
 		return gitText(g), nil
 	}
-	c, letter := g.changes[0], g.letter()
+	c, letter := g.changes[0], g.changeLetter()
 	var parts []string
 
 	switch {
@@ -225,7 +225,7 @@ func (q *Question) groupText(ctx context.Context, g group, width int) (string, e
 
 // Ask asks which changes to apply, and reports whether to apply any. Afterwards Choose returns the choices.
 func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
-	defer func() { q.Left = q.Left || !yes }()
+	defer func() { q.HasUnapplied = q.HasUnapplied || !yes }()
 
 	words, help, discard := []string{"yes", "no", "some", "diff"}, "", ""
 	if q.Removable {
@@ -233,14 +233,14 @@ func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 		help = "discard - apply nothing, and remove the run. It can be had back for a day\n"
 	}
 
-	prompt := fmt.Sprintf("apply %s to %s? [y]es  [n]ot now  [s]ome  [d]iff%s  [?]: ", english.Plural(len(q.groups), "change", "changes"), gitquote.Readable(q.dir), discard)
+	prompt := fmt.Sprintf("apply %s to %s? [y]es  [n]ot now  [s]ome  [d]iff%s  [?]: ", english.Plural(len(q.groups), "change", "changes"), gitquote.ReadableName(q.dir), discard)
 	answer, err := q.askWord(ctx, prompt, words, "y - apply all\nn - apply nothing now; the changes are kept"+
 		"\ns - choose files, and parts of files\nd - show the changes outside of .git\n"+help, q.groups...)
 	switch {
 	case err != nil || answer == "no":
 		return false, err
 	case answer == "discard":
-		q.Discard, err = q.confirm(ctx)
+		q.RemoveRun, err = q.confirmRemoval(ctx)
 		return false, err
 	case answer == "some":
 		return true, q.chooseSome(ctx)
@@ -250,12 +250,12 @@ func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 	return err == nil, err
 }
 
-// manyFiles is the maximum number of changed files of a run that is removed without a second question.
-const manyFiles = 20
+// maxFilesUnasked is the maximum number of changed files of a run that is removed without a second question.
+const maxFilesUnasked = 20
 
-// confirm asks again before a run with commits or many files is removed.
-func (q *Question) confirm(ctx context.Context) (bool, error) {
-	if len(q.Commits()) == 0 && len(q.changedFiles().changes) <= manyFiles {
+// confirmRemoval asks again before a run with commits or many files is removed.
+func (q *Question) confirmRemoval(ctx context.Context) (bool, error) {
+	if len(q.Commits()) == 0 && len(q.changedFiles().changes) <= maxFilesUnasked {
 		return true, nil
 	}
 	answer, err := q.readLine(ctx, "remove "+q.Summary()+"? Type discard again: ")
@@ -264,9 +264,9 @@ func (q *Question) confirm(ctx context.Context) (bool, error) {
 
 // changedFiles returns a group of all changed files outside of repositories.
 func (q *Question) changedFiles() (g group) {
-	for _, one := range q.groups {
-		for _, c := range one.changes {
-			if !one.git && !isDir(c) {
+	for _, group := range q.groups {
+		for _, c := range group.changes {
+			if !group.isGit && !isDir(c) {
 				g.changes = append(g.changes, c)
 			}
 		}
@@ -282,7 +282,7 @@ func (q *Question) Summary() string {
 	}
 
 	for _, g := range q.groups {
-		if g.git {
+		if g.isGit {
 			parts = append(parts, gitText(g))
 		}
 	}
@@ -303,17 +303,17 @@ func (q *Question) Summary() string {
 // Commits returns the subjects of new commits, a few of each repository, the newest last.
 func (q *Question) Commits() (out []string) {
 	for _, g := range q.groups {
-		if g.git {
-			out = append(out, subjects(g)...)
+		if g.isGit {
+			out = append(out, commitSubjects(g)...)
 		}
 	}
 	return out
 }
 
-// set records the choice for all changes of a group.
-func (q *Question) set(g group, c hostdir.Choice) {
-	q.Left = q.Left || c.Leave
-	if g.whole {
+// setChoice records the choice for all changes of a group.
+func (q *Question) setChoice(g group, c hostdir.Choice) {
+	q.HasUnapplied = q.HasUnapplied || c.Leave
+	if g.indivisible {
 		q.choices[g.dir] = c
 	}
 	for _, p := range g.changes {
@@ -328,21 +328,21 @@ func (q *Question) Choose(p string) hostdir.Choice {
 			return c
 		}
 	}
-	return hostdir.Choice{Leave: q.some}
+	return hostdir.Choice{Leave: q.leaveUnchosen}
 }
 
-// LeftOut returns a text with the paths that an apply leaves out, at most maxPrinted of them unless all is
+// LeftOutText returns a text with the paths that an apply leaves out, at most maxPrinted of them unless all is
 // set.
-func LeftOut(paths []string, all bool) string {
+func LeftOutText(paths []string, all bool) string {
 	text := english.Plural(len(paths), "path", "paths") + " left out (.amberignore, and what amberfs wrote for agents; --no-ignore takes all but links to forks):"
-	named := paths
+	listed := paths
 	if !all {
-		named = paths[:min(len(paths), maxPrinted)]
+		listed = paths[:min(len(paths), maxPrinted)]
 	}
-	for _, p := range named {
-		text += "\n\t" + gitquote.Readable(p)
+	for _, p := range listed {
+		text += "\n\t" + gitquote.ReadableName(p)
 	}
-	if n := len(paths) - len(named); n > 0 {
+	if n := len(paths) - len(listed); n > 0 {
 		text += fmt.Sprintf("\n\tand %d more", n)
 	}
 

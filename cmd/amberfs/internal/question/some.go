@@ -21,17 +21,17 @@ import (
 )
 
 // chooseSome asks about each group, and records the choices. If no change was chosen it returns
-// errNotApplied.
+// errNothingApplied.
 func (q *Question) chooseSome(ctx context.Context) error {
-	q.some = true
-	var past [][]group // the values of todo before earlier questions, for the answer "b"
+	q.leaveUnchosen = true
+	var earlier [][]group // the values of todo before earlier questions, for the answer "b"
 
 	for todo := foldGroups(q.groups, maxPrinted, "."); len(todo) > 0; {
-		g, now := todo[0], todo
+		g, current := todo[0], todo
 		todo = todo[1:]
 
-		if q.quit || q.search != "" && !g.contains(ctx, q.ch.Source, q.search) {
-			q.set(g, hostdir.Choice{Leave: true})
+		if q.ended || q.search != "" && !g.contains(ctx, q.ch.Source, q.search) {
+			q.setChoice(g, hostdir.Choice{Leave: true})
 			continue
 		}
 
@@ -40,18 +40,18 @@ func (q *Question) chooseSome(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case answer == "b" && len(past) > 0:
-			todo, past = past[len(past)-1], past[:len(past)-1]
+		case answer == "b" && len(earlier) > 0:
+			todo, earlier = earlier[len(earlier)-1], earlier[:len(earlier)-1]
 			continue
 		case answer == "b":
-			todo = now
+			todo = current
 			continue
 		case answer == "s":
 			parts, _ := groupChanges(g.changes)
 			todo = append(foldGroups(parts, maxPrinted, g.dir), todo...)
 		}
 
-		past = append(past, now)
+		earlier = append(earlier, current)
 	}
 
 	for _, c := range q.choices {
@@ -61,20 +61,20 @@ func (q *Question) chooseSome(ctx context.Context) error {
 		}
 	}
 
-	return errNotApplied
+	return errNothingApplied
 }
 
 // askGroup asks about a group and records the choice. It records no choice for the answers "s" (split the
 // group) and "b" (go back), which it returns.
 func (q *Question) askGroup(ctx context.Context, g group) (answer string, err error) {
-	if g.conflict() || len(g.repo.Diverged) > 0 {
+	if g.isConflict() || len(g.repo.Diverged) > 0 {
 		return "", q.resolve(ctx, g)
 	}
 	answers := "ynbq"
 
-	if len(g.changes) > 1 && !g.whole {
+	if len(g.changes) > 1 && !g.indivisible {
 		answers = "ynsbq"
-	} else if !g.whole {
+	} else if !g.indivisible {
 		c := g.changes[0]
 		t, err := diff.TextOfChange(ctx, q.ch.Source, c.Change)
 		if err != nil {
@@ -99,9 +99,9 @@ func (q *Question) askGroup(ctx context.Context, g group) (answer string, err er
 	switch {
 	case err != nil || answer == "s" || answer == "b":
 	case answer == "e":
-		err = q.edit(g)
+		err = q.editFile(g)
 	default:
-		q.set(g, hostdir.Choice{Leave: answer == "n"})
+		q.setChoice(g, hostdir.Choice{Leave: answer == "n"})
 	}
 
 	return answer, err
@@ -110,7 +110,7 @@ func (q *Question) askGroup(ctx context.Context, g group) (answer string, err er
 func (q *Question) printHunks(hunks []diff.Hunk) {
 	out := q.t.Out
 	if q.t.Color {
-		out = &styles.Patch{W: out, Hunks: true}
+		out = &styles.Patch{W: out, InFile: true}
 	}
 
 	for _, h := range hunks {
@@ -125,10 +125,10 @@ func (q *Question) printHunks(hunks []diff.Hunk) {
 // the first hunk it returns "b".
 func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (string, error) {
 	fmt.Fprintln(q.t.Out, q.paint(g.name(), styles.Bold))
-	taken, answer := make([]bool, len(hunks)), ""
+	isTaken, answer := make([]bool, len(hunks)), ""
 
 	for i := 0; i < len(hunks); i++ {
-		if answer != "a" && answer != "d" && !q.quit && q.search == "" {
+		if answer != "a" && answer != "d" && !q.ended && q.search == "" {
 			q.printHunks(hunks[i : i+1])
 			var err error
 			answer, err = q.askLetter(ctx, fmt.Sprintf("apply part %d of %d", i+1, len(hunks)), "ynadebq")
@@ -136,7 +136,7 @@ func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (st
 			case err != nil:
 				return "", err
 			case answer == "e":
-				return "", q.edit(g)
+				return "", q.editFile(g)
 			case answer == "b" && i == 0:
 				return "b", nil
 			case answer == "b":
@@ -145,18 +145,18 @@ func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (st
 			}
 		}
 
-		taken[i] = (answer == "y" || answer == "a") && q.search == ""
+		isTaken[i] = (answer == "y" || answer == "a") && q.search == ""
 	}
 
 	var chosen []diff.Hunk
 	for i, h := range hunks {
-		if taken[i] {
+		if isTaken[i] {
 			chosen = append(chosen, h)
 		}
 	}
 
 	if len(chosen) == 0 || len(chosen) == len(hunks) {
-		q.set(g, hostdir.Choice{Leave: len(chosen) == 0})
+		q.setChoice(g, hostdir.Choice{Leave: len(chosen) == 0})
 		return "", nil
 	}
 
@@ -165,8 +165,8 @@ func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (st
 		return "", err
 	}
 
-	q.set(g, hostdir.Choice{Text: text})
-	q.Left = true
+	q.setChoice(g, hostdir.Choice{Text: text})
+	q.HasUnapplied = true
 
 	return "", nil
 }
@@ -193,8 +193,8 @@ func (g group) contains(ctx context.Context, src *tree.Source, text string) bool
 	return false
 }
 
-// edit opens the new text of a file in the user's editor, and records the edited text as the choice.
-func (q *Question) edit(g group) error {
+// editFile opens the new text of a file in the user's editor, and records the edited text as the choice.
+func (q *Question) editFile(g group) error {
 	c := g.changes[0]
 	text, err := io.ReadAll(c.After.Content.Reader(q.ch.Source.Files))
 	if err != nil {
@@ -225,10 +225,10 @@ func (q *Question) edit(g group) error {
 	}
 
 	if !bytes.Equal(edited, text) {
-		q.set(g, hostdir.Choice{Text: edited})
-		q.Left = true
+		q.setChoice(g, hostdir.Choice{Text: edited})
+		q.HasUnapplied = true
 	} else {
-		q.set(g, hostdir.Choice{})
+		q.setChoice(g, hostdir.Choice{})
 	}
 
 	return nil

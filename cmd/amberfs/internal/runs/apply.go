@@ -47,7 +47,7 @@ func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (don
 		return nil, err
 	}
 
-	err = f.OnGroup(ctx, r, c, func(parts []*Part) error {
+	err = f.WithGroup(ctx, r, c, func(parts []*Part) error {
 		var plans []*hostdir.Applied
 		var conflict error
 		for i, p := range parts {
@@ -65,7 +65,7 @@ func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (don
 			plans = append(plans, plan)
 		}
 
-		if done = together(plans); conflict != nil {
+		if done = joinResults(plans); conflict != nil {
 			e := *errs.ErrorOf(conflict)
 			return e.WithResult(done)
 		}
@@ -75,13 +75,13 @@ func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (don
 
 		plans = nil
 		for i, p := range parts {
-			one, err := a.apply(ctx, p, i == 0, rule)
-			if plans = append(plans, one); err != nil {
-				done = together(plans)
+			applied, err := a.apply(ctx, p, i == 0, rule)
+			if plans = append(plans, applied); err != nil {
+				done = joinResults(plans)
 				return err
 			}
 		}
-		done = together(plans)
+		done = joinResults(plans)
 
 		return nil
 	})
@@ -96,7 +96,7 @@ func (a Apply) plan(ctx context.Context, p *Part, first bool, rule threeway.Rule
 	}
 	o.DryRun = true
 
-	return Write(ctx, p.Changes, p.Run.Dir, o)
+	return ApplyChanges(ctx, p.Changes, p.Run.Dir, o)
 }
 
 // apply applies the changes of a part to its directory.
@@ -106,47 +106,47 @@ func (a Apply) apply(ctx context.Context, p *Part, first bool, rule threeway.Rul
 		return nil, err
 	}
 
-	done, err := Write(ctx, p.Changes, p.Run.Dir, o)
+	done, err := ApplyChanges(ctx, p.Changes, p.Run.Dir, o)
 	if err != nil || p.Run.Name == "" {
 		return done, err
 	}
 
-	all := o.Choose == nil && !a.Ours && !done.Incomplete
-	return done, p.Run.FinishApply(ctx, p.Client, done, all, func(service.Progress) {})
+	allApplied := o.Choose == nil && !a.Ours && !done.Incomplete
+	return done, p.Run.FinishApply(ctx, p.Client, done, allApplied, func(service.Progress) {})
 }
 
 // options returns the options of the apply to one directory, with the choices for its paths. first is set for
 // the first directory of a run.
 func (a Apply) options(ctx context.Context, p *Part, first bool, rule threeway.Rule) (hostdir.ApplyOptions, error) {
 	o := hostdir.ApplyOptions{Own: true, Name: p.Run.Name, Everything: a.NoIgnore, Merge: a.Merge, Conflicts: rule}
-	a = a.inDir(p.Run.Dir, first)
+	a = a.forDir(p.Run.Dir, first)
 	if len(a.Leave)+len(a.Hunks) == 0 {
 		return o, nil
 	}
 
 	dry := o
 	dry.DryRun = true
-	plan, err := Write(ctx, p.Changes, p.Run.Dir, dry)
+	plan, err := ApplyChanges(ctx, p.Changes, p.Run.Dir, dry)
 	if err != nil && !errors.Is(err, hostdir.ErrConflict) {
 		return o, err
 	}
 
-	o.Choose, err = a.choices(ctx, p.Changes, plan.Plan)
+	o.Choose, err = a.pathChoices(ctx, p.Changes, plan.Plan)
 	return o, err
 }
 
-// inDir returns a with only the paths in one directory of the run, relative to it.
-func (a Apply) inDir(dir string, first bool) Apply {
+// forDir returns a copy of a that has only the paths in one directory of the run, relative to this directory.
+func (a Apply) forDir(dir string, first bool) Apply {
 	all := a
 	a.Leave, a.Hunks = nil, make(map[string][]string)
 
 	for _, name := range all.Leave {
-		if rel, ok := relative(dir, string(name), first); ok {
+		if rel, ok := relativeTo(dir, string(name), first); ok {
 			a.Leave = append(a.Leave, naming.BytePath(rel))
 		}
 	}
 	for name, ids := range all.Hunks {
-		if rel, ok := relative(dir, name, first); ok {
+		if rel, ok := relativeTo(dir, name, first); ok {
 			a.Hunks[rel] = ids
 		}
 	}
@@ -154,77 +154,77 @@ func (a Apply) inDir(dir string, first bool) Apply {
 	return a
 }
 
-// relative returns a path relative to a directory of the run; ok is false if the path is not in it. Relative
+// relativeTo returns a path relative to a directory of the run; ok is false if the path is not in it. Relative
 // paths belong to the first directory.
-func relative(dir, name string, first bool) (rel string, ok bool) {
+func relativeTo(dir, name string, first bool) (rel string, ok bool) {
 	if !path.IsAbs(name) {
 		return name, first
 	}
 	return strings.CutPrefix(name, dir+"/")
 }
 
-// together joins the results for several directories to one result. In it, the paths in all directories but the
+// joinResults joins the results for several directories to one result. In it, the paths in all directories but the
 // first are absolute.
-func together(all []*hostdir.Applied) *hostdir.Applied {
+func joinResults(all []*hostdir.Applied) *hostdir.Applied {
 	if len(all) == 0 || all[0] == nil {
 		return nil
 	}
 
-	sum := *all[0]
+	joined := *all[0]
 	for _, done := range all[1:] {
 		if done == nil {
 			continue
 		}
 
-		sum.Changed, sum.Files, sum.Incomplete = sum.Changed+done.Changed, sum.Files+done.Files, sum.Incomplete || done.Incomplete
-		at := func(name string) string { return path.Join(done.Dir, name) }
+		joined.Changed, joined.Files, joined.Incomplete = joined.Changed+done.Changed, joined.Files+done.Files, joined.Incomplete || done.Incomplete
+		absolute := func(name string) string { return path.Join(done.Dir, name) }
 		for _, c := range done.Paths {
 			if raw, err := base64.StdEncoding.DecodeString(c.Raw); c.Raw != "" && err == nil {
-				c.Raw = naming.Base64(at(string(raw)))
+				c.Raw = naming.Base64(absolute(string(raw)))
 			}
-			c.Path = at(c.Path)
-			sum.Paths = append(sum.Paths, c)
+			c.Path = absolute(c.Path)
+			joined.Paths = append(joined.Paths, c)
 		}
 		for _, name := range done.Executes {
-			sum.Executes = append(sum.Executes, naming.BytePath(at(string(name))))
+			joined.Executes = append(joined.Executes, naming.BytePath(absolute(string(name))))
 		}
 		for _, s := range append(done.Skipped, done.Notes...) {
-			s.Path = at(s.Path)
-			sum.Notes = append(sum.Notes, s)
+			s.Path = absolute(s.Path)
+			joined.Notes = append(joined.Notes, s)
 		}
-		for from, to := range map[*[]string]*[]string{&done.Conflicts: &sum.Conflicts, &done.LeftOut: &sum.LeftOut, &done.Hidden: &sum.Hidden} {
+		for from, to := range map[*[]string]*[]string{&done.Conflicts: &joined.Conflicts, &done.LeftOut: &joined.LeftOut, &done.Hidden: &joined.Hidden} {
 			for _, name := range *from {
-				*to = append(*to, at(name))
+				*to = append(*to, absolute(name))
 			}
 		}
 		for _, g := range done.Git {
-			g.Dir = at(g.Dir)
-			sum.Git = append(sum.Git, g)
+			g.Dir = absolute(g.Dir)
+			joined.Git = append(joined.Git, g)
 		}
 	}
 
-	return &sum
+	return &joined
 }
 
-// Write applies changes to a directory. The error for conflicts also has the result with their paths.
-func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyOptions) (*hostdir.Applied, error) {
+// ApplyChanges applies changes to a directory. The error for conflicts also has the result with their paths.
+func ApplyChanges(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyOptions) (*hostdir.Applied, error) {
 	if o.Own {
 		if err := requirePresent(dir, ch.Source, ch.Base); err != nil {
 			return nil, err
 		}
 	}
 
-	o.Wrote, o.MergeLines, o.Git = hooks.Wrote, gitbridge.MergeConfigs(diff.Merger{}.Merge), gitbridge.HostGit{}
+	o.Wrote, o.MergeLines, o.Git = hooks.HookOnlyChange, gitbridge.MergeConfigs(diff.Merger{}.Merge), gitbridge.HostGit{}
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	o.Hidden, o.Read = ch.Hidden, ReadOptions(dir, ch.Store(), ch.Hidden)
 	if o.Undo = ch.Undo; !o.DryRun && !o.Undo {
-		o.Record = recorder(ctx, ch, dir, o.Own)
+		o.Record = applyRecorder(ctx, ch, dir, o.Own)
 		o.Read.Skip = func(string, error) {} // the refresh after the apply reports unreadable paths
 	}
 
 	done, err := hostdir.Apply(ctx, dir, o)
 	if done != nil {
-		done.Executes = executes.In(done.Plan)
+		done.Executes = executes.ExecutedPaths(done.Plan)
 	}
 	if err == nil {
 		return done, nil
@@ -239,9 +239,9 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyO
 	return done, err
 }
 
-// recorder returns a function for ApplyOptions.Record. It sends the changed paths of the directory, as they are
+// applyRecorder returns a function for ApplyOptions.Record. It sends the changed paths of the directory, as they are
 // before and after the apply, to the daemon, so that the apply can be undone.
-func recorder(ctx context.Context, ch *client.Changes, dir string, own bool) func(bool, func(*tree.State, stream.Sink) error) error {
+func applyRecorder(ctx context.Context, ch *client.Changes, dir string, own bool) func(bool, func(*tree.State, stream.Sink) error) error {
 	base, _ := ch.Base.ID()
 	now, _ := ch.Now.ID()
 	req := service.RecordApply{Dir: dir, Own: own, Base: base.String(), Now: now.String()}
@@ -254,11 +254,11 @@ func recorder(ctx context.Context, ch *client.Changes, dir string, own bool) fun
 
 		done, err := ch.RecordApply(ctx, req, read)
 		if err != nil {
-			what := "keeping what %s has, so that the apply can be undone: %w"
+			format := "keeping what %s has, so that the apply can be undone: %w"
 			if after {
-				what = "the apply cannot be undone exactly: reading %s after it: %w"
+				format = "the apply cannot be undone exactly: reading %s after it: %w"
 			}
-			return errs.Fail(errs.ScriptKind(err), what, dir, err)
+			return errs.Fail(errs.ScriptKind(err), format, dir, err)
 		}
 
 		req.Number, req.Base = done.Number, done.State
@@ -285,8 +285,8 @@ func requirePresent(dir string, src *tree.Source, base *tree.State) error {
 // FinishApply is called after a run was applied to its directory. It refreshes the run from the directory.
 // If all changes were applied, it marks the run as applied. It ignores conflicts of the refresh: the next refresh reports them. c is
 // connected with the run.
-func (r *Run) FinishApply(ctx context.Context, c *client.Client, done *hostdir.Applied, all bool, show func(service.Progress)) error {
-	_, _, err := Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, show, Less{})
+func (r *Run) FinishApply(ctx context.Context, c *client.Client, done *hostdir.Applied, allApplied bool, showProgress func(service.Progress)) error {
+	_, _, err := Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, showProgress, RefreshFilter{})
 	if errs.ScriptKind(err) == errs.Conflict {
 		err = nil
 	} else if err != nil {
@@ -294,28 +294,28 @@ func (r *Run) FinishApply(ctx context.Context, c *client.Client, done *hostdir.A
 			WithHint("do that with `amberfs refresh --run %s`", r.Name)
 	}
 
-	if all && (r.State != service.RunApplied || done.Changed > 0) {
+	if allApplied && (r.State != service.RunApplied || done.Changed > 0) {
 		count := fmt.Sprintf(service.CountFormat, done.Files, len(done.Git))
-		err = errors.Join(err, capture(ctx, c, r.Command, map[string]string{service.RunLabel: service.RunApplied, service.CountLabel: count}))
+		err = errors.Join(err, takeSnapshot(ctx, c, r.Command, map[string]string{service.RunLabel: service.RunApplied, service.CountLabel: count}))
 	}
 
 	return err
 }
 
-// choices returns a function with the choice for each path of a plan.
-func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []hostdir.Planned) (func(string) hostdir.Choice, error) {
+// pathChoices returns a function with the choice for each path of a plan.
+func (a Apply) pathChoices(ctx context.Context, ch *client.Changes, plan []hostdir.Planned) (func(string) hostdir.Choice, error) {
 	choices := make(map[string]hostdir.Choice)
 
 	for _, p := range plan {
 		name := p.Path.String()
-		choice := hostdir.Choice{Leave: a.leaves(name)}
+		choice := hostdir.Choice{Leave: a.isLeft(name)}
 		if !choice.Leave && (p.Before == nil || p.Before.IsDir()) && (p.After == nil || p.After.IsDir()) {
 			continue
 		}
 
 		if ids, ok := a.Hunks[name]; ok && !choice.Leave {
 			var err error
-			if choice, err = someHunks(ctx, ch, p, ids); err != nil {
+			if choice, err = chooseHunks(ctx, ch, p, ids); err != nil {
 				return nil, err
 			}
 		}
@@ -329,15 +329,15 @@ func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []hostdir.P
 		if c, ok := choices[name]; ok {
 			return c
 		}
-		return hostdir.Choice{Leave: a.leaves(name)}
+		return hostdir.Choice{Leave: a.isLeft(name)}
 	}, nil
 }
 
-// Parts returns the hunks of one file of a run. Apply.Hunks takes their ids.
-func Parts(ctx context.Context, f *Finder, c *client.Client, r *Run, name string) (text diff.Text, err error) {
-	err = f.OnGroup(ctx, r, c, func(parts []*Part) error {
+// FileHunks returns the hunks of one file of a run. Apply.Hunks takes their ids.
+func FileHunks(ctx context.Context, f *Finder, c *client.Client, r *Run, name string) (text diff.Text, err error) {
+	err = f.WithGroup(ctx, r, c, func(parts []*Part) error {
 		for i, p := range parts {
-			if rel, ok := relative(p.Run.Dir, name, i == 0); ok {
+			if rel, ok := relativeTo(p.Run.Dir, name, i == 0); ok {
 				text, err = diff.TextOf(ctx, p.Changes.Source, p.Changes.Base, p.Changes.Now, rel, "", diff.Options{Paths: []string{rel}})
 				return err
 			}
@@ -347,8 +347,8 @@ func Parts(ctx context.Context, f *Finder, c *client.Client, r *Run, name string
 	return text, err
 }
 
-// leaves reports whether a.Leave has a path, or a directory above it.
-func (a Apply) leaves(name string) bool {
+// isLeft reports whether a.Leave has a path, or a directory above it.
+func (a Apply) isLeft(name string) bool {
 	for ; name != "." && name != "/"; name = path.Dir(name) {
 		if slices.Contains(a.Leave, naming.BytePath(name)) {
 			return true
@@ -357,8 +357,8 @@ func (a Apply) leaves(name string) bool {
 	return false
 }
 
-// someHunks returns the choice that applies only the hunks of a file with the given ids.
-func someHunks(ctx context.Context, ch *client.Changes, p hostdir.Planned, ids []string) (hostdir.Choice, error) {
+// chooseHunks returns the choice that applies only the hunks of a file with the given ids.
+func chooseHunks(ctx context.Context, ch *client.Changes, p hostdir.Planned, ids []string) (hostdir.Choice, error) {
 	if p.Before == nil || p.After == nil || !p.Before.IsRegular() || !p.After.IsRegular() {
 		return hostdir.Choice{}, errs.Fail(errs.Invalid, "%s has no parts", p.Path.Short())
 	}
@@ -368,34 +368,34 @@ func someHunks(ctx context.Context, ch *client.Changes, p hostdir.Planned, ids [
 	}
 
 	n := len(found.Hunks)
-	some := slices.DeleteFunc(found.Hunks, func(h diff.Hunk) bool { return !slices.Contains(ids, h.ID) })
-	if len(some) == 0 || len(some) == n {
-		return hostdir.Choice{Leave: len(ids) == 0}, staleError(p, len(some), ids)
+	chosen := slices.DeleteFunc(found.Hunks, func(h diff.Hunk) bool { return !slices.Contains(ids, h.ID) })
+	if len(chosen) == 0 || len(chosen) == n {
+		return hostdir.Choice{Leave: len(ids) == 0}, errIfStale(p, len(chosen), ids)
 	}
 
-	text, err := diff.ApplyHunks(ch.Source, p.Change, some)
-	return hostdir.Choice{Text: text}, errors.Join(err, staleError(p, len(some), ids))
+	text, err := diff.ApplyHunks(ch.Source, p.Change, chosen)
+	return hostdir.Choice{Text: text}, errors.Join(err, errIfStale(p, len(chosen), ids))
 }
 
-// staleError returns an error if fewer hunks were found in the file than ids were chosen.
-func staleError(p hostdir.Planned, found int, ids []string) error {
+// errIfStale returns an error if fewer hunks were found in the file than ids were chosen.
+func errIfStale(p hostdir.Planned, found int, ids []string) error {
 	if found == len(ids) {
 		return nil
 	}
 	return errs.Fail(errs.Conflict, "%s changed meanwhile; nothing was applied", p.Path.Short()).WithHint("look at it again")
 }
 
-// Applicable returns an error if a run cannot be applied to a directory: the run was removed, or the
+// CheckApplicable returns an error if a run cannot be applied to a directory: the run was removed, or the
 // directory is a mount of it.
-func (r *Run) Applicable(dir string) error {
+func (r *Run) CheckApplicable(dir string) error {
 	if r.State == service.RunRemoved {
 		return removedError(r.Name)
 	}
-	return NotItself(r.Store, dir, "do it outside of the run")
+	return CheckOutside(r.Store, dir, "do it outside of the run")
 }
 
-// NotItself returns an error for a directory that is in a workspace of the store.
-func NotItself(store, dir, hint string) error {
+// CheckOutside returns an error for a directory that is in a workspace of the store.
+func CheckOutside(store, dir, hint string) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err

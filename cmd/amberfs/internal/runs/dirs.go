@@ -36,19 +36,19 @@ func Root() (string, error) {
 	return filepath.Join(state, "runs"), nil
 }
 
-// Store returns the path of the store of a directory, in root. A directory in an amberfs mount and the
+// StorePath returns the path of the store of a directory, in root. A directory in an amberfs mount and the
 // directory that the mount hides have different stores.
-func Store(root string, mounts []locate.Mount, dir string) string {
+func StorePath(root string, mounts []locate.Mount, dir string) string {
 	key := dir
-	if m, ok := locate.At(mounts, dir); ok && m.FSType == locate.FSType {
+	if m, ok := locate.MountOf(mounts, dir); ok && m.FSType == locate.FSType {
 		key += "\x00" + m.Source + "\x00" + m.Root
 	}
 	sum := sha256.Sum256([]byte(key))
-	return filepath.Join(root, fmt.Sprintf("%s-%x", Base(dir), sum[:4]))
+	return filepath.Join(root, fmt.Sprintf("%s-%x", NamePrefix(dir), sum[:4]))
 }
 
-// Dir returns the directory that a store of runs was filled from; ok is false for other stores.
-func Dir(store string) (dir string, ok bool) {
+// SourceDir returns the directory that a store of runs was filled from; ok is false for other stores.
+func SourceDir(store string) (dir string, ok bool) {
 	root, err := Root()
 	if err != nil || filepath.Dir(store) != root {
 		return "", false
@@ -66,7 +66,7 @@ func Stores(root string) (out []string, err error) {
 
 	for _, e := range entries {
 		if store := filepath.Join(root, e.Name()); e.IsDir() {
-			if _, ok := Dir(store); ok {
+			if _, ok := SourceDir(store); ok {
 				out = append(out, store)
 			}
 		}
@@ -75,30 +75,30 @@ func Stores(root string) (out []string, err error) {
 	return out, err
 }
 
-// notInName matches the characters that the name of a run cannot have.
-var notInName = pattern.New(`[^A-Za-z0-9_-]+`)
+// invalidInName matches the characters that the name of a run cannot have.
+var invalidInName = pattern.New(`[^A-Za-z0-9_-]+`)
 
-// Base returns the beginning of the names of a directory's runs. In a name, a dash and a number follow.
-func Base(dir string) string {
-	name := strings.Trim(notInName().ReplaceAllString(filepath.Base(dir), "-"), "-")
+// NamePrefix returns the beginning of the names of a directory's runs. In a name, a dash and a number follow.
+func NamePrefix(dir string) string {
+	name := strings.Trim(invalidInName().ReplaceAllString(filepath.Base(dir), "-"), "-")
 	if name == "" {
 		return "run"
 	}
 	return name[:min(len(name), 60)]
 }
 
-// Next returns a name for a new run of a directory that is not among names.
-func Next(dir string, names []string) string {
+// NewName returns a name for a new run of a directory that is not among names.
+func NewName(dir string, names []string) string {
 	highest := 0
 	for _, name := range names {
-		if digits, ok := strings.CutPrefix(name, Base(dir)+"-"); ok {
+		if digits, ok := strings.CutPrefix(name, NamePrefix(dir)+"-"); ok {
 			if n, err := strconv.Atoi(digits); err == nil {
 				highest = max(highest, n)
 			}
 		}
 	}
 
-	name := fmt.Sprintf("%s-%d", Base(dir), highest+1)
+	name := fmt.Sprintf("%s-%d", NamePrefix(dir), highest+1)
 	if naming.Check(name) != nil || slices.Contains(names, name) {
 		return "run-" + name
 	}

@@ -26,7 +26,7 @@ func groupFile(store, name string) string {
 	return filepath.Join(filepath.Dir(store), groupsDir, name)
 }
 
-// SetGroup records the other directories of a run. GiveBack removes the file.
+// SetGroup records the other directories of a run. ReleaseName removes the file.
 func SetGroup(store, name string, members []Member) error {
 	if err := writeGroup(store, name, members); err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot record the directories of the run: %w", err)
@@ -80,8 +80,8 @@ type Part struct {
 	Changes *client.Changes
 }
 
-// OnGroup calls fn with the parts of the run r: r itself first, then the runs of its other directories.
-func (f *Finder) OnGroup(ctx context.Context, r *Run, c *client.Client, fn func([]*Part) error) error {
+// WithGroup calls fn with the parts of the run r: r itself first, then the runs of its other directories.
+func (f *Finder) WithGroup(ctx context.Context, r *Run, c *client.Client, fn func([]*Part) error) error {
 	var members []Member
 	var err error
 	if r.Name != "" { // else it is no run
@@ -91,12 +91,12 @@ func (f *Finder) OnGroup(ctx context.Context, r *Run, c *client.Client, fn func(
 		return err
 	}
 
-	return f.onParts(ctx, r, c, members, nil, fn)
+	return f.withParts(ctx, r, c, members, nil, fn)
 }
 
-// onParts calls fn with parts, followed by the part of r and the parts of members, which it opens.
-func (f *Finder) onParts(ctx context.Context, r *Run, c *client.Client, members []Member, parts []*Part, fn func([]*Part) error) error {
-	if err := r.Applicable(r.Dir); err != nil {
+// withParts calls fn with parts, followed by the part of r and the parts of members, which it opens.
+func (f *Finder) withParts(ctx context.Context, r *Run, c *client.Client, members []Member, parts []*Part, fn func([]*Part) error) error {
+	if err := r.CheckApplicable(r.Dir); err != nil {
 		return err
 	}
 
@@ -109,8 +109,8 @@ func (f *Finder) onParts(ctx context.Context, r *Run, c *client.Client, members 
 	parts = append(parts, &Part{Run: *r, Client: c, Changes: ch})
 	for i, m := range members {
 		if m.Name != "" {
-			return f.On(ctx, m.Dir, m.Name, func(r *Run, c *client.Client) error {
-				return f.onParts(ctx, r, c, members[i+1:], parts, fn)
+			return f.WithRun(ctx, m.Dir, m.Name, func(r *Run, c *client.Client) error {
+				return f.withParts(ctx, r, c, members[i+1:], parts, fn)
 			})
 		}
 	}
@@ -118,10 +118,10 @@ func (f *Finder) onParts(ctx context.Context, r *Run, c *client.Client, members 
 	return fn(parts)
 }
 
-// OnAll calls fn for the run that On finds, and then for each run of its other directories.
-func (f *Finder) OnAll(ctx context.Context, dir, name string, fn func(r *Run, c *client.Client) error) error {
+// WithEachRun calls fn for the run that WithRun finds, and then for each run of its other directories.
+func (f *Finder) WithEachRun(ctx context.Context, dir, name string, fn func(r *Run, c *client.Client) error) error {
 	var members []Member
-	err := f.On(ctx, dir, name, func(r *Run, c *client.Client) (err error) {
+	err := f.WithRun(ctx, dir, name, func(r *Run, c *client.Client) (err error) {
 		if members, err = Group(r.Store, r.Name); err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (f *Finder) OnAll(ctx context.Context, dir, name string, fn func(r *Run, c 
 
 	for _, m := range members {
 		if err == nil && m.Name != "" {
-			err = f.On(ctx, m.Dir, m.Name, fn)
+			err = f.WithRun(ctx, m.Dir, m.Name, fn)
 		}
 	}
 

@@ -19,19 +19,19 @@ const Copy = "copy"
 
 // A Run is a run, or a copy of a directory, in a listing.
 type Run struct {
-	Name    string    `json:"name"`
-	Dir     string    `json:"dir"`
-	Gone    bool      `json:"dir_gone,omitempty" jsonschema:"there is no such directory any more"`
-	Created time.Time `json:"created"`
-	Used    time.Time `json:"used"`
-	State   string    `json:"state" jsonschema:"running, kept, applied or removed; copy for the copy of a directory that its runs share"`
-	Command string    `json:"command"`
-	Changed int       `json:"changed" jsonschema:"files that differ from the directory as it was copied, or that were applied"`
-	InGit   int       `json:"in_git,omitempty" jsonschema:"paths that differ in git directories"`
-	More    bool      `json:"more,omitempty" jsonschema:"not all changed files were counted"`
-	Runs    int       `json:"runs,omitempty" jsonschema:"that share a copy"`
-	Bytes   int64     `json:"bytes" jsonschema:"that removing it frees"`
-	Store   string    `json:"store"`
+	Name            string    `json:"name"`
+	Dir             string    `json:"dir"`
+	DirGone         bool      `json:"dir_gone,omitempty" jsonschema:"there is no such directory any more"`
+	Created         time.Time `json:"created"`
+	LastUsed        time.Time `json:"used"`
+	State           string    `json:"state" jsonschema:"running, kept, applied or removed; copy for the copy of a directory that its runs share"`
+	Command         string    `json:"command"`
+	Changed         int       `json:"changed" jsonschema:"files that differ from the directory as it was copied, or that were applied"`
+	InGit           int       `json:"in_git,omitempty" jsonschema:"paths that differ in git directories"`
+	CountIncomplete bool      `json:"more,omitempty" jsonschema:"not all changed files were counted"`
+	Runs            int       `json:"runs,omitempty" jsonschema:"that share a copy"`
+	Bytes           int64     `json:"bytes" jsonschema:"that removing it frees"`
+	Store           string    `json:"store"`
 }
 
 // List returns the runs in the store of a directory.
@@ -43,9 +43,9 @@ func List(ctx context.Context, main *client.Client, dir, store string) (out []Ru
 
 	_, serr := os.Lstat(dir)
 	for _, f := range l.Forks {
-		r := Run{Name: f.Name, Dir: dir, Gone: os.IsNotExist(serr), Created: f.Created, Used: f.Created, State: service.RunKept, Changed: f.Changed, More: f.More, Store: store}
+		r := Run{Name: f.Name, Dir: dir, DirGone: os.IsNotExist(serr), Created: f.Created, LastUsed: f.Created, State: service.RunKept, Changed: f.Changed, CountIncomplete: f.More, Store: store}
 		if f.Run != nil {
-			r.Used, r.State, r.Command, r.InGit = f.Run.Used, f.Run.State, f.Run.Command, f.Run.InGit
+			r.LastUsed, r.State, r.Command, r.InGit = f.Run.Used, f.Run.State, f.Run.Command, f.Run.InGit
 		}
 		if r.State == service.RunApplied {
 			r.Changed = f.Run.Files
@@ -57,10 +57,10 @@ func List(ctx context.Context, main *client.Client, dir, store string) (out []Ru
 	return out, nil
 }
 
-// Named returns the run with a name. A daemon must be serving the store. user is the user's command line.
-func Named(ctx context.Context, store, name, user string) (*Run, error) {
-	dir, _ := Dir(store)
-	main, err := client.Open(ctx, client.Target{Store: store, Command: user})
+// FindRun returns the run with a name. A daemon must be serving the store. commandLine is the user's command line.
+func FindRun(ctx context.Context, store, name, commandLine string) (*Run, error) {
+	dir, _ := SourceDir(store)
+	main, err := client.Open(ctx, client.Target{Store: store, Command: commandLine})
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +79,8 @@ func Named(ctx context.Context, store, name, user string) (*Run, error) {
 	return &all[i], nil
 }
 
-// Sizes returns the runs with Bytes set: the bytes that the deletion of each run would free.
-func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
+// WithSizes returns the runs with Bytes set: the bytes that the deletion of each run would free.
+func WithSizes(ctx context.Context, main *client.Client, all []Run) []Run {
 	var d info.Disk
 	_ = main.Do(ctx, service.DU{}, client.Streams{}, &d) // after an error, the sizes are 0
 	out := slices.Clone(all)
@@ -93,11 +93,11 @@ func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
 	return out
 }
 
-// Of reports whether dir is the directory of the run, or is below it.
-func (r *Run) Of(dir string) bool { return naming.IsUnder(dir, r.Dir) }
+// Covers reports whether dir is the directory of the run, or is below it.
+func (r *Run) Covers(dir string) bool { return naming.IsUnder(dir, r.Dir) }
 
-// Removable returns an error for a run that cannot be removed, because it is running.
-func (r *Run) Removable() error {
+// CheckRemovable returns an error for a run that cannot be removed, because it is running.
+func (r *Run) CheckRemovable() error {
 	if r.State == service.RunRunning {
 		return errs.Fail(errs.Busy, "the run %s is running", r.Name).WithHint("end its program first")
 	}
@@ -109,29 +109,29 @@ func removedError(name string) error {
 }
 
 const (
-	keptApplied = 14 * 24 * time.Hour // from the last use of an applied or unchanged run to its removal
-	keptRemoved = 24 * time.Hour      // from the removal of a run to its deletion
+	appliedLifetime = 14 * 24 * time.Hour // from the last use of an applied or unchanged run to its removal
+	removedLifetime = 24 * time.Hour      // from the removal of a run to its deletion
 )
 
 // HandoffCommand is the command of a run that keeps the state that was handed off.
 const HandoffCommand = "amberfs handoff"
 
-// unchanged reports whether the run equals the directory as it was copied. The run of a handoff counts as changed until
+// isUnchanged reports whether the run equals the directory as it was copied. The run of a handoff counts as changed until
 // the returned changes are applied.
-func (r *Run) unchanged() bool {
-	return r.Changed+r.InGit == 0 && !r.More && (r.Command != HandoffCommand || r.State == service.RunApplied)
+func (r *Run) isUnchanged() bool {
+	return r.Changed+r.InGit == 0 && !r.CountIncomplete && (r.Command != HandoffCommand || r.State == service.RunApplied)
 }
 
-// expired reports whether a run is old enough to be deleted without a question.
-func (r *Run) expired(now time.Time) bool {
-	age := now.Sub(r.Used)
+// isExpired reports whether a run is old enough to be deleted without a question.
+func (r *Run) isExpired(now time.Time) bool {
+	age := now.Sub(r.LastUsed)
 	switch r.State {
 	case service.RunRemoved:
-		return age > keptRemoved
+		return age > removedLifetime
 	case service.RunApplied:
-		return age > keptApplied
+		return age > appliedLifetime
 	case service.RunKept:
-		return age > keptApplied && r.unchanged()
+		return age > appliedLifetime && r.isUnchanged()
 	}
 
 	return false
@@ -143,26 +143,26 @@ func Delete(ctx context.Context, main *client.Client, store, name string) error 
 	if err := main.Do(ctx, service.DeleteFork{Name: name, Discard: true, Forget: true}, client.Streams{}, nil); err != nil {
 		return err
 	}
-	GiveBack(store, name)
+	ReleaseName(store, name)
 	return nil
 }
 
-// Expire deletes the expired runs, and returns the others.
-func Expire(ctx context.Context, main *client.Client, all []Run) (left []Run) {
+// DeleteExpired deletes the expired runs, and returns the others.
+func DeleteExpired(ctx context.Context, main *client.Client, all []Run) (remaining []Run) {
 	for _, r := range all {
-		if !r.expired(time.Now()) || Delete(ctx, main, r.Store, r.Name) != nil {
-			left = append(left, r)
+		if !r.isExpired(time.Now()) || Delete(ctx, main, r.Store, r.Name) != nil {
+			remaining = append(remaining, r)
 		}
 	}
-	return left
+	return remaining
 }
 
-// Choose returns the run with a name or, without a name, the newest kept run. A removed run is an error.
-func Choose(all []Run, name, dir string) (*Run, error) {
+// ChooseRun returns the run with a name or, without a name, the newest kept run. A removed run is an error.
+func ChooseRun(all []Run, name, dir string) (*Run, error) {
 	var newest *Run
 	for i, r := range all {
 		switch {
-		case name == "" && r.State == service.RunKept && (newest == nil || r.Used.After(newest.Used)):
+		case name == "" && r.State == service.RunKept && (newest == nil || r.LastUsed.After(newest.LastUsed)):
 			newest = &all[i]
 		case name != r.Name:
 		case r.State == service.RunRemoved:
@@ -183,13 +183,13 @@ func Choose(all []Run, name, dir string) (*Run, error) {
 	return nil, errs.Fail(errs.NotExist, "%s", what).WithHint("see `amberfs runs`")
 }
 
-// Mark takes a snapshot in a run, with the state of the run and the command line of its program.
-func Mark(ctx context.Context, user, store, name, command, state string) error {
-	return client.WithClient(ctx, client.Target{Store: store, Workspace: name, Command: user}, func(c *client.Client) error {
-		return capture(ctx, c, command, map[string]string{service.RunLabel: state})
+// MarkState takes a snapshot in a run, with the state of the run and the command line of its program.
+func MarkState(ctx context.Context, commandLine, store, name, command, state string) error {
+	return client.WithClient(ctx, client.Target{Store: store, Workspace: name, Command: commandLine}, func(c *client.Client) error {
+		return takeSnapshot(ctx, c, command, map[string]string{service.RunLabel: state})
 	})
 }
 
-func capture(ctx context.Context, run *client.Client, command string, labels map[string]string) error {
+func takeSnapshot(ctx context.Context, run *client.Client, command string, labels map[string]string) error {
 	return run.Do(ctx, snapshot.CaptureOptions{Message: command, Labels: labels}, client.Streams{}, nil)
 }

@@ -29,8 +29,8 @@ func TestExpired(t *testing.T) {
 		{service.RunRemoved, 1, false, 25 * time.Hour, true},
 		{service.RunApplied, 1, false, -1000 * day, false}, // a clock that was wrong
 	} {
-		r := Run{State: c.state, Changed: c.changed, More: c.more, Used: now.Add(-c.age)}
-		if got := r.expired(now); got != c.want {
+		r := Run{State: c.state, Changed: c.changed, CountIncomplete: c.more, LastUsed: now.Add(-c.age)}
+		if got := r.isExpired(now); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

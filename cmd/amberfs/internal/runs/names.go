@@ -17,13 +17,13 @@ import (
 // released after the fork was deleted.
 const namesDir = "names"
 
-func linkOf(store, name string) string {
+func nameLink(store, name string) string {
 	return filepath.Join(filepath.Dir(store), namesDir, name)
 }
 
-// Take claims a name for a run in a store. If a run of another store has the name, owner is that store.
-func Take(store, name string) (owner string, err error) {
-	link := linkOf(store, name)
+// ClaimName claims a name for a run in a store. If a run of another store has the name, owner is that store.
+func ClaimName(store, name string) (owner string, err error) {
+	link := nameLink(store, name)
 	if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
 		return "", errs.Fail(errs.ScriptKind(err), "cannot make the directory of the names of runs: %w", err)
 	}
@@ -37,7 +37,7 @@ func Take(store, name string) (owner string, err error) {
 			return "", errs.Fail(errs.ScriptKind(err), "cannot take the name of the run: %w", err)
 		}
 
-		owner := Owner(store, name)
+		owner := NameOwner(store, name)
 		if owner == store {
 			return "", nil
 		}
@@ -50,20 +50,20 @@ func Take(store, name string) (owner string, err error) {
 	}
 }
 
-// Owner returns the store whose run has a name, "" if no run has it. store is any store next to it.
-func Owner(store, name string) string {
-	to, err := os.Readlink(linkOf(store, name))
+// NameOwner returns the store whose run has a name, "" if no run has it. store is any store next to it.
+func NameOwner(store, name string) string {
+	to, err := os.Readlink(nameLink(store, name))
 	if err != nil || to != filepath.Base(to) {
 		return ""
 	}
 	return filepath.Join(filepath.Dir(store), to)
 }
 
-// GiveBack releases the name of a deleted run.
-func GiveBack(store, name string) {
-	if Owner(store, name) == store {
+// ReleaseName releases the name of a deleted run.
+func ReleaseName(store, name string) {
+	if NameOwner(store, name) == store {
 		_ = os.Remove(groupFile(store, name))
-		_ = os.Remove(linkOf(store, name)) // after an error, the next run of that name removes the link
+		_ = os.Remove(nameLink(store, name)) // after an error, the next run of that name removes the link
 	}
 }
 
@@ -71,7 +71,7 @@ func GiveBack(store, name string) {
 func NamesIn(store string) (out []string) {
 	all, _ := os.ReadDir(filepath.Join(filepath.Dir(store), namesDir)) // without the directory there are no names
 	for _, e := range all {
-		if Owner(store, e.Name()) == store {
+		if NameOwner(store, e.Name()) == store {
 			out = append(out, e.Name())
 		}
 	}

@@ -10,9 +10,9 @@ import (
 // notedDir is a directory next to the stores. It has a file for each directory for which MarkNoted was called.
 const notedDir = "noted"
 
-// FirstNote records that the user got a note about a directory. It reports whether this is the first note. If it cannot
+// MarkNoted records that the user got a note about a directory. It reports whether this is the first note. If it cannot
 // record the note, it reports true.
-func FirstNote(dir string) bool {
+func MarkNoted(dir string) bool {
 	root, err := Root()
 	if err != nil {
 		return true

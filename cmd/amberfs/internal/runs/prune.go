@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/service/client"
 )
 
-// Pruned lists the runs and stores that `runs prune` removes.
-type Pruned struct {
+// PruneList lists the runs and stores that `runs prune` removes.
+type PruneList struct {
 	Runs   []Run `json:"runs"`
 	Stores []Run `json:"stores"` // the copies of directories
 	Bytes  int64 `json:"bytes"`  // bytes that are freed on disk
@@ -22,35 +22,35 @@ type Pruned struct {
 
 const blockSize = 512 // the unit of st_blocks, see stat(2)
 
-func (p *Pruned) Empty() bool { return len(p.Runs)+len(p.Stores) == 0 }
+func (p *PruneList) Empty() bool { return len(p.Runs)+len(p.Stores) == 0 }
 
 // Prunable returns the runs that are applied, unchanged or removed, and the stores that have no other runs. It
 // leaves out stores that cannot be read.
-func (f *Finder) Prunable(ctx context.Context) (Pruned, error) {
-	p := Pruned{Runs: []Run{}, Stores: []Run{}}
-	all, stores, err := f.Look(ctx)
+func (f *Finder) Prunable(ctx context.Context) (PruneList, error) {
+	p := PruneList{Runs: []Run{}, Stores: []Run{}}
+	all, stores, err := f.ListWithCopies(ctx)
 	if err != nil {
 		return p, err
 	}
 
-	used := make(map[string]bool)
+	inUse := make(map[string]bool)
 	for _, r := range all {
-		if r.State == service.RunRunning || r.State == service.RunKept && !r.unchanged() {
-			used[r.Store] = true
+		if r.State == service.RunRunning || r.State == service.RunKept && !r.isUnchanged() {
+			inUse[r.Store] = true
 		} else {
 			p.Runs = append(p.Runs, r)
 		}
 	}
 
 	for _, s := range stores {
-		if !used[s.Store] {
+		if !inUse[s.Store] {
 			p.Stores = append(p.Stores, s)
 			p.Bytes += s.Bytes
 		}
 	}
 
 	for _, r := range p.Runs {
-		if used[r.Store] { // the bytes of runs in removed stores are counted already
+		if inUse[r.Store] { // the bytes of runs in removed stores are counted already
 			p.Bytes += r.Bytes
 		}
 	}
@@ -58,42 +58,42 @@ func (f *Finder) Prunable(ctx context.Context) (Pruned, error) {
 	return p, nil
 }
 
-// Prune removes the runs and stores in was, except for those that were used since.
-func (f *Finder) Prune(ctx context.Context, was Pruned) (Pruned, error) {
+// Prune removes the runs and stores in planned, except for those that were used since.
+func (f *Finder) Prune(ctx context.Context, planned PruneList) (PruneList, error) {
 	p, err := f.Prunable(ctx)
 	if err != nil {
 		return p, err
 	}
 
 	p.Runs = slices.DeleteFunc(p.Runs, func(r Run) bool {
-		return !slices.ContainsFunc(was.Runs, func(w Run) bool { return w.Store == r.Store && w.Name == r.Name })
+		return !slices.ContainsFunc(planned.Runs, func(w Run) bool { return w.Store == r.Store && w.Name == r.Name })
 	})
 	p.Stores = slices.DeleteFunc(p.Stores, func(s Run) bool {
-		return !slices.ContainsFunc(was.Stores, func(w Run) bool { return w.Store == s.Store })
+		return !slices.ContainsFunc(planned.Stores, func(w Run) bool { return w.Store == s.Store })
 	})
 	for _, r := range p.Runs {
 		if slices.ContainsFunc(p.Stores, func(s Run) bool { return s.Store == r.Store }) {
 			continue
 		}
-		if err := f.OnStore(ctx, r.Store, func(main *client.Client) error { return Delete(ctx, main, r.Store, r.Name) }); err != nil {
+		if err := f.WithStore(ctx, r.Store, func(main *client.Client) error { return Delete(ctx, main, r.Store, r.Name) }); err != nil {
 			return p, err
 		}
 	}
 
 	for _, s := range p.Stores {
-		if err := daemon.Remove(s.Store); err != nil {
+		if err := daemon.RemoveStore(s.Store); err != nil {
 			return p, err
 		}
 		for _, name := range NamesIn(s.Store) {
-			GiveBack(s.Store, name)
+			ReleaseName(s.Store, name)
 		}
 	}
 
 	return p, nil
 }
 
-// Size returns the bytes on disk of the files below a directory. It leaves out files that cannot be read.
-func Size(dir string) (n int64) {
+// DiskUsage returns the bytes on disk of the files below a directory. It leaves out files that cannot be read.
+func DiskUsage(dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
 			if i, err := e.Info(); err == nil {

@@ -15,27 +15,27 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// Less has the paths that a refresh does not read. If Hidden has no Paths, the refresh uses the hidden paths of the
+// RefreshFilter has the paths that a refresh does not read. If Hidden has no Paths, the refresh uses the hidden paths of the
 // workspace.
-type Less struct {
+type RefreshFilter struct {
 	Exclude []string
 	Hidden  hostdir.Hidden
 }
 
 // Refresh sends the changes of a directory to a workspace of the store that was filled from the directory. It
 // tries again if another process refreshes the workspace at the same time.
-func Refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), less Less) (
-	done service.Refreshed, left hostdir.LeftOut, err error) {
+func Refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), filter RefreshFilter) (
+	done service.Refreshed, leftOut hostdir.LeftOut, err error) {
 	for range 5 {
-		left = hostdir.LeftOut{}
-		if done, err = refresh(ctx, c, dir, store, req, show, left.Add, less); errs.ScriptKind(err) != errs.Busy {
+		leftOut = hostdir.LeftOut{}
+		if done, err = refresh(ctx, c, dir, store, req, show, leftOut.Add, filter); errs.ScriptKind(err) != errs.Busy {
 			break
 		}
 	}
-	return done, left, err
+	return done, leftOut, err
 }
 
-func refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), skip func(string, error), less Less) (
+func refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), skip func(string, error), filter RefreshFilter) (
 	done service.Refreshed, err error) {
 	ch, err := c.Changes(ctx, "base") // only ch.Base is needed
 	if err != nil {
@@ -49,11 +49,11 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 
 	id, _ := ch.Base.ID()
 	req.Base = id.String()
-	if less.Hidden.Paths == nil {
-		less.Hidden = ch.Hidden
+	if filter.Hidden.Paths == nil {
+		filter.Hidden = ch.Hidden
 	}
-	o := ReadOptions(dir, store, less.Hidden)
-	o.Exclude = append(o.Exclude, less.Exclude...)
+	o := ReadOptions(dir, store, filter.Hidden)
+	o.Exclude = append(o.Exclude, filter.Exclude...)
 	o.Progress = func(p stream.Progress) {
 		show(service.Progress{What: "refreshing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 	}
@@ -68,22 +68,22 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 // ReadOptions returns the options with which a directory is read for a store.
 func ReadOptions(dir, store string, hidden hostdir.Hidden) hostdir.ReadOptions {
 	o := hostdir.ReadOptions{Exclude: notCopied(dir, store), Hidden: hidden, Git: gitbridge.HostGit{}, Whole: true}
-	_, o.Stubs = Dir(store)
+	_, o.Stubs = SourceDir(store)
 	return o
 }
 
 // notCopied returns the directories below dir that are not copied: stores, mounts and control directories.
 func notCopied(dir, store string) []string {
-	out := []string{store, worktrees.Point(dir)}
+	out := []string{store, worktrees.CopyMountpoint(dir)}
 	if root, err := Root(); err == nil {
 		out = append(out, root)
 	}
 
 	if mounts, err := locate.Mounts(); err == nil {
-		for _, m := range locate.OfStore(mounts, store) {
+		for _, m := range locate.StoreMounts(mounts, store) {
 			out = append(out, m.Mountpoint)
 		}
-		if _, ok := locate.On(mounts, dir); ok {
+		if _, ok := locate.MountAt(mounts, dir); ok {
 			out = append(out, filepath.Join(dir, naming.SnapshotsDir), filepath.Join(dir, naming.ForksDir))
 		}
 	}

@@ -13,9 +13,9 @@ import (
 // ErrUndone means that the apply was undone already.
 var ErrUndone = errors.New("undone already")
 
-// ToUndo returns the apply with a number or, for 0, the last apply in a workspace that was not undone. The
+// FindApply returns the apply with a number or, for 0, the last apply in a workspace that was not undone. The
 // workspace has the given name in errors. Errors: ErrUndone; errs.NotExist.
-func ToUndo(ctx context.Context, c *client.Client, number uint64, what string) (service.OpState, error) {
+func FindApply(ctx context.Context, c *client.Client, number uint64, workspace string) (service.OpState, error) {
 	var l service.OpList
 	if err := c.Do(ctx, service.ListOps{}, client.Streams{}, &l); err != nil {
 		return service.OpState{}, err
@@ -33,9 +33,9 @@ func ToUndo(ctx context.Context, c *client.Client, number uint64, what string) (
 	}
 
 	if undone {
-		return service.OpState{}, errs.Fail(errs.NotExist, "%w: the apply of %s", ErrUndone, what)
+		return service.OpState{}, errs.Fail(errs.NotExist, "%w: the apply of %s", ErrUndone, workspace)
 	}
-	return service.OpState{}, errs.Fail(errs.NotExist, "there is no apply of %s to undo", what).WithHint("see `amberfs ops`")
+	return service.OpState{}, errs.Fail(errs.NotExist, "there is no apply of %s to undo", workspace).WithHint("see `amberfs ops`")
 }
 
 // UndoApply undoes an apply. write writes the reverse changes to the directory, and reports whether it did. If the
@@ -43,20 +43,20 @@ func ToUndo(ctx context.Context, c *client.Client, number uint64, what string) (
 // apply, which the second one completed.
 func UndoApply(ctx context.Context, c *client.Client, op service.OpState, dryRun bool, write func(*client.Changes) (written bool, err error)) error {
 	for {
-		written, err := undoOne(ctx, c, op.Number, write)
+		written, err := undoOneApply(ctx, c, op.Number, write)
 		if err != nil || !written || dryRun {
 			return err
 		}
 
-		before, err := ToUndo(ctx, c, 0, op.Of)
-		if err != nil || !before.Interrupted || before.Of != op.Of {
+		earlier, err := FindApply(ctx, c, 0, op.Of)
+		if err != nil || !earlier.Interrupted || earlier.Of != op.Of {
 			return nil
 		}
-		op = before
+		op = earlier
 	}
 }
 
-func undoOne(ctx context.Context, c *client.Client, number uint64, write func(*client.Changes) (bool, error)) (written bool, err error) {
+func undoOneApply(ctx context.Context, c *client.Client, number uint64, write func(*client.Changes) (bool, error)) (written bool, err error) {
 	ch, err := c.UndoChanges(ctx, number)
 	if err != nil {
 		return false, err
@@ -75,5 +75,5 @@ func (r *Run) MarkKept(ctx context.Context, c *client.Client) error {
 	if r.State != service.RunApplied {
 		return nil
 	}
-	return capture(ctx, c, r.Command, map[string]string{service.RunLabel: service.RunKept})
+	return takeSnapshot(ctx, c, r.Command, map[string]string{service.RunLabel: service.RunKept})
 }

@@ -14,49 +14,49 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// Also is one of the other directories of a run. The program sees it at its own path.
-type Also struct {
+// OtherDir is one of the other directories of a run. The program sees it at its own path.
+type OtherDir struct {
 	Store string // "" for a directory of the host that is only read
 	Dir   string
 	Fork  string // "" for the workspace main of Store
 
-	Served Served // the daemon that serves Store; Outer sets it
+	Server Server // the daemon that serves Store; RunOuter sets it
 }
 
-// joinAlso connects to the daemons of the other stores of a run, and starts the daemons that are not running.
-// trees has a copy of the mount for each directory of c.Also, or nil for a directory of the host. The caller
+// joinOtherStores connects to the daemons of the other stores of a run, and starts the daemons that are not running.
+// trees has a copy of the mount for each directory of c.OtherDirs, or nil for a directory of the host. The caller
 // must leave the daemons in all, even after an error.
-func joinAlso(ctx context.Context, c *Config, s daemon.Starter) (all []*service.JoinConnection, trees []*os.File, err error) {
-	if c.Plain && len(c.Also) > 0 {
+func joinOtherStores(ctx context.Context, c *Config, s daemon.MessageFunc) (all []*service.JoinConnection, trees []*os.File, err error) {
+	if c.NoNamespaces && len(c.OtherDirs) > 0 {
 		return nil, nil, errs.Fail(errs.Failed, "several directories in a run need namespaces, which this system forbids to ordinary users").
 			WithHint("see `amberfs doctor`")
 	}
 
-	for i := range c.Also {
-		a := &c.Also[i]
+	for i := range c.OtherDirs {
+		a := &c.OtherDirs[i]
 		if a.Store == "" {
 			trees = append(trees, nil)
 			continue
 		}
 
-		one := Config{Store: a.Store, UserNS: c.UserNS, Options: c.Options}
-		j, err := joinStore(ctx, &one, s)
+		config := Config{Store: a.Store, UserNS: c.UserNS, Options: c.Options}
+		j, err := joinStore(ctx, &config, s)
 		if err != nil {
 			return all, trees, err
 		}
 
-		a.Served = one.Served
+		a.Server = config.Server
 		all, trees = append(all, j), append(trees, j.MountCopy)
 	}
 
 	return all, trees, nil
 }
 
-// daemons returns the ids of the processes that were started for the stores of a run.
-func daemons(c Config) []int {
-	out := []int{c.Served.Daemon}
-	for _, a := range c.Also {
-		out = append(out, a.Served.Daemon)
+// daemonPIDs returns the ids of the processes that were started for the stores of a run.
+func daemonPIDs(c Config) []int {
+	out := []int{c.Server.DaemonPID}
+	for _, a := range c.OtherDirs {
+		out = append(out, a.Server.DaemonPID)
 	}
 	return out
 }
@@ -64,7 +64,7 @@ func daemons(c Config) []int {
 // killDaemons kills the daemons of the temporary stores of a run, and their keepers. The stores are then removed,
 // so their data need not be written.
 func killDaemons(c Config) {
-	for _, id := range daemons(c) {
+	for _, id := range daemonPIDs(c) {
 		if id > 0 {
 			_ = unix.Kill(-id, unix.SIGKILL) // the group of the keeper
 		}
@@ -72,41 +72,41 @@ func killDaemons(c Config) {
 }
 
 // joinForks registers the program as a user of each fork of a run, until leave is called.
-func joinForks(ctx context.Context, c Config, s daemon.Starter) (leave func(), err error) {
-	var used []Joined
+func joinForks(ctx context.Context, c Config, s daemon.MessageFunc) (leave func(), err error) {
+	var forkUsers []ForkUser
 	leave = sync.OnceFunc(func() {
-		for _, u := range used {
-			u.Leave()
+		for _, user := range forkUsers {
+			user.Leave()
 		}
 	})
 	if !c.InPlace {
 		return leave, nil
 	}
 
-	for _, a := range append([]Also{{Store: c.Store, Fork: c.Fork}}, c.Also...) {
-		if a.Store == "" {
+	for _, dir := range append([]OtherDir{{Store: c.Store, Fork: c.Fork}}, c.OtherDirs...) {
+		if dir.Store == "" {
 			continue
 		}
 
-		u, err := Join(ctx, a.Store, a.Fork, s)
+		user, err := JoinFork(ctx, dir.Store, dir.Fork, s)
 		if err != nil {
 			return leave, err
 		}
-		used = append(used, u)
+		forkUsers = append(forkUsers, user)
 	}
 
 	return leave, nil
 }
 
-// attachAlso mounts the other directories of a run.
-func attachAlso(c Config) error {
-	for i, a := range c.Also {
+// attachOtherDirs mounts the other directories of a run.
+func attachOtherDirs(c Config) error {
+	for i, a := range c.OtherDirs {
 		var err error
 		if a.Store == "" {
 			err = attachReadOnly(a.Dir)
 		} else {
-			one := Config{Store: a.Store, Mountpoint: a.Dir, Fork: a.Fork, InPlace: a.Fork != "", Served: a.Served}
-			err = attach(one, alsoFD+i)
+			config := Config{Store: a.Store, Mountpoint: a.Dir, Fork: a.Fork, InPlace: a.Fork != "", Server: a.Server}
+			err = attachMount(config, otherDirsFD+i)
 		}
 		if err != nil {
 			return err

@@ -16,11 +16,11 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// AsRoot runs this command again in a user namespace in which the caller is root and the other users are the
+// RunAsRoot runs this command again in a user namespace in which the caller is root and the other users are the
 // caller's subordinate ids. It returns the exit status st. If the caller has no subordinate ids, or is root
 // already, it runs nothing and ran is false.
-func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
-	uids, gids := subordinate("/etc/subuid"), subordinate("/etc/subgid")
+func RunAsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
+	uids, gids := subordinateIDs("/etc/subuid"), subordinateIDs("/etc/subgid")
 	if os.Geteuid() == 0 || uids == nil || gids == nil {
 		return false, 0, nil
 	}
@@ -31,16 +31,16 @@ func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
 	}
 
 	argv := append([]string{exe}, os.Args[1:]...)
-	signals := catch(ctx)
+	signals := catchSignals(ctx)
 	defer signals.stop()
 
-	ns, err := servedIn(ctx, store)
+	ns, err := daemonUserNS(ctx, store)
 	if err != nil {
 		return true, 0, err
 	}
 
 	cmd := exec.Command("nsenter", append([]string{"--user=" + ns, "--preserve-credentials", "--"}, argv...)...)
-	var mapped *os.File
+	var idsMapped *os.File
 
 	if ns == "" {
 		// The shell waits until w is closed: then its ids are mapped.
@@ -52,7 +52,7 @@ func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
 		defer w.Close()
 		defer r.Close()
 
-		cmd.ExtraFiles, mapped = []*os.File{r}, w
+		cmd.ExtraFiles, idsMapped = []*os.File{r}, w
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER}
 	}
 
@@ -61,7 +61,7 @@ func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
 		return true, 0, namespaceError(true, fmt.Errorf("cannot create a user namespace: %w", err))
 	}
 
-	if mapped != nil {
+	if idsMapped != nil {
 		pid := strconv.Itoa(cmd.Process.Pid)
 		for _, args := range [][]string{
 			append([]string{"newuidmap", pid, "0", strconv.Itoa(os.Geteuid()), "1", "1"}, uids...),
@@ -74,18 +74,18 @@ func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
 			}
 		}
 
-		mapped.Close()
+		idsMapped.Close()
 	}
 
 	signals.pass(cmd.Process)
 	err = cmd.Wait()
-	st, err = status(cmd.ProcessState, err)
+	st, err = exitStatus(cmd.ProcessState, err)
 	return true, st, err
 }
 
-// subordinate returns the first range of subordinate ids of the user, as its start and its
+// subordinateIDs returns the first range of subordinate ids of the user, as its start and its
 // length. It returns nil if the user has none, or no program can map them.
-func subordinate(file string) []string {
+func subordinateIDs(file string) []string {
 	b, err := os.ReadFile(file)
 	u, err2 := user.Current()
 	_, err3 := exec.LookPath("newuidmap")
@@ -103,10 +103,10 @@ func subordinate(file string) []string {
 	return nil
 }
 
-// checkGroup fails if the daemon of a store is in a user namespace that maps one primary group, and
+// checkPrimaryGroup fails if the daemon of a store is in a user namespace that maps one primary group, and
 // the user has another primary group: the user could not create files in the daemon's mount.
-func checkGroup(ctx context.Context, c *Config) error {
-	if !c.UserNS || c.Root {
+func checkPrimaryGroup(ctx context.Context, c *Config) error {
+	if !c.UserNS || c.ForkIsRoot {
 		return nil
 	}
 	conn, err := service.Dial(ctx, c.Store)
@@ -137,9 +137,9 @@ func groupName(gid int) string {
 	return strconv.Itoa(gid)
 }
 
-// servedIn returns the path of the user namespace of the daemon that serves a store. It is "" if
+// daemonUserNS returns the path of the user namespace of the daemon that serves a store. It is "" if
 // there is no daemon, or the daemon is in the namespace of this process.
-func servedIn(ctx context.Context, store string) (string, error) {
+func daemonUserNS(ctx context.Context, store string) (string, error) {
 	if store == "" {
 		return "", nil
 	}

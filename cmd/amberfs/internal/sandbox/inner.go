@@ -16,9 +16,9 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// Inner is the process in the namespaces. It returns the program's exit status. note prints a
+// RunInner is the process in the namespaces. It returns the program's exit status. printNote prints a
 // remark for the user.
-func Inner(ctx context.Context, note func(string)) (int, error) {
+func RunInner(ctx context.Context, printNote func(string)) (int, error) {
 	runtime.LockOSThread() // capabilities and the parent-death signal belong to a thread
 	defer runtime.UnlockOSThread()
 
@@ -26,93 +26,93 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, fd := range []int{lockFD, startFD, treeFD, joinFD} {
+	for _, fd := range []int{lockFD, startedFD, treeFD, joinFD} {
 		unix.CloseOnExec(fd)
 	}
-	for i := range c.Also {
-		unix.CloseOnExec(alsoFD + i)
+	for i := range c.OtherDirs {
+		unix.CloseOnExec(otherDirsFD + i)
 	}
 
-	served, endServed := context.WithCancel(context.Background()) // served ends with the daemon
+	daemonCtx, cancelDaemonCtx := context.WithCancel(context.Background()) // daemonCtx ends with the daemon
 	go func() {
 		_, _ = os.NewFile(joinFD, "daemon").Read(make([]byte, 1)) // the daemon sends no byte, so Read returns at its end
-		endServed()
+		cancelDaemonCtx()
 	}()
-	signals := catch(ctx)
+	signals := catchSignals(ctx)
 	defer signals.stop()
 
 	if err := AdoptOrphans(); err != nil {
 		return 0, err
 	}
 
-	if !c.Plain {
-		if err := errors.Join(daemon.IsolateMounts(), attach(c, treeFD), attachAlso(c)); err != nil {
+	if !c.NoNamespaces {
+		if err := errors.Join(daemon.IsolateMounts(), attachMount(c, treeFD), attachOtherDirs(c)); err != nil {
 			return 0, err
 		}
 	}
-	defer reapRest()
+	defer endChildren()
 
-	dir := c.dir()
+	dir := c.startDir()
 	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); c.UserNS && !c.Root && c.Temp == "" {
+	if err := unix.Stat(dir, &st); c.UserNS && !c.ForkIsRoot && c.TempDir == "" {
 		if err != nil {
 			return 0, errs.Fail(errs.Perm, "cannot use %s: %w", c.Store, err).WithHint("a store of a `run --root` needs --root")
 		}
 		if !c.InPlace && st.Mode&unix.S_IWUSR == 0 {
-			note("you may not change the workspace: a store of a `run --root` needs --root")
+			printNote("you may not change the workspace: a store of a `run --root` needs --root")
 		}
 	}
 
-	return runProgram(served, c, dir, signals)
+	return runProgram(daemonCtx, c, dir, signals)
 }
 
 // runProgram runs the program in dir without the right to mount, and kills it when the daemon
 // ends. The caller has locked the thread.
-func runProgram(served context.Context, c Config, dir string, signals *passer) (int, error) {
+func runProgram(daemonCtx context.Context, c Config, dir string, signals *signalPasser) (int, error) {
 	var cmd *exec.Cmd
 	ready := func() {}
 	var st int
 	var err error
 	name := "the program"
-	if c.Root {
-		cmd, ready, err = InRoot(served, dir, c.Command, c.Image)
+	if c.ForkIsRoot {
+		cmd, ready, err = CommandInRoot(daemonCtx, dir, c.Command, c.Image)
 	} else {
 		name = c.Command[0]
-		cmd, st, err = program(served, c.Command, dir, c.UserNS)
+		cmd, st, err = programCommand(daemonCtx, c.Command, dir, c.UserNS)
 	}
 	if err != nil {
 		return st, err
 	}
 
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	st, err = run(cmd, func() {
+	st, err = runCommand(cmd, func() {
 		ready()
 		signals.pass(cmd.Process)
-		_, _ = unix.Write(startFD, []byte{0}) // outer may have ended
+		_, _ = unix.Write(startedFD, []byte{0}) // outer may have ended
 	})
-	if served.Err() == nil || st != statusSignal+int(unix.SIGKILL) {
+	if daemonCtx.Err() == nil || st != statusSignal+int(unix.SIGKILL) {
 		return st, err
 	}
 
 	e := errs.Fail(errs.Failed, "the daemon of the workspace ended before %s did", name)
-	if c.Temp == "" {
+	if c.TempDir == "" {
 		return 0, e.WithHint("nothing acknowledged is lost; %s/amberfs.log can have the reason", c.Store)
 	}
 
 	return 0, e
 }
 
-// program returns a command that starts in dir and is killed when this thread ends. With drop, the thread and the
+// programCommand returns a command that starts in dir and is killed when this thread ends. With dropCaps, the thread and the
 // command have no capabilities. After an error, the int is the exit status that a shell would return. The caller must have
 // locked the thread.
-func program(ctx context.Context, argv []string, dir string, drop bool) (*exec.Cmd, int, error) {
+func programCommand(ctx context.Context, argv []string, dir string, dropCaps bool) (*exec.Cmd, int, error) {
 	path, err := lookPath(argv[0], dir)
 	if err != nil {
 		st, err := commandError(argv[0], err)
 		return nil, st, err
 	}
 
-	if drop {
+	if dropCaps {
 		if err := dropCapabilities(); err != nil {
 			return nil, 0, fmt.Errorf("giving up capabilities: %w", err)
 		}

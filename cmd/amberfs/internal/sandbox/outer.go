@@ -28,49 +28,49 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Config describes a run. Outer passes it on to the inner process.
+// Config describes a run. RunOuter passes it on to the inner process.
 type Config struct {
 	Store      string // absolute path
 	Mountpoint string // absolute path
-	Temp       string // directory of a temporary store, which is removed at the end; "" for other stores
+	TempDir    string // directory of a temporary store, which is removed at the end; "" for other stores
 	Fork       string // the program runs in this fork; "": in the workspace main
 	InPlace    bool   // the fork, not the workspace, is at Mountpoint
-	Root       bool   // the fork is the root directory of the program
+	ForkIsRoot bool   // the fork is the root directory of the program
 	Command    []string
 	Options    mountopt.Options
 	Image      *info.Image // with Root: the configuration of the fork's image; nil for none
-	Also       []Also      // with InPlace: other directories in the run
+	OtherDirs  []OtherDir  // with InPlace: other directories in the run
 
-	// Outer sets the fields below.
-	Served Served // the daemon that serves Store
-	UserNS bool   // the namespaces include one for users
-	Plain  bool   // without namespaces: the program runs at Served.Point
+	// RunOuter sets the fields below.
+	Server       Server // the daemon that serves Store
+	UserNS       bool   // the namespaces include one for users
+	NoNamespaces bool   // without namespaces: the program runs at Server.Mountpoint
 }
 
-// Served is the daemon that serves a store of a run.
-type Served struct {
-	Point  string // its mount point
-	Tree   bool   // it has sent a copy of the mount
-	Daemon int    // the id of the process that Outer started; 0 if a daemon served the store before
+// Server is the daemon that serves a store of a run.
+type Server struct {
+	Mountpoint string // its mount point
+	HasTree    bool   // it has sent a copy of the mount
+	DaemonPID  int    // the id of the process that RunOuter started; 0 if a daemon served the store before
 }
 
-// The descriptors that inner gets besides the standard ones. Process 1 of a container gets configFD and caughtFD.
+// The descriptors that inner gets besides the standard ones. Process 1 of a container gets configFD and handlersFD.
 const (
-	configFD = 3 // a file with the Config: a command can be longer than an environment variable
-	lockFD   = 4 // keeps the lock of the temporary directory, if there is one
-	startFD  = 5 // gets a byte when the program has been started
-	treeFD   = 6 // a copy of the daemon's mount, if Served.Tree
-	joinFD   = 7 // the connection to the daemon
-	alsoFD   = 8 // and the following ones: the copies of the mounts of Config.Also
+	configFD    = 3 // a file with the Config: a command can be longer than an environment variable
+	lockFD      = 4 // keeps the lock of the temporary directory, if there is one
+	startedFD   = 5 // gets a byte when the program has been started
+	treeFD      = 6 // a copy of the daemon's mount, if Server.HasTree
+	joinFD      = 7 // the connection to the daemon
+	otherDirsFD = 8 // and the following ones: the copies of the mounts of Config.OtherDirs
 
-	caughtFD = 4 // in a container: closed when process 1 has handlers for signals
+	handlersFD = 4 // in a container: closed when process 1 has handlers for signals
 )
 
-// Command is the hidden command that must call Inner.
-const Command = "run-inside"
+// RunInnerCommand is the hidden command that must call RunInner.
+const RunInnerCommand = "run-inside"
 
-// file returns the configuration as a file in memory. In JSON its paths would have to be UTF-8.
-func (c Config) file() (*os.File, error) {
+// memoryFile returns the configuration as a file in memory. In JSON its paths would have to be UTF-8.
+func (c Config) memoryFile() (*os.File, error) {
 	fd, err := unix.MemfdCreate("amberfs-run", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("making a file in memory: %w", err)
@@ -89,8 +89,8 @@ func (c Config) file() (*os.File, error) {
 func readInherited(f *os.File) (Config, error) {
 	var c Config
 	err := gob.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(&c)
-	if err != nil || len(c.Command) == 0 && !c.Root {
-		return c, errs.Fail(errs.Invalid, "%s is for `amberfs run` only", Command)
+	if err != nil || len(c.Command) == 0 && !c.ForkIsRoot {
+		return c, errs.Fail(errs.Invalid, "%s is for `amberfs run` only", RunInnerCommand)
 	}
 	return c, f.Close() // the program does not inherit it
 }
@@ -102,21 +102,21 @@ const (
 	statusSignal        = 128
 )
 
-// endedBy are the exit statuses of a program that a user or the system ended by a signal.
-var endedBy = []int{statusSignal + int(unix.SIGHUP), statusSignal + int(unix.SIGINT), statusSignal + int(unix.SIGTERM)}
+// endingStatuses are the exit statuses of a program that a user or the system ended by a signal.
+var endingStatuses = []int{statusSignal + int(unix.SIGHUP), statusSignal + int(unix.SIGINT), statusSignal + int(unix.SIGTERM)}
 
-// Ended describes how a program ended.
-type Ended struct {
+// Outcome describes how a program ended.
+type Outcome struct {
 	Started     bool
-	Served      bool // the daemon still serves
+	StillServed bool // the daemon still serves
 	Interrupted bool // by a signal, so its changes may be incomplete
 }
 
-// Outer runs the command in new namespaces and returns its exit status. The inner process inherits
-// the lock of keep, so that no other run removes the directory before inner has ended. Outer calls before when
-// the daemon serves the store, and after when the program has ended. With c.InPlace, the program is
+// RunOuter runs the command in new namespaces and returns its exit status. The inner process inherits
+// the lock of temp, so that no other run removes the directory before inner has ended. It calls onServed
+// when the daemon serves the store, and onEnded when the program has ended. With c.InPlace, the program is
 // registered as a user of c.Fork until it ends.
-func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, before func(*Config) error, after func(Ended) error) (int, error) {
+func RunOuter(ctx context.Context, c Config, temp *TempDir, s daemon.MessageFunc, onServed func(*Config) error, onEnded func(Outcome) error) (int, error) {
 	// The kernel sends the parent-death signal when the thread that forked ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -130,29 +130,29 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	if err != nil {
 		return 0, err
 	}
-	also, trees, err := joinAlso(ctx, &c, s)
+	others, trees, err := joinOtherStores(ctx, &c, s)
 	defer func() {
-		if c.Temp != "" && !c.Plain {
+		if c.TempDir != "" && !c.NoNamespaces {
 			killDaemons(c)
 		}
-		for _, j := range append(also, joined) {
-			leave(j, s)
+		for _, j := range append(others, joined) {
+			leaveDaemon(j, s)
 		}
 	}()
 	if err != nil {
 		return 0, err
 	}
 
-	if err := before(&c); err != nil {
+	if err := onServed(&c); err != nil {
 		return 0, err
 	}
 
-	if c.Plain {
-		s(daemon.Message{Note: "this system forbids namespaces to ordinary users, so the command runs at another path: " + c.dir() +
+	if c.NoNamespaces {
+		s(daemon.Message{Note: "this system forbids namespaces to ordinary users, so the command runs at another path: " + c.startDir() +
 			"\n\tabsolute paths to " + c.Mountpoint + " lead to the original"})
 	}
 
-	if c.UserNS && !c.Plain && belongsToOthers(c.Mountpoint) {
+	if c.UserNS && !c.NoNamespaces && belongsToOthers(c.Mountpoint) {
 		s(daemon.Message{Note: "files of other users and groups appear as yours here, with the access that you have: chgrp to another group, and ACL entries for others, fail"})
 	}
 
@@ -162,109 +162,109 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 		return 0, err
 	}
 
-	config, err := c.file()
+	config, err := c.memoryFile()
 	if err != nil {
 		return 0, err
 	}
 	defer config.Close()
 
-	started, start, err := os.Pipe()
+	startedRead, startedWrite, err := os.Pipe()
 	if err != nil {
 		return 0, err
 	}
-	defer started.Close()
+	defer startedRead.Close()
 
-	cmd := exec.Command("/proc/self/exe", Command)
+	cmd := exec.Command("/proc/self/exe", RunInnerCommand)
 	cmd.Args[0] = "amberfs"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{config, nil, start, joined.MountCopy, joined.Conn}
+	cmd.ExtraFiles = []*os.File{config, nil, startedWrite, joined.MountCopy, joined.Conn}
 	cmd.ExtraFiles = append(cmd.ExtraFiles, trees...)
-	if keep != nil {
-		cmd.ExtraFiles[lockFD-configFD] = keep.lock
+	if temp != nil {
+		cmd.ExtraFiles[lockFD-configFD] = temp.lock
 	}
-	if cmd.SysProcAttr = namespaces(c.UserNS); c.Plain {
+	if cmd.SysProcAttr = namespaceAttrs(c.UserNS); c.NoNamespaces {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	}
 
-	signals := catch(ctx)
+	signals := catchSignals(ctx)
 	defer signals.stop()
 
 	err = cmd.Start()
-	start.Close()
+	startedWrite.Close()
 	if err != nil {
 		return 0, namespaceError(c.UserNS, fmt.Errorf("cannot create the namespaces: %w", err))
 	}
 
 	joined.MountCopy.Close()
-	for _, j := range also {
+	for _, j := range others {
 		j.MountCopy.Close()
 	}
 
 	signals.pass(cmd.Process)
-	stopWith(cmd.Process.Pid)
+	waitWithStops(cmd.Process.Pid)
 	err = cmd.Wait()
-	st, err := status(cmd.ProcessState, err)
-	reapRest(daemons(c)...)
+	st, err := exitStatus(cmd.ProcessState, err)
+	endChildren(daemonPIDs(c)...)
 	leaveForks() // before after is called, which counts the users of the forks
-	if n, _ := started.Read(make([]byte, 1)); err == nil {
-		err = after(Ended{n == 1, !joined.WaitEnded(0), signals.ended.Load() && st != 0 || slices.Contains(endedBy, st)})
+	if n, _ := startedRead.Read(make([]byte, 1)); err == nil {
+		err = onEnded(Outcome{n == 1, !joined.WaitEnded(0), signals.endRequested.Load() && st != 0 || slices.Contains(endingStatuses, st)})
 	}
 
 	return st, err
 }
 
-// Serve calls fn while a daemon serves a store. It starts a daemon if none serves the store.
-func Serve(ctx context.Context, store string, s daemon.Starter, fn func() error) error {
+// WithDaemon calls fn while a daemon serves a store. It starts a daemon if none serves the store.
+func WithDaemon(ctx context.Context, store string, s daemon.MessageFunc, fn func() error) error {
 	c := Config{Store: store, UserNS: !mounts.Privileged()}
 	joined, err := joinStore(ctx, &c, s)
 	if err != nil {
 		return err
 	}
-	defer leave(joined, s)
+	defer leaveDaemon(joined, s)
 
 	return fn()
 }
 
-// Joined is a program that is registered as a user of a fork.
-type Joined struct {
-	conn *service.JoinConnection
-	s    daemon.Starter
+// ForkUser is a program that is registered as a user of a fork.
+type ForkUser struct {
+	conn     *service.JoinConnection
+	messages daemon.MessageFunc
 }
 
-// Join registers this process as a user of a fork, until Leave.
-func Join(ctx context.Context, store, fork string, s daemon.Starter) (Joined, error) {
+// JoinFork registers this process as a user of a fork, until Leave.
+func JoinFork(ctx context.Context, store, fork string, s daemon.MessageFunc) (ForkUser, error) {
 	conn, err := service.Join(ctx, store, "", fork)
-	return Joined{conn, s}, err
+	return ForkUser{conn, s}, err
 }
 
-func (j Joined) Leave() { leave(j.conn, j.s) }
+func (j ForkUser) Leave() { leaveDaemon(j.conn, j.messages) }
 
-// leave closes the copy of a mount and the connection, and waits until the daemon has noticed.
-func leave(j *service.JoinConnection, s daemon.Starter) {
+// leaveDaemon closes the copy of a mount and the connection, and waits until the daemon has noticed.
+func leaveDaemon(j *service.JoinConnection, s daemon.MessageFunc) {
 	j.MountCopy.Close() // a mount stays in use as long as it is open
-	if !j.Leave(int(leaveTime.Milliseconds())) {
+	if !j.Leave(int(maxLeaveWait.Milliseconds())) {
 		s(daemon.Message{Note: "the daemon has not ended yet; nothing acknowledged is lost"})
 	}
 	j.Close()
 }
 
-// dir returns the directory in which the program starts.
-func (c *Config) dir() string {
+// startDir returns the directory in which the program starts.
+func (c *Config) startDir() string {
 	dir := c.Mountpoint
-	if c.Plain {
-		dir = c.Served.Point
+	if c.NoNamespaces {
+		dir = c.Server.Mountpoint
 	}
-	if c.Fork != "" && (c.Plain || !c.InPlace) {
+	if c.Fork != "" && (c.NoNamespaces || !c.InPlace) {
 		dir = filepath.Join(dir, naming.ForksDir, c.Fork)
 	}
 
 	return dir
 }
 
-// plainPoint returns the path at which fusermount3 mounts a store for an ordinary user who cannot create
+// unprivilegedMountpoint returns the path at which fusermount3 mounts a store for an ordinary user who cannot create
 // namespaces.
-func plainPoint(store string) string {
+func unprivilegedMountpoint(store string) string {
 	dir := env.Get("XDG_RUNTIME_DIR")
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(os.TempDir(), fmt.Sprintf("amberfs-%d", os.Geteuid()))
@@ -275,25 +275,25 @@ func plainPoint(store string) string {
 	return filepath.Join(dir, fmt.Sprintf("%s-%x", filepath.Base(store), sum[:4]))
 }
 
-// forbidden reports whether an error can mean that the system does not allow an ordinary user to create
+// isForbidden reports whether an error can mean that the system does not allow an ordinary user to create
 // namespaces, or to mount in them.
-func forbidden(err error) bool {
+func isForbidden(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES) || errs.ScriptKind(err) == errs.Perm
 }
 
-func namespaceError(user bool, err error) error {
-	if user && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES)) {
+func namespaceError(userNS bool, err error) error {
+	if userNS && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES)) {
 		return errs.Fail(errs.Failed, "this system forbids ordinary users to create namespaces: %w", err).
 			WithHint("have root allow it (sysctl kernel.unprivileged_userns_clone=1 or user.max_user_namespaces=10000), or use `amberfs mount`")
 	}
 	return err
 }
 
-// namespaces returns the attributes of a process with a mount namespace of its own; with user, also
+// namespaceAttrs returns the attributes of a process with a mount namespace of its own; with userNS, also
 // with a user namespace that maps the caller alone.
-func namespaces(user bool) *syscall.SysProcAttr {
+func namespaceAttrs(userNS bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGTERM}
-	if user {
+	if userNS {
 		uid, gid := os.Geteuid(), os.Getegid()
 		a.Cloneflags |= unix.CLONE_NEWUSER
 		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
@@ -304,8 +304,8 @@ func namespaces(user bool) *syscall.SysProcAttr {
 	return a
 }
 
-// status returns the exit status of an ended process as a shell does. err is the error of Wait.
-func status(st *os.ProcessState, err error) (int, error) {
+// exitStatus returns the exit status of an ended process as a shell does. err is the error of Wait.
+func exitStatus(st *os.ProcessState, err error) (int, error) {
 	if st == nil {
 		return 0, err
 	}
@@ -316,20 +316,20 @@ func status(st *os.ProcessState, err error) (int, error) {
 	return st.ExitCode(), nil
 }
 
-// leaveTime is the longest time that the last `run` on a store waits for the end of the daemon.
-const leaveTime = 30 * time.Second
+// maxLeaveWait is the longest time that the last `run` on a store waits for the end of the daemon.
+const maxLeaveWait = 30 * time.Second
 
 // joinStore joins the daemon that serves the store. It starts a daemon if none serves the store.
-func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.JoinConnection, err error) {
+func joinStore(ctx context.Context, c *Config, s daemon.MessageFunc) (j *service.JoinConnection, err error) {
 	cfg := daemon.Config{Store: c.Store, Mountpoint: daemon.RunMountpoint(c.Store), Shared: true, Options: c.Options}
 	if c.UserNS {
-		cfg.Groups = groups()
+		cfg.Groups = userGroups()
 	}
-	if err := checkGroup(ctx, c); err != nil {
+	if err := checkPrimaryGroup(ctx, c); err != nil {
 		return nil, err
 	}
 
-	err = daemon.WhenFree(ctx, c.Store, func() (err error) {
+	err = daemon.RetryWhileBusy(ctx, c.Store, func() (err error) {
 		for {
 			j, err = service.Join(ctx, c.Store, c.Options.String(), "")
 			if errs.ScriptKind(err) != errs.NotExist || ctx.Err() != nil {
@@ -337,12 +337,12 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 			}
 
 			// The daemon has its own namespaces, so that it can outlive this process.
-			attr := namespaces(c.UserNS)
+			attr := namespaceAttrs(c.UserNS)
 			attr.Setsid, attr.Pdeathsig = true, 0
 			ready, cmd, err := daemon.Spawn(ctx, cfg, s, attr)
-			if err != nil && c.UserNS && !c.Root && forbidden(err) {
+			if err != nil && c.UserNS && !c.ForkIsRoot && isForbidden(err) {
 				c.UserNS, cfg.Groups = false, nil
-				cfg.Mountpoint = plainPoint(c.Store)
+				cfg.Mountpoint = unprivilegedMountpoint(c.Store)
 				if err = os.MkdirAll(filepath.Dir(cfg.Mountpoint), 0o700); err == nil {
 					ready, cmd, err = daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
 				}
@@ -352,19 +352,19 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 			}
 
 			s(daemon.Message{Ready: &ready})
-			c.Served.Daemon = cmd.Process.Pid
+			c.Server.DaemonPID = cmd.Process.Pid
 		}
 	})
 	if err == nil {
-		c.Served.Point, c.Served.Tree = j.Mountpoint, j.MountCopy != nil
-		c.Plain = j.Mountpoint == plainPoint(c.Store) && !c.Root
+		c.Server.Mountpoint, c.Server.HasTree = j.Mountpoint, j.MountCopy != nil
+		c.NoNamespaces = j.Mountpoint == unprivilegedMountpoint(c.Store) && !c.ForkIsRoot
 	}
 
 	return j, err
 }
 
-// groups returns the ids of the user's groups. The daemon in a user namespace cannot read them.
-func groups() []uint {
+// userGroups returns the ids of the user's groups. The daemon in a user namespace cannot read them.
+func userGroups() []uint {
 	all := []uint{uint(os.Getegid())}
 	more, _ := os.Getgroups()
 	for _, g := range more {
@@ -383,13 +383,13 @@ func belongsToOthers(dir string) bool {
 	return other(dir) || slices.ContainsFunc(names, func(e os.DirEntry) bool { return other(filepath.Join(dir, e.Name())) })
 }
 
-// attach mounts the copy of the daemon's mount, the descriptor tree, at the mount point of this run.
-func attach(c Config, tree int) error {
-	if !c.Served.Tree { // the daemon has no right to copy its mount
+// attachMount mounts the copy of the daemon's mount, the descriptor tree, at the mount point of this run.
+func attachMount(c Config, tree int) error {
+	if !c.Server.HasTree { // the daemon has no right to copy its mount
 		var err error
-		if tree, err = unix.OpenTree(unix.AT_FDCWD, c.Served.Point, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
-			return errs.Fail(errs.Busy, "the store %s is mounted at %s, and the mount cannot be used here: %w", c.Store, c.Served.Point, err).
-				WithHint("unmount it first with `amberfs umount %s`", c.Served.Point)
+		if tree, err = unix.OpenTree(unix.AT_FDCWD, c.Server.Mountpoint, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
+			return errs.Fail(errs.Busy, "the store %s is mounted at %s, and the mount cannot be used here: %w", c.Store, c.Server.Mountpoint, err).
+				WithHint("unmount it first with `amberfs umount %s`", c.Server.Mountpoint)
 		}
 	}
 	defer unix.Close(tree)
@@ -410,7 +410,7 @@ func attach(c Config, tree int) error {
 		}
 	}
 
-	daemon.FirstOpen(c.Mountpoint)
+	daemon.PrimeMount(c.Mountpoint)
 
 	return nil
 }

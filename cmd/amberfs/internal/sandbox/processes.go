@@ -19,16 +19,16 @@ import (
 	"golang.org/x/term"
 )
 
-// A passer passes the signals of this process on to a child.
-type passer struct {
-	ch    chan os.Signal
-	ended atomic.Bool // a signal asked for the end
+// A signalPasser passes the signals of this process on to a child.
+type signalPasser struct {
+	ch           chan os.Signal
+	endRequested atomic.Bool // a signal asked for the end
 }
 
-// catch begins to queue signals, which pass sends to a child. If ctx has ended, a
-// signal came before the call: then catch queues a SIGTERM.
-func catch(ctx context.Context) *passer {
-	p := &passer{ch: make(chan os.Signal, 16)}
+// catchSignals begins to queue signals, which pass sends to a child. If ctx has ended, a
+// signal came before the call: then it queues a SIGTERM.
+func catchSignals(ctx context.Context) *signalPasser {
+	p := &signalPasser{ch: make(chan os.Signal, 16)}
 	signal.Notify(p.ch, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGALRM)
 	if ctx.Err() != nil {
 		p.ch <- unix.SIGTERM
@@ -37,48 +37,48 @@ func catch(ctx context.Context) *passer {
 }
 
 // pass sends the queued signals and all later ones to a child, until stop.
-func (p *passer) pass(to *os.Process) {
+func (p *signalPasser) pass(child *os.Process) {
 	go func() {
 		for s := range p.ch {
 			if slices.Contains([]os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}, s) {
-				p.ended.Store(true)
+				p.endRequested.Store(true)
 			}
-			if !fromTerminal(s) { // the terminal has sent its signals to the child too
-				_ = to.Signal(s) // it fails if the child has ended
+			if !isFromTerminal(s) { // the terminal has sent its signals to the child too
+				_ = child.Signal(s) // it fails if the child has ended
 			}
 		}
 	}()
 }
 
-// Foreground runs a program with the streams of this process, and returns its exit status as
+// RunInForeground runs a program with the streams of this process, and returns its exit status as
 // a shell does. Signals to this process are sent on to the program, except for the signals of
-// the terminal, which the program gets anyway. ready is called after the start, before the first signal is sent on.
-func Foreground(ctx context.Context, cmd *exec.Cmd, ready func()) (int, error) {
+// the terminal, which the program gets anyway. onStarted is called after the start, before the first signal is sent on.
+func RunInForeground(ctx context.Context, cmd *exec.Cmd, onStarted func()) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	signals := catch(ctx)
+	signals := catchSignals(ctx)
 	defer signals.stop()
 
-	return run(cmd, func() {
-		ready()
+	return runCommand(cmd, func() {
+		onStarted()
 		signals.pass(cmd.Process)
 	})
 }
 
-// run runs a program and returns its exit status as a shell does. It calls started after the start.
-func run(cmd *exec.Cmd, started func()) (int, error) {
+// runCommand runs a program and returns its exit status as a shell does. It calls onStarted after the start.
+func runCommand(cmd *exec.Cmd, onStarted func()) (int, error) {
 	if err := cmd.Start(); err != nil {
 		return commandError(cmd.Args[0], err)
 	}
 
-	started()
-	stopWith(cmd.Process.Pid)
+	onStarted()
+	waitWithStops(cmd.Process.Pid)
 	err := cmd.Wait()
-	return status(cmd.ProcessState, err)
+	return exitStatus(cmd.ProcessState, err)
 }
 
-// stopWith returns when a child has ended. If the child is stopped (SIGTSTP), this process stops too, because the
+// waitWithStops returns when a child has ended. If the child is stopped (SIGTSTP), this process stops too, because the
 // shell waits for this process. When the shell continues this process, it continues the child.
-func stopWith(pid int) {
+func waitWithStops(pid int) {
 	const settle, cldStopped = 20 * time.Millisecond, 5
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -96,7 +96,7 @@ func stopWith(pid int) {
 		_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // so that this stop is not reported again
 
 		// The terminal stops this process with the child, and both go on at the same time.
-		if time.Sleep(settle); stopped(pid) {
+		if time.Sleep(settle); isStopped(pid) {
 			// The signal must stop this thread first. If another thread stopped first, this thread could
 			// continue the child before the shell has taken the terminal back.
 			_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
@@ -105,17 +105,17 @@ func stopWith(pid int) {
 	}
 }
 
-// stopped reports whether a process is stopped.
-func stopped(pid int) bool {
+// isStopped reports whether a process is stopped.
+func isStopped(pid int) bool {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // it may have ended
 	_, rest, _ := strings.Cut(string(b), ") ")
 	return strings.HasPrefix(rest, "T")
 }
 
-func (p *passer) stop() { signal.Stop(p.ch) }
+func (p *signalPasser) stop() { signal.Stop(p.ch) }
 
-// fromTerminal reports whether the terminal has sent a signal to our process group.
-func fromTerminal(s os.Signal) bool {
+// isFromTerminal reports whether the terminal has sent a signal to our process group.
+func isFromTerminal(s os.Signal) bool {
 	if s != unix.SIGINT && s != unix.SIGQUIT && s != unix.SIGWINCH {
 		return false
 	}
@@ -131,17 +131,17 @@ func fromTerminal(s os.Signal) bool {
 	return false
 }
 
-const reapTime = 3 * time.Second
+const maxTermWait = 3 * time.Second
 
-// reapRest ends all children, also adopted ones, except the processes in spare. Processes of amberfs get SIGTERM,
-// and SIGKILL after reapTime. All others get SIGKILL at once.
-func reapRest(spare ...int) {
-	deadline := time.Now().Add(reapTime)
+// endChildren ends all children, also adopted ones, except the processes in spare. Processes of amberfs get SIGTERM,
+// and SIGKILL after maxTermWait. All others get SIGKILL at once.
+func endChildren(spare ...int) {
+	deadline := time.Now().Add(maxTermWait)
 
 	for {
-		left := 0
+		remaining := 0
 
-		for _, pid := range children() {
+		for _, pid := range childPIDs() {
 			if slices.Contains(spare, pid) {
 				continue
 			}
@@ -150,22 +150,22 @@ func reapRest(spare ...int) {
 				continue
 			}
 
-			left++
+			remaining++
 
-			if time.Now().After(deadline) || !isOurs(pid) {
+			if time.Now().After(deadline) || !isAmberfs(pid) {
 				_ = unix.Kill(pid, unix.SIGKILL)
 			} else {
 				_ = unix.Kill(pid, unix.SIGTERM)
 			}
 		}
-		if left == 0 {
+		if remaining == 0 {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-func children() []int {
+func childPIDs() []int {
 	var out []int
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, list := range lists {
@@ -180,8 +180,8 @@ func children() []int {
 	return out
 }
 
-// isOurs reports whether a process runs the executable of this process: the daemon, or inner.
-func isOurs(pid int) bool {
+// isAmberfs reports whether a process runs the executable of this process: the daemon, or inner.
+func isAmberfs(pid int) bool {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return false

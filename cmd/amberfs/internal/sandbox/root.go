@@ -24,38 +24,38 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// InRootCommand is the hidden command that must call [InsideRoot].
-const InRootCommand = "run-in-root"
+// MainInRootCommand is the hidden command that must call [MainInRoot].
+const MainInRootCommand = "run-in-root"
 
 // overflowID is the owner that a file of an unmapped user appears to have (/proc/sys/kernel/overflowuid).
 const overflowID = 65534
 
-// capabilities are the capabilities of root in a container, as in Docker. Two are left out on purpose: without
+// containerCapabilities are the capabilities of root in a container, as in Docker. Two are left out on purpose: without
 // CAP_SYS_ADMIN root cannot mount, and without CAP_DAC_READ_SEARCH it cannot open files by their handles.
-var capabilities = []int{
+var containerCapabilities = []int{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETUID,
 	unix.CAP_SETPCAP, unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_RAW, unix.CAP_SYS_CHROOT, unix.CAP_MKNOD, unix.CAP_AUDIT_WRITE, unix.CAP_SETFCAP,
 }
 
-// InRoot returns a command that runs a program with the fork dir as its root directory, in a mount and a PID
+// CommandInRoot returns a command that runs a program with the fork dir as its root directory, in a mount and a PID
 // namespace. An ordinary user is root there, and no other user is mapped. The end of ctx kills the command. The
 // caller must call ready after it has started the command, and before it sends signals: ready waits until
 // process 1 has handlers. The kernel drops earlier signals, because process 1 of a namespace has no default
 // handlers.
-func InRoot(ctx context.Context, dir string, argv []string, image *info.Image) (cmd *exec.Cmd, ready func(), err error) {
-	config, err := Config{Mountpoint: dir, Command: argv, Image: image, Root: true}.file()
+func CommandInRoot(ctx context.Context, dir string, argv []string, image *info.Image) (cmd *exec.Cmd, ready func(), err error) {
+	config, err := Config{Mountpoint: dir, Command: argv, Image: image, ForkIsRoot: true}.memoryFile()
 	if err != nil {
 		return nil, nil, err
 	}
 
-	handling, caught, err := os.Pipe() // process 1 closes caught when it handles signals
+	handlersRead, handlersWrite, err := os.Pipe() // process 1 closes handlersWrite when it handles signals
 	if err != nil {
 		return nil, nil, err
 	}
 
-	cmd = exec.CommandContext(ctx, "/proc/self/exe", InRootCommand)
+	cmd = exec.CommandContext(ctx, "/proc/self/exe", MainInRootCommand)
 	cmd.Args[0], cmd.Dir = "amberfs", "/"
-	cmd.ExtraFiles = []*os.File{config, caught}
+	cmd.ExtraFiles = []*os.File{config, handlersWrite}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL}
 	if uid := os.Geteuid(); uid != 0 {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
@@ -64,28 +64,28 @@ func InRoot(ctx context.Context, dir string, argv []string, image *info.Image) (
 	}
 
 	return cmd, func() {
-		caught.Close()
-		_, _ = handling.Read(make([]byte, 1)) // process 1 sends no byte, so Read returns when it closes caught
-		handling.Close()
+		handlersWrite.Close()
+		_, _ = handlersRead.Read(make([]byte, 1)) // process 1 sends no byte, so Read returns when it closes handlersWrite
+		handlersRead.Close()
 	}, nil
 }
 
-// InsideRoot is process 1 of a container. It returns the exit status of the program; all
+// MainInRoot is process 1 of a container. It returns the exit status of the program; all
 // other processes end with it.
-func InsideRoot(ctx context.Context, note func(string)) (int, error) {
+func MainInRoot(ctx context.Context, printNote func(string)) (int, error) {
 	runtime.LockOSThread() // capabilities belong to a thread
 	c, err := readInherited(os.NewFile(configFD, "configuration"))
 	if err != nil {
 		return 0, err
 	}
 
-	signals := catch(ctx)
-	_ = unix.Close(caughtFD)
-	if err := c.enter(note); err != nil {
+	signals := catchSignals(ctx)
+	_ = unix.Close(handlersFD)
+	if err := c.enterRoot(printNote); err != nil {
 		return statusCannotExecute, errs.Fail(errs.Failed, "cannot make %s a root directory: %w", c.Mountpoint, err)
 	}
 
-	cmd, err := c.program(note)
+	cmd, err := c.imageCommand(printNote)
 	if err != nil {
 		return statusCannotExecute, err
 	}
@@ -96,7 +96,7 @@ func InsideRoot(ctx context.Context, note func(string)) (int, error) {
 	}
 
 	for i := range unix.CAP_LAST_CAP + 1 {
-		if !slices.Contains(capabilities, i) {
+		if !slices.Contains(containerCapabilities, i) {
 			_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(i), 0, 0, 0) // an older kernel has fewer
 		}
 	}
@@ -125,8 +125,8 @@ func InsideRoot(ctx context.Context, note func(string)) (int, error) {
 	}
 }
 
-// enter makes the fork the root directory, with the mounts that a program expects.
-func (c *Config) enter(note func(string)) error {
+// enterRoot makes the fork the root directory, with the mounts that a program expects.
+func (c *Config) enterRoot(printNote func(string)) error {
 	if err := daemon.IsolateMounts(); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (c *Config) enter(note func(string)) error {
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	if err := mountSystem(root, note); err != nil {
+	if err := mountSystem(root, printNote); err != nil {
 		return err
 	}
 	if err := unix.Fchdir(root); err != nil {
@@ -176,19 +176,19 @@ func (c *Config) enter(note func(string)) error {
 
 // mountSystem mounts /proc, /dev, /sys and two files of the host, which programs expect, in the root directory.
 // It follows no symbolic link out of the fork.
-func mountSystem(root int, note func(string)) error {
+func mountSystem(root int, printNote func(string)) error {
 	proc, err := newMount(root, "proc", "proc")
 	if err != nil {
 		return err
 	}
 
 	for _, name := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs"} {
-		if err := share(fmt.Sprintf("/proc/self/fd/%d/%s", proc, name), proc, name, true); err != nil {
+		if err := bindFromHost(fmt.Sprintf("/proc/self/fd/%d/%s", proc, name), proc, name, true); err != nil {
 			return err
 		}
 	}
 
-	if err := share("/sys", root, "sys", true); err != nil {
+	if err := bindFromHost("/sys", root, "sys", true); err != nil {
 		return err
 	}
 
@@ -198,7 +198,7 @@ func mountSystem(root int, note func(string)) error {
 	}
 
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
-		if err := share("/dev/"+name, dev, name, false); err != nil {
+		if err := bindFromHost("/dev/"+name, dev, name, false); err != nil {
 			return err
 		}
 	}
@@ -218,8 +218,8 @@ func mountSystem(root int, note func(string)) error {
 	}
 
 	for _, name := range []string{"etc/resolv.conf", "etc/hosts"} {
-		if err := share("/"+name, root, name, true); err != nil {
-			note(fmt.Sprintf("the fork has its own /%s: %v", name, err)) // mostly a dangling link
+		if err := bindFromHost("/"+name, root, name, true); err != nil {
+			printNote(fmt.Sprintf("the fork has its own /%s: %v", name, err)) // mostly a dangling link
 		}
 	}
 
@@ -227,10 +227,10 @@ func mountSystem(root int, note func(string)) error {
 }
 
 // newMount mounts a new file system on a name below root. The options are pairs of a name and a value.
-func newMount(root int, name, kind string, options ...string) (m int, err error) {
-	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
+func newMount(root int, name, fsType string, options ...string) (m int, err error) {
+	fs, err := unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", kind, err)
+		return 0, fmt.Errorf("%s: %w", fsType, err)
 	}
 	defer unix.Close(fs)
 
@@ -238,34 +238,34 @@ func newMount(root int, name, kind string, options ...string) (m int, err error)
 		err = cmp.Or(err, unix.FsconfigSetString(fs, o[0], o[1]))
 	}
 	if err = cmp.Or(err, unix.FsconfigCreate(fs)); err != nil {
-		return 0, fmt.Errorf("%s: %w", kind, err)
+		return 0, fmt.Errorf("%s: %w", fsType, err)
 	}
 
 	flags := unix.MOUNT_ATTR_NOSUID
-	if kind != "devpts" {
+	if fsType != "devpts" {
 		flags |= unix.MOUNT_ATTR_NODEV
 	}
 	if m, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, flags); err != nil {
-		return 0, fmt.Errorf("%s: %w", kind, err)
+		return 0, fmt.Errorf("%s: %w", fsType, err)
 	}
 
 	return m, mountAt(m, root, name, true)
 }
 
-// share mounts a file or directory of the host, with the mounts below it, on a name below root. It does nothing if
+// bindFromHost mounts a file or directory of the host, with the mounts below it, on a name below root. It does nothing if
 // the file does not exist on the host.
-func share(from string, root int, name string, readOnly bool) error {
+func bindFromHost(source string, root int, name string, readOnly bool) error {
 	var st unix.Stat_t
-	if err := unix.Stat(from, &st); err != nil {
+	if err := unix.Stat(source, &st); err != nil {
 		return nil
 	}
 
-	m, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	m, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err == nil && readOnly {
 		err = unix.MountSetattr(m, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", from, err)
+		return fmt.Errorf("%s: %w", source, err)
 	}
 	defer unix.Close(m)
 
@@ -275,16 +275,16 @@ func share(from string, root int, name string, readOnly bool) error {
 // mountAt mounts the mount with the descriptor m on a name below root, and creates the name if it is missing. It does
 // not close m.
 func mountAt(m, root int, name string, dir bool) error {
-	at, err := openIn(root, name)
+	target, err := openInRoot(root, name)
 	if errors.Is(err, unix.ENOENT) {
-		if err = createIn(root, name, dir); err == nil {
-			at, err = openIn(root, name)
+		if err = createInRoot(root, name, dir); err == nil {
+			target, err = openInRoot(root, name)
 		}
 	}
 
 	if err == nil {
-		defer unix.Close(at)
-		err = unix.MoveMount(m, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+		defer unix.Close(target)
+		err = unix.MoveMount(m, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 	}
 	if err != nil {
 		return fmt.Errorf("mounting on /%s: %w", name, err)
@@ -293,17 +293,17 @@ func mountAt(m, root int, name string, dir bool) error {
 	return nil
 }
 
-// openIn opens a name below root, as a process with the root directory root would.
-func openIn(root int, name string) (fd int, err error) {
+// openInRoot opens a name below root, as a process with the root directory root would.
+func openInRoot(root int, name string) (fd int, err error) {
 	for err = unix.EAGAIN; err == unix.EAGAIN; { // a concurrent mount or rename makes a lookup of ".." fail with EAGAIN
 		fd, err = unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 	}
 	return fd, err
 }
 
-// createIn creates a directory or an empty file. If the name is a symbolic link, it creates the link's target, as
+// createInRoot creates a directory or an empty file. If the name is a symbolic link, it creates the link's target, as
 // container engines do.
-func createIn(root int, name string, dir bool) error {
+func createInRoot(root int, name string, dir bool) error {
 	r, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", root))
 	if err != nil {
 		return err
@@ -326,9 +326,9 @@ func createIn(root int, name string, dir bool) error {
 	return r.WriteFile(name, nil, 0o644)
 }
 
-// program returns the command of the run or, without one, of the image. The image determines its user,
+// imageCommand returns the command of the run or, without one, of the image. The image determines its user,
 // environment and working directory.
-func (c *Config) program(note func(string)) (*exec.Cmd, error) {
+func (c *Config) imageCommand(printNote func(string)) (*exec.Cmd, error) {
 	im := c.Image
 	if im == nil {
 		im = &info.Image{}
@@ -349,7 +349,7 @@ func (c *Config) program(note func(string)) (*exec.Cmd, error) {
 		if cred.Uid != 0 {
 			return nil, errs.Fail(errs.Perm, "the image's user %q cannot use the fork", im.User).WithHint("mount with -o allow_other")
 		}
-		note("only root can use the fork: it is mounted without -o allow_other")
+		printNote("only root can use the fork: it is mounted without -o allow_other")
 	}
 
 	vars := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + home}, im.Env...)

@@ -15,7 +15,7 @@ import (
 
 func TestConfigTravelsWithAnyLength(t *testing.T) {
 	c := Config{Store: "/s", Mountpoint: "/not\xffUTF-8", Command: []string{"sh", "-c", strings.Repeat("echo 'a b'\n", 1<<20)}, UserNS: true}
-	f, err := c.file()
+	f, err := c.memoryFile()
 	must.OK(t, err)
 	got, err := readInherited(f)
 	if err != nil || got.Command[2] != c.Command[2] || !got.UserNS || got.Store != "/s" || got.Mountpoint != c.Mountpoint {
@@ -33,7 +33,7 @@ func TestStatus(t *testing.T) {
 	for script, want := range map[string]int{"exit 0": 0, "exit 42": 42, "kill -9 $$": 137, "kill -15 $$": 143} {
 		cmd := exec.Command("sh", "-c", script)
 		err := cmd.Run()
-		if got, err := status(cmd.ProcessState, err); err != nil || got != want {
+		if got, err := exitStatus(cmd.ProcessState, err); err != nil || got != want {
 			t.Errorf("%s: %d, %v, want %d", script, got, err, want)
 		}
 	}
@@ -57,16 +57,16 @@ func TestLookPath(t *testing.T) {
 func TestTemporaryStoresAreSwept(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("TMPDIR", base)
-	live, err := Temp()
+	live, err := MakeTempDir()
 	must.OK(t, err)
 	defer live.lock.Close()
-	dead, err := Temp()
+	dead, err := MakeTempDir()
 	must.OK(t, err)
-	must.OK(t, os.MkdirAll(dead.file("store/packs"), 0o700))
+	must.OK(t, os.MkdirAll(dead.pathOf("store/packs"), 0o700))
 	// Directories of the user's that look like ours: one has a lock of its own, one is
 	// a copy.
 	mine, copied := filepath.Join(base, tempPrefix+"mine"), filepath.Join(base, tempPrefix+"copy")
-	for dir, lock := range map[string]string{mine: "lock", copied: dead.name} {
+	for dir, lock := range map[string]string{mine: "lock", copied: dead.lockName} {
 		for _, name := range []string{lock, "store/diary"} {
 			name = filepath.Join(dir, name)
 			must.OK(t, os.MkdirAll(filepath.Dir(name), 0o700))
@@ -74,7 +74,7 @@ func TestTemporaryStoresAreSwept(t *testing.T) {
 		}
 	}
 	dead.lock.Close() // as when all its processes are killed at once
-	sweep(base)
+	sweepTempDirs(base)
 	for name, want := range map[string]bool{live.Path: true, dead.Path: false, mine + "/store/diary": true, copied + "/store/diary": true} {
 		if _, err := os.Stat(name); (err == nil) != want {
 			t.Errorf("%s: exists %v, want %v", name, err == nil, want)
@@ -89,11 +89,11 @@ func TestSweepLeavesWhatIsBeingMade(t *testing.T) {
 	for range 8 {
 		g.Go(func() error {
 			for range 50 {
-				d, err := Temp()
+				d, err := MakeTempDir()
 				if err != nil {
 					return err
 				}
-				if _, err := os.Stat(d.file(d.name)); err != nil {
+				if _, err := os.Stat(d.pathOf(d.lockName)); err != nil {
 					return err
 				}
 				d.Remove()
@@ -111,7 +111,7 @@ func TestReapRest(t *testing.T) {
 	must.OK(t, cmd.Start())
 	spared := exec.Command("sleep", "60")
 	must.OK(t, spared.Start())
-	reapRest(spared.Process.Pid)
+	endChildren(spared.Process.Pid)
 	if err := unix.Kill(cmd.Process.Pid, 0); err != unix.ESRCH {
 		t.Errorf("a child that ignores SIGTERM is left: %v", err)
 	}
@@ -124,11 +124,11 @@ func TestReapRest(t *testing.T) {
 
 // A signal that comes while process 1 of a container begins is kept until it has a handler.
 func TestSignalWhileBeginning(t *testing.T) {
-	cmd, ready, err := InRoot(t.Context(), "/", []string{"true"}, nil)
+	cmd, ready, err := CommandInRoot(t.Context(), "/", []string{"true"}, nil)
 	must.OK(t, err)
 	cmd.Path, cmd.SysProcAttr = "/bin/sh", nil
 	cmd.Args = []string{"sh", "-c", "kill -TERM $PPID; sleep 1; trap 'exit 9' TERM; exec 4>&-; while :; do sleep 1; done"}
-	if st, err := Foreground(t.Context(), cmd, ready); err != nil || st != 9 {
+	if st, err := RunInForeground(t.Context(), cmd, ready); err != nil || st != 9 {
 		t.Errorf("status %d, %v", st, err)
 	}
 }

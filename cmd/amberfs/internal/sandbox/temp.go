@@ -18,14 +18,14 @@ const tempPrefix = "amberfs-run-"
 // the run (store-1 and so on), and a mount point. The process that made it removes it. If that process was killed,
 // the next run removes it when the lock is free.
 type TempDir struct {
-	Path string
-	name string // of the lock, a file in Path
-	lock *os.File
+	Path     string
+	lockName string // the name of the lock, a file in Path
+	lock     *os.File
 }
 
-// Temp makes a locked directory for a temporary store. It also removes the directories whose processes have ended.
-func Temp() (*TempDir, error) {
-	sweep(os.TempDir())
+// MakeTempDir makes a locked directory for a temporary store. It also removes the directories whose processes have ended.
+func MakeTempDir() (*TempDir, error) {
+	sweepTempDirs(os.TempDir())
 	dir, err := os.MkdirTemp("", tempPrefix)
 	t := &TempDir{Path: dir}
 	if err == nil {
@@ -42,25 +42,25 @@ func Temp() (*TempDir, error) {
 
 // makeLock creates the lock. It locks the file before it gives it its name, so that no sweep can lock it first.
 func (t *TempDir) makeLock() (err error) {
-	if t.name, err = lockOf(t.Path); err != nil {
+	if t.lockName, err = lockNameOf(t.Path); err != nil {
 		return err
 	}
-	if t.lock, err = os.OpenFile(t.file("new"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	if t.lock, err = os.OpenFile(t.pathOf("new"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return err
 	}
 	if err = unix.Flock(int(t.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-		err = os.Rename(t.file("new"), t.file(t.name))
+		err = os.Rename(t.pathOf("new"), t.pathOf(t.lockName))
 	}
 	if err != nil {
-		return errors.Join(err, unix.Unlink(t.file("new")), t.lock.Close())
+		return errors.Join(err, unix.Unlink(t.pathOf("new")), t.lock.Close())
 	}
 
 	return nil
 }
 
-// lockOf returns the name of the lock of a directory. The name has the inode number of the directory, so that a copy
+// lockNameOf returns the name of the lock of a directory. The name has the inode number of the directory, so that a copy
 // of the directory has no lock, and is never removed.
-func lockOf(dir string) (string, error) {
+func lockNameOf(dir string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
 		return "", err
@@ -72,29 +72,29 @@ func lockOf(dir string) (string, error) {
 	return fmt.Sprintf("lock-%d-%d", st.Dev, st.Ino), nil
 }
 
-func (t *TempDir) file(name string) string { return filepath.Join(t.Path, name) }
+func (t *TempDir) pathOf(name string) string { return filepath.Join(t.Path, name) }
 
 // Remove removes the directory and releases the lock. It does not remove other files in the directory; then the
 // directory stays too.
 func (t *TempDir) Remove() {
-	more, _ := filepath.Glob(filepath.Join(t.Path, "store-[0-9]*")) // the pattern is well-formed
+	otherStores, _ := filepath.Glob(filepath.Join(t.Path, "store-[0-9]*")) // the pattern is well-formed
 	var err error
-	for _, store := range append(more, t.file("store")) {
+	for _, store := range append(otherStores, t.pathOf("store")) {
 		err = errors.Join(err, os.RemoveAll(store))
 	}
 	if err == nil { // after an error a daemon is still writing to a store, and the next run tries again
-		_ = unix.Rmdir(t.file("workspace"))
-		_ = unix.Unlink(t.file(t.name))
+		_ = unix.Rmdir(t.pathOf("workspace"))
+		_ = unix.Unlink(t.pathOf(t.lockName))
 		_ = unix.Rmdir(t.Path)
 	}
 	t.lock.Close()
 }
 
-// sweep removes the temporary directories in parent whose locks are free.
-func sweep(parent string) {
+// sweepTempDirs removes the temporary directories in parent whose locks are free.
+func sweepTempDirs(parent string) {
 	dirs, _ := filepath.Glob(filepath.Join(parent, tempPrefix+"*")) // the pattern is well-formed
 	for _, dir := range dirs {
-		name, err := lockOf(dir)
+		name, err := lockNameOf(dir)
 		if err != nil {
 			continue
 		}

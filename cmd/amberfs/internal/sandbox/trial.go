@@ -10,13 +10,13 @@ import (
 	"github.com/amberfs/amberfs/internal/mounts"
 )
 
-// Try tests whether this system allows runs: it creates the namespaces of a run, mounts a directory in them,
+// TryNamespaces tests whether this system allows runs: it creates the namespaces of a run, mounts a directory in them,
 // and ends them. If one of these steps fails, the error has the text that the step printed.
-func Try(ctx context.Context) error {
+func TryNamespaces(ctx context.Context) error {
 	user := !mounts.Privileged()
-	kind := forkMounts
+	kind := newMountNS
 	if user {
-		kind = forkUser
+		kind = newUserNS
 	}
 
 	// The kernel refuses an ordinary user a bind mount of a directory with mounts below it. A new directory has none.
@@ -26,8 +26,8 @@ func Try(ctx context.Context) error {
 	}
 	defer os.Remove(dir)
 
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", InForkCommand, kind, dir, dir, "/proc/self/exe", "--version")
-	cmd.Args[0], cmd.Dir, cmd.SysProcAttr = "amberfs", "/", namespaces(user)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", MainInForkCommand, kind, dir, dir, "/proc/self/exe", "--version")
+	cmd.Args[0], cmd.Dir, cmd.SysProcAttr = "amberfs", "/", namespaceAttrs(user)
 
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

@@ -30,18 +30,18 @@ type BisectArgs struct {
 	TrustEnds bool              `json:"trust_ends,omitempty" jsonschema:"do not test good and bad first"`
 	Kind      string            `json:"kind,omitempty" jsonschema:"only snapshots of this kind"`
 	Labels    map[string]string `json:"labels,omitempty" jsonschema:"only snapshots with these labels"`
-	By        string            `json:"by,omitempty" jsonschema:"only snapshots in which this actor changed something"`
+	Actor     string            `json:"by,omitempty" jsonschema:"only snapshots in which this actor changed something"`
 }
 
 // A Round has the results of the tests of one round.
 type Round struct {
-	Round  int      `json:"round" jsonschema:"0 tests good and bad"`
-	Tested []Tested `json:"tested"`
-	Left   int      `json:"left" jsonschema:"number of snapshots that can still be the first bad one"`
+	Round     int              `json:"round" jsonschema:"0 tests good and bad"`
+	Tested    []TestedSnapshot `json:"tested"`
+	Remaining int              `json:"left" jsonschema:"number of snapshots that can still be the first bad one"`
 }
 
-// Tested is a snapshot with the result of its test.
-type Tested struct {
+// TestedSnapshot is a snapshot with the result of its test.
+type TestedSnapshot struct {
 	Name    string  `json:"name"`
 	Verdict verdict `json:"verdict" jsonschema:"good, bad or skipped"`
 }
@@ -52,19 +52,19 @@ func (r Round) Text() string {
 	for _, t := range r.Tested {
 		tested = append(tested, fmt.Sprint(t.Name, " ", t.Verdict))
 	}
-	return fmt.Sprintf("round %d: %s, %s left", r.Round, strings.Join(tested, ", "), english.Plural(r.Left, "snapshot", "snapshots"))
+	return fmt.Sprintf("round %d: %s, %s left", r.Round, strings.Join(tested, ", "), english.Plural(r.Remaining, "snapshot", "snapshots"))
 }
 
-// Bisected is the result of a bisection.
-type Bisected struct {
-	FirstBad *info.Info           `json:"first_bad,omitempty" jsonschema:"missing if the present state is the first that is bad"`
-	Now      bool                 `json:"now,omitempty" jsonschema:"the present state is the first that is bad"`
-	LastGood string               `json:"last_good"`
-	Skipped  []string             `json:"skipped,omitempty" jsonschema:"snapshots between them that were skipped; one of them may be the first bad one"`
-	Files    int                  `json:"files" jsonschema:"number of files that changed from the last good to the first bad one"`
-	Paths    []service.DiffedFile `json:"paths" jsonschema:"some of these files"`
-	Rounds   int                  `json:"rounds"`
-	Runs     int                  `json:"runs" jsonschema:"how often the command ran"`
+// BisectResult is the result of a bisection.
+type BisectResult struct {
+	FirstBad       *info.Info           `json:"first_bad,omitempty" jsonschema:"missing if the present state is the first that is bad"`
+	PresentIsFirst bool                 `json:"now,omitempty" jsonschema:"the present state is the first that is bad"`
+	LastGood       string               `json:"last_good"`
+	Skipped        []string             `json:"skipped,omitempty" jsonschema:"snapshots between them that were skipped; one of them may be the first bad one"`
+	Files          int                  `json:"files" jsonschema:"number of files that changed from the last good to the first bad one"`
+	Paths          []service.DiffedFile `json:"paths" jsonschema:"some of these files"`
+	Rounds         int                  `json:"rounds"`
+	Runs           int                  `json:"runs" jsonschema:"how often the command ran"`
 }
 
 // bisectStates returns the snapshots from good to bad, sorted by time. The name of the present
@@ -72,9 +72,9 @@ type Bisected struct {
 func (f *forks) bisectStates(ctx context.Context, r BisectArgs) ([]info.Info, error) {
 	var good info.Info
 	bad := info.Info{Seq: math.MaxUint64}
-	err := f.Ask(ctx, "", service.Show{Name: r.Good}, &good)
+	err := f.Call(ctx, "", service.Show{Name: r.Good}, &good)
 	if err == nil && r.Bad != "" {
-		err = f.Ask(ctx, "", service.Show{Name: r.Bad}, &bad)
+		err = f.Call(ctx, "", service.Show{Name: r.Bad}, &bad)
 	}
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (f *forks) bisectStates(ctx context.Context, r BisectArgs) ([]info.Info, er
 	}
 
 	var l service.Snapshots
-	if err := f.Ask(ctx, "", service.List{Kind: r.Kind, Labels: r.Labels, By: r.By}, &l); err != nil {
+	if err := f.Call(ctx, "", service.List{Kind: r.Kind, Labels: r.Labels, By: r.Actor}, &l); err != nil {
 		return nil, err
 	}
 
@@ -97,9 +97,9 @@ func (f *forks) bisectStates(ctx context.Context, r BisectArgs) ([]info.Info, er
 	return slices.Concat([]info.Info{good}, states, []info.Info{bad}), nil
 }
 
-// Bisect finds the first snapshot of w for which a command fails. It calls each after each round.
-func Bisect(ctx context.Context, w Workspace, r BisectArgs, each func(Round)) (_ *Bisected, err error) {
-	limit, err := limitOf(r.Timeout, r.Jobs, r.Repeat)
+// Bisect finds the first snapshot of w for which a command fails. It calls onRound after each round.
+func Bisect(ctx context.Context, w Workspace, r BisectArgs, onRound func(Round)) (_ *BisectResult, err error) {
+	limit, err := parseLimits(r.Timeout, r.Jobs, r.Repeat)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func Bisect(ctx context.Context, w Workspace, r BisectArgs, each func(Round)) (_
 	if err != nil {
 		return nil, err
 	}
-	defer f.end()
+	defer f.stop()
 
 	states, err := f.bisectStates(ctx, r)
 	if err != nil {
@@ -119,7 +119,7 @@ func Bisect(ctx context.Context, w Workspace, r BisectArgs, each func(Round)) (_
 	var runs atomic.Int64
 	statuses := make([]int, len(states)) // the exit status of the last run for each state
 	test := func(ctx context.Context, i int) (verdict, error) {
-		fork, err := f.new(ctx, strconv.FormatInt(runs.Add(1), 10), states[i].Name)
+		fork, err := f.makeFork(ctx, strconv.FormatInt(runs.Add(1), 10), states[i].Name)
 		if err != nil {
 			return "", err
 		}
@@ -127,7 +127,7 @@ func Bisect(ctx context.Context, w Workspace, r BisectArgs, each func(Round)) (_
 		limited, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 
-		status, err := f.run(limited, fork, w.Output, []string{"AMBERFS_SNAPSHOT=" + name(i)}, r.Command...)
+		status, err := f.runInFork(limited, fork, w.Output, []string{"AMBERFS_SNAPSHOT=" + name(i)}, r.Command...)
 		if errors.Is(err, context.DeadlineExceeded) {
 			status, err = 1, nil // a timeout counts as bad
 		}
@@ -150,17 +150,17 @@ func Bisect(ctx context.Context, w Workspace, r BisectArgs, each func(Round)) (_
 
 	r.Jobs, r.Repeat = max(1, r.Jobs), max(1, r.Repeat)
 	b := &bisection{BisectArgs: r, test: test}
-	b.tested = func(round int, tested []int, left int) {
-		line := Round{Round: round, Tested: []Tested{}, Left: left}
+	b.reportRound = func(round int, tested []int, left int) {
+		line := Round{Round: round, Tested: []TestedSnapshot{}, Remaining: left}
 		for _, i := range tested {
-			line.Tested = append(line.Tested, Tested{name(i), b.verdicts[i]})
+			line.Tested = append(line.Tested, TestedSnapshot{name(i), b.verdicts[i]})
 		}
 
-		each(line)
+		onRound(line)
 	}
 
 	lastGood, firstBad, err := b.find(ctx, len(states))
-	if errors.Is(err, errEnds) {
+	if errors.Is(err, errWrongEnds) {
 		last := len(states) - 1
 		return nil, errs.Fail(errs.Failed, "%s ended with status %d for %s, which should be good, and with status %d for %s, which should be bad",
 			strings.Join(r.Command, " "), statuses[0], name(0), statuses[last], name(last)).WithHint("name other snapshots")
@@ -170,8 +170,8 @@ func Bisect(ctx context.Context, w Workspace, r BisectArgs, each func(Round)) (_
 	}
 
 	first := &states[firstBad]
-	done := &Bisected{FirstBad: first, Now: first.Name == "", LastGood: states[lastGood].Name, Rounds: b.rounds, Runs: int(runs.Load())}
-	if done.Now {
+	done := &BisectResult{FirstBad: first, PresentIsFirst: first.Name == "", LastGood: states[lastGood].Name, Rounds: b.rounds, Runs: int(runs.Load())}
+	if done.PresentIsFirst {
 		done.FirstBad = nil
 	}
 	for i := lastGood + 1; i < firstBad; i++ {
@@ -179,7 +179,7 @@ func Bisect(ctx context.Context, w Workspace, r BisectArgs, each func(Round)) (_
 	}
 
 	var changed service.Diffed
-	if err := f.Ask(ctx, "", service.Changes{A: done.LastGood, B: first.Name, Limit: 20}, &changed); err != nil {
+	if err := f.Call(ctx, "", service.Changes{A: done.LastGood, B: first.Name, Limit: 20}, &changed); err != nil {
 		return nil, err
 	}
 
@@ -188,10 +188,10 @@ func Bisect(ctx context.Context, w Workspace, r BisectArgs, each func(Round)) (_
 }
 
 // BisectedText returns the result of a bisection as text.
-func BisectedText(b *Bisected) string {
+func BisectedText(b *BisectResult) string {
 	var t strings.Builder
 	name, to, fields := "now", "", ""
-	if !b.Now {
+	if !b.PresentIsFirst {
 		name, to, fields = b.FirstBad.Name, ".."+b.FirstBad.Name, service.OpOf(service.Show{}).Text.Text(nil, b.FirstBad)
 	}
 	if fmt.Fprintf(&t, "the first bad snapshot is %s", name); len(b.Skipped) > 0 {
@@ -201,7 +201,7 @@ func BisectedText(b *Bisected) string {
 	t.WriteString("\n" + fields)
 	fmt.Fprintf(&t, "%s changed since %s:\n", english.Plural(b.Files, "file", "files"), b.LastGood)
 	for _, p := range b.Paths {
-		fmt.Fprintf(&t, "%s\t%s\n", p.Status, gitquote.Readable(p.Path))
+		fmt.Fprintf(&t, "%s\t%s\n", p.Status, gitquote.ReadableName(p.Path))
 	}
 	if more := b.Files - len(b.Paths); more > 0 {
 		fmt.Fprintf(&t, "and %d more\n", more)

@@ -23,17 +23,17 @@ const (
 type bisection struct {
 	BisectArgs
 	test func(context.Context, int) (verdict, error)
-	// tested is called with the states that a round tested, and the number of states that
+	// reportRound is called with the states that a round tested, and the number of states that
 	// are left. Round 0 tests the ends.
-	tested func(round int, states []int, left int)
+	reportRound func(round int, states []int, left int)
 
 	votes    []map[verdict]int // for each state, the number of runs with each verdict
 	verdicts []verdict
 	rounds   int // without round 0
 }
 
-// errEnds: the first state is not good, or the last one is not bad.
-var errEnds = errors.New("the ends are not as named")
+// errWrongEnds means that the first state is not good, or the last one is not bad.
+var errWrongEnds = errors.New("the ends are not as named")
 
 // find finds the first bad one of n states, and the last good state before it. The first of the n states must be
 // good and the last one bad. Between the two results there can only be skipped states. k parallel tests divide the
@@ -44,38 +44,38 @@ func (b *bisection) find(ctx context.Context, n int) (lastGood, firstBad int, er
 	b.votes, b.verdicts = make([]map[verdict]int, n), make([]verdict, n)
 	b.verdicts[0], b.verdicts[n-1] = good, bad
 	if !b.TrustEnds {
-		if err := b.round(ctx, []int{0, n - 1}, b.Repeat); err != nil {
+		if err := b.testStates(ctx, []int{0, n - 1}, b.Repeat); err != nil {
 			return 0, 0, err
 		}
 		if b.verdicts[0] != good || b.verdicts[n-1] != bad {
-			return 0, 0, errEnds
+			return 0, 0, errWrongEnds
 		}
 	}
 
 	confirmed := map[int]bool{0: true, n - 1: true}
 
 	for {
-		lastGood, firstBad = b.ends()
-		tries, tests := b.choose(lastGood, firstBad), b.Repeat
-		if len(tries) == 0 && b.Repeat > 1 {
+		lastGood, firstBad = b.boundary()
+		states, tests := b.nextTests(lastGood, firstBad), b.Repeat
+		if len(states) == 0 && b.Repeat > 1 {
 			tests *= 2
-			tries = slices.DeleteFunc([]int{lastGood, firstBad}, func(i int) bool { return confirmed[i] })
+			states = slices.DeleteFunc([]int{lastGood, firstBad}, func(i int) bool { return confirmed[i] })
 			confirmed[lastGood], confirmed[firstBad] = true, true
 		}
-		if len(tries) == 0 {
+		if len(states) == 0 {
 			return lastGood, firstBad, nil
 		}
 
 		b.rounds++
-		if err := b.round(ctx, tries, tests); err != nil {
+		if err := b.testStates(ctx, states, tests); err != nil {
 			return 0, 0, err
 		}
 	}
 }
 
-// ends returns the first bad state and the last good state before it. If later verdicts contradict these, they do
+// boundary returns the first bad state and the last good state before it. If later verdicts contradict these, they do
 // not count.
-func (b *bisection) ends() (lastGood, firstBad int) {
+func (b *bisection) boundary() (lastGood, firstBad int) {
 	firstBad = 1 + slices.Index(b.verdicts[1:], bad)
 	for i, v := range b.verdicts[:firstBad] {
 		if v == good {
@@ -86,25 +86,25 @@ func (b *bisection) ends() (lastGood, firstBad int) {
 	return lastGood, firstBad
 }
 
-// choose returns up to Jobs untested states between two states, such that they divide
+// nextTests returns up to Jobs untested states between two states, such that they divide
 // the interval evenly. If the state at a point of division was tested, it takes the nearest untested one.
-func (b *bisection) choose(lastGood, firstBad int) (out []int) {
-	var open []int
+func (b *bisection) nextTests(lastGood, firstBad int) (out []int) {
+	var untested []int
 	for i := lastGood + 1; i < firstBad; i++ {
 		if b.verdicts[i] == "" {
-			open = append(open, i)
+			untested = append(untested, i)
 		}
 	}
 
-	parts := min(b.Jobs, len(open)) + 1
+	parts := min(b.Jobs, len(untested)) + 1
 	for j := 1; j < parts; j++ {
-		place := lastGood + (firstBad-lastGood)*j/parts
-		at, _ := slices.BinarySearch(open, place)
-		if at == len(open) || at > 0 && place-open[at-1] < open[at]-place {
-			at--
+		wanted := lastGood + (firstBad-lastGood)*j/parts
+		nearest, _ := slices.BinarySearch(untested, wanted)
+		if nearest == len(untested) || nearest > 0 && wanted-untested[nearest-1] < untested[nearest]-wanted {
+			nearest--
 		}
 
-		out, open = append(out, open[at]), slices.Delete(open, at, at+1)
+		out, untested = append(out, untested[nearest]), slices.Delete(untested, nearest, nearest+1)
 	}
 
 	slices.Sort(out)
@@ -112,14 +112,14 @@ func (b *bisection) choose(lastGood, firstBad int) (out []int) {
 	return out
 }
 
-// round tests states in parallel.
-func (b *bisection) round(ctx context.Context, tries []int, tests int) error {
+// testStates tests states in parallel.
+func (b *bisection) testStates(ctx context.Context, states []int, tests int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(b.Jobs)
 
-	for _, i := range tries {
+	for _, i := range states {
 		group.Go(func() (err error) {
-			b.verdicts[i], err = b.vote(ctx, i, tests)
+			b.verdicts[i], err = b.testState(ctx, i, tests)
 			return err
 		})
 	}
@@ -128,14 +128,14 @@ func (b *bisection) round(ctx context.Context, tries []int, tests int) error {
 		return err
 	}
 
-	lastGood, firstBad := b.ends()
-	b.tested(b.rounds, tries, max(0, firstBad-lastGood-1))
+	lastGood, firstBad := b.boundary()
+	b.reportRound(b.rounds, states, max(0, firstBad-lastGood-1))
 
 	return nil
 }
 
-// vote tests one state until it has as many verdicts as tests, or until more tests cannot change the majority.
-func (b *bisection) vote(ctx context.Context, i, tests int) (verdict, error) {
+// testState tests one state until it has as many verdicts as tests, or until more tests cannot change the majority.
+func (b *bisection) testState(ctx context.Context, i, tests int) (verdict, error) {
 	if b.votes[i] == nil {
 		b.votes[i] = map[verdict]int{}
 	}

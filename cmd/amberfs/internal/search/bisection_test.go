@@ -10,7 +10,7 @@ import (
 
 // bisect searches, and returns the last good and the first bad state.
 func bisect(n int, r BisectArgs, test func(i int) (verdict, error)) (b *bisection, lastGood, firstBad int, err error) {
-	b = &bisection{BisectArgs: r, tested: func(int, []int, int) {}}
+	b = &bisection{BisectArgs: r, reportRound: func(int, []int, int) {}}
 	b.test = func(_ context.Context, i int) (verdict, error) { return test(i) }
 	lastGood, firstBad, err = b.find(context.Background(), n)
 	return b, lastGood, firstBad, err
@@ -92,7 +92,7 @@ func TestBisectFlaky(t *testing.T) {
 
 func TestBisectEnds(t *testing.T) {
 	for _, all := range []verdict{good, bad, skipped} {
-		if _, _, _, err := bisect(10, BisectArgs{Jobs: 3, Repeat: 1}, func(int) (verdict, error) { return all, nil }); !errors.Is(err, errEnds) {
+		if _, _, _, err := bisect(10, BisectArgs{Jobs: 3, Repeat: 1}, func(int) (verdict, error) { return all, nil }); !errors.Is(err, errWrongEnds) {
 			t.Errorf("all %v: %v", all, err)
 		}
 	}

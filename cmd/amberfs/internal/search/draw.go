@@ -17,21 +17,21 @@ import (
 // line counts the attempts by state.
 func Drawing(all []*Attempt, drawn, width, height int) (text string, lines int) {
 	var rows []string
-	fits := len(all) < height
+	allFit := len(all) < height
 	counts := map[string]int{}
 
 	for _, t := range all {
 		counts[t.State]++
-		took := t.Seconds
-		if took == 0 && !t.began.IsZero() {
-			took = time.Since(t.began).Seconds()
+		seconds := t.Seconds
+		if seconds == 0 && !t.started.IsZero() {
+			seconds = time.Since(t.started).Seconds()
 		}
-		if fits || t.Seconds == 0 && !t.began.IsZero() && len(rows) < height-2 {
-			rows = append(rows, fmt.Sprintf("%3d  %-8s %6.1fs  %s", t.Attempt, t.State, took, gitquote.Readable(lastLine(t.log, 0))))
+		if allFit || t.Seconds == 0 && !t.started.IsZero() && len(rows) < height-2 {
+			rows = append(rows, fmt.Sprintf("%3d  %-8s %6.1fs  %s", t.Attempt, t.State, seconds, gitquote.ReadableName(lastLine(t.log, 0))))
 		}
 	}
 
-	if !fits {
+	if !allFit {
 		var parts []string
 		for _, state := range slices.Sorted(maps.Keys(counts)) {
 			parts = append(parts, fmt.Sprint(counts[state], " ", state))
@@ -46,7 +46,7 @@ func Drawing(all []*Attempt, drawn, width, height int) (text string, lines int) 
 	for i := range max(len(rows), min(drawn, height-1)) {
 		row := ""
 		if i < len(rows) {
-			row = shortened(rows[i], width-1)
+			row = cutToWidth(rows[i], width-1)
 		}
 
 		b.WriteString(styles.LineClear + row + "\n")
@@ -55,8 +55,8 @@ func Drawing(all []*Attempt, drawn, width, height int) (text string, lines int) 
 	return b.String(), max(len(rows), min(drawn, height-1))
 }
 
-// shortened cuts a text to a number of columns. It counts two for each character outside of ASCII.
-func shortened(text string, columns int) string {
+// cutToWidth cuts a text to a number of columns. It counts two for each character outside of ASCII.
+func cutToWidth(text string, columns int) string {
 	for i, r := range text {
 		if columns--; r >= utf8.RuneSelf {
 			columns--

@@ -36,7 +36,7 @@ func TestDrawing(t *testing.T) {
 	}
 	drawn := 0
 	for i, t := range all {
-		t.began, t.State = time.Now(), "running"
+		t.started, t.State = time.Now(), "running"
 		drawn = draw(drawn, 80, 24)
 		if i > 40 {
 			t.State, t.Seconds = "passed", 1
@@ -50,7 +50,7 @@ func TestDrawing(t *testing.T) {
 	if text, _ := Drawing(all, drawn, 80, 24); !strings.Contains(text, "100 passed") {
 		t.Errorf("%q", text)
 	}
-	if got := shortened("aé中bc", 5); got != "aé中"[:len("aé")]+"中" {
+	if got := cutToWidth("aé中bc", 5); got != "aé中"[:len("aé")]+"中" {
 		t.Errorf("cut: %q", got)
 	}
 	all = all[:3]

@@ -51,19 +51,19 @@ type Attempt struct {
 	Seconds float64  `json:"seconds"`
 	Log     string   `json:"log" jsonschema:"file with its output"`
 
-	began time.Time
-	log   *os.File
+	started time.Time
+	log     *os.File
 }
 
-// Explored is the result of all attempts.
-type Explored struct {
+// ExploreResult is the result of all attempts.
+type ExploreResult struct {
 	Attempts  []*Attempt `json:"attempts"`
 	Merged    int        `json:"merged,omitempty" jsonschema:"the attempt that was merged"`
 	Changed   int        `json:"changed,omitempty" jsonschema:"number of files that the merge changed"`
 	Conflicts []string   `json:"conflicts,omitempty" jsonschema:"paths that the workspace and the attempt changed; nothing was merged"`
 }
 
-func (r ExploreArgs) check() error {
+func (r ExploreArgs) validate() error {
 	switch {
 	case r.Attempts < 1 || r.Attempts > maxAttempts:
 		return errs.Fail(errs.Invalid, "the number of attempts is 1 to %d, not %d", maxAttempts, r.Attempts)
@@ -75,13 +75,13 @@ func (r ExploreArgs) check() error {
 	return nil
 }
 
-var errPassed = errors.New("another attempt passed")
+var errOtherPassed = errors.New("another attempt passed")
 
-// Explore runs a command in several forks of w. It calls each five times a second with a nil ended, and once for
+// Explore runs a command in several forks of w. It calls onProgress five times a second with a nil ended, and once for
 // each attempt when it has ended.
-func Explore(ctx context.Context, w Workspace, r ExploreArgs, each func(all []*Attempt, ended *Attempt)) (_ *Explored, err error) {
-	limit, err := limitOf(r.Timeout, r.Jobs)
-	if err = errors.Join(err, r.check()); err != nil {
+func Explore(ctx context.Context, w Workspace, r ExploreArgs, onProgress func(all []*Attempt, ended *Attempt)) (_ *ExploreResult, err error) {
+	limit, err := parseLimits(r.Timeout, r.Jobs)
+	if err = errors.Join(err, r.validate()); err != nil {
 		return nil, err
 	}
 
@@ -89,7 +89,7 @@ func Explore(ctx context.Context, w Workspace, r ExploreArgs, each func(all []*A
 	if err != nil {
 		return nil, err
 	}
-	defer f.end()
+	defer f.stop()
 
 	if r.Log == "" {
 		r.Log, err = os.MkdirTemp("", "amberfs-explore-")
@@ -98,7 +98,7 @@ func Explore(ctx context.Context, w Workspace, r ExploreArgs, each func(all []*A
 		return nil, err
 	}
 
-	done := &Explored{}
+	done := &ExploreResult{}
 
 	for n := range r.Attempts {
 		number := strconv.Itoa(n + 1)
@@ -112,20 +112,20 @@ func Explore(ctx context.Context, w Workspace, r ExploreArgs, each func(all []*A
 		}
 		defer t.log.Close()
 
-		if t.Fork, err = f.new(ctx, number, ""); err != nil {
+		if t.Fork, err = f.makeFork(ctx, number, ""); err != nil {
 			return nil, err
 		}
 
 		done.Attempts = append(done.Attempts, t)
 	}
 
-	best, err := f.runAttempts(ctx, r, limit, done.Attempts, each)
+	best, err := f.runAttempts(ctx, r, limit, done.Attempts, onProgress)
 	if err != nil {
 		return nil, err
 	}
 
 	var l service.ForkList
-	if err := f.Ask(ctx, "", service.Forks{}, &l); err != nil {
+	if err := f.Call(ctx, "", service.Forks{}, &l); err != nil {
 		return nil, err
 	}
 
@@ -150,20 +150,20 @@ func Explore(ctx context.Context, w Workspace, r ExploreArgs, each func(all []*A
 	}
 
 	var merged snapshot.PromoteResult
-	failed := f.Ask(ctx, "", snapshot.MergeOptions{Fork: best.Fork}, &merged)
+	mergeErr := f.Call(ctx, "", snapshot.MergeOptions{Fork: best.Fork}, &merged)
 	if done.Conflicts = merged.Conflicts; len(done.Conflicts) > 0 {
-		failed = errs.Fail(errs.ScriptKind(failed), "attempt %d passed, but the workspace changed the same files meanwhile; nothing was merged", best.Attempt).
+		mergeErr = errs.Fail(errs.ScriptKind(mergeErr), "attempt %d passed, but the workspace changed the same files meanwhile; nothing was merged", best.Attempt).
 			WithHint("see `amberfs diff --fork %s`, and merge it with `amberfs merge %s --ours` or --theirs", best.Fork, best.Fork)
 	}
 
-	if failed == nil {
+	if mergeErr == nil {
 		done.Merged, done.Changed = best.Attempt, merged.Changed
 	} else {
-		failed = errors.Join(failed, f.keepAttempt(ctx, best))
+		mergeErr = errors.Join(mergeErr, f.keepAttempt(ctx, best))
 	}
 
 	for _, t := range done.Attempts {
-		if t != best || failed == nil { // the user decides about the best one if its merge failed
+		if t != best || mergeErr == nil { // the user decides about the best one if its merge failed
 			if err := f.discard(ctx, t.Fork); err != nil {
 				return done, err
 			}
@@ -171,18 +171,18 @@ func Explore(ctx context.Context, w Workspace, r ExploreArgs, each func(all []*A
 		}
 	}
 
-	return done, failed
+	return done, mergeErr
 }
 
 // keepAttempt keeps the fork of an attempt, and takes a snapshot with the result in it.
 func (f *forks) keepAttempt(ctx context.Context, t *Attempt) error {
 	f.keepFork(t.Fork)
 	result := snapshot.CaptureOptions{Message: fmt.Sprintf("attempt %d", t.Attempt), Labels: map[string]string{"check": t.State}}
-	return f.Ask(ctx, t.Fork, result, nil)
+	return f.Call(ctx, t.Fork, result, nil)
 }
 
 // runAttempts runs all attempts, and returns the one to merge, nil if none passed.
-func (f *forks) runAttempts(ctx context.Context, r ExploreArgs, limit time.Duration, all []*Attempt, each func(all []*Attempt, ended *Attempt)) (best *Attempt, _ error) {
+func (f *forks) runAttempts(ctx context.Context, r ExploreArgs, limit time.Duration, all []*Attempt, onProgress func(all []*Attempt, ended *Attempt)) (best *Attempt, _ error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
@@ -195,19 +195,19 @@ func (f *forks) runAttempts(ctx context.Context, r ExploreArgs, limit time.Durat
 
 		for _, t := range all {
 			group.Go(func() error {
-				changes <- func() { t.began = time.Now() }
+				changes <- func() { t.started = time.Now() }
 				state, err := f.runAttempt(ctx, r, t, limit, func(state string) { changes <- func() { t.State = state } })
 				changes <- func() {
-					t.State, t.Seconds = state, time.Since(t.began).Seconds()
+					t.State, t.Seconds = state, time.Since(t.started).Seconds()
 					if err != nil {
 						stop(err)
 					} else if state == "passed" && (best == nil || r.Merge == "best" && *t.Score > *best.Score) {
 						if best = t; r.Merge == "first" {
-							stop(errPassed)
+							stop(errOtherPassed)
 						}
 					}
 
-					each(all, t)
+					onProgress(all, t)
 				}
 
 				return nil
@@ -222,21 +222,21 @@ func (f *forks) runAttempts(ctx context.Context, r ExploreArgs, limit time.Durat
 		case change, more := <-changes:
 			if more {
 				change()
-			} else if err := context.Cause(ctx); err != nil && !errors.Is(err, errPassed) {
+			} else if err := context.Cause(ctx); err != nil && !errors.Is(err, errOtherPassed) {
 				return nil, err
 			} else {
 				return best, nil
 			}
 
 		case <-tick:
-			each(all, nil)
+			onProgress(all, nil)
 		}
 	}
 }
 
-// runAttempt runs the command, the check and the score of an attempt, and returns its final state. It calls show with
+// runAttempt runs the command, the check and the score of an attempt, and returns its final state. It calls onState with
 // each state before that.
-func (f *forks) runAttempt(ctx context.Context, r ExploreArgs, t *Attempt, limit time.Duration, show func(string)) (string, error) {
+func (f *forks) runAttempt(ctx context.Context, r ExploreArgs, t *Attempt, limit time.Duration, onState func(string)) (string, error) {
 	var err error
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -244,8 +244,8 @@ func (f *forks) runAttempt(ctx context.Context, r ExploreArgs, t *Attempt, limit
 	number := strconv.Itoa(t.Attempt)
 	run := func(state string, argv ...string) (status int, ran bool) {
 		if err == nil {
-			show(state)
-			status, err = f.run(ctx, t.Fork, t.log, []string{"AMBERFS_ATTEMPT=" + number}, argv...)
+			onState(state)
+			status, err = f.runInFork(ctx, t.Fork, t.log, []string{"AMBERFS_ATTEMPT=" + number}, argv...)
 		}
 		return status, err == nil
 	}
@@ -298,7 +298,7 @@ func lastLine(log *os.File, from int64) string {
 }
 
 // ExploredText returns the result of all attempts as text.
-func ExploredText(e *Explored) string {
+func ExploredText(e *ExploreResult) string {
 	var b strings.Builder
 	rows := [][]string{{"attempt", "fork", "state", "exit", "check", "score", "changed", "time"}}
 	kept := ""
@@ -317,9 +317,9 @@ func ExploredText(e *Explored) string {
 	}
 
 	b.WriteString(service.AlignColumns(rows))
-	fmt.Fprintf(&b, "output: %s\n", gitquote.Readable(filepath.Dir(e.Attempts[0].Log)))
+	fmt.Fprintf(&b, "output: %s\n", gitquote.ReadableName(filepath.Dir(e.Attempts[0].Log)))
 	for _, path := range e.Conflicts {
-		fmt.Fprintf(&b, "conflict: %s\n", gitquote.Readable(path))
+		fmt.Fprintf(&b, "conflict: %s\n", gitquote.ReadableName(path))
 	}
 
 	if e.Merged > 0 {

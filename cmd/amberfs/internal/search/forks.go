@@ -30,8 +30,8 @@ import (
 type Workspace struct {
 	Root string // the mounted directory; "" if it is not mounted here
 
-	// Ask calls an operation in a fork of the workspace, or in the workspace for "".
-	Ask    func(ctx context.Context, fork string, args, result any) error
+	// Call calls an operation in a fork of the workspace, or in the workspace for "".
+	Call   func(ctx context.Context, fork string, args, result any) error
 	Output *os.File // gets the output of the commands of a bisection; may be nil
 }
 
@@ -39,77 +39,77 @@ type Workspace struct {
 // that are left when the search ends.
 type forks struct {
 	Workspace
-	prefix string         // of the names of the forks
-	kept   io.WriteCloser // the standard input of the janitor, which reads the names of forks to keep
-	end    func()
+	prefix       string         // of the names of the forks
+	janitorInput io.WriteCloser // the standard input of the janitor, which reads the names of forks to keep
+	stop         func()
 }
 
 // newForks starts the janitor of a search. The caller calls end.
-func newForks(w Workspace, what string) (_ *forks, err error) {
+func newForks(w Workspace, operation string) (_ *forks, err error) {
 	if w.Root == "" {
 		return nil, errs.Fail(errs.Invalid, "the root of the workspace is not mounted here")
 	}
 
-	f := &forks{Workspace: w, prefix: fmt.Sprintf("%s-%08x-", what, rand.Uint32())}
-	cmd := exec.Command("/proc/self/exe", Janitor, w.Root, f.prefix)
+	f := &forks{Workspace: w, prefix: fmt.Sprintf("%s-%08x-", operation, rand.Uint32())}
+	cmd := exec.Command("/proc/self/exe", JanitorCommand, w.Root, f.prefix)
 	cmd.Args[0], cmd.Dir, cmd.SysProcAttr = "amberfs", "/", &syscall.SysProcAttr{Setsid: true}
-	if f.kept, err = cmd.StdinPipe(); err != nil {
+	if f.janitorInput, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 
-	f.end = func() {
-		f.kept.Close()
+	f.stop = func() {
+		f.janitorInput.Close()
 		_ = cmd.Wait()
 	}
 
 	return f, nil
 }
 
-func (f *forks) keepFork(name string) { fmt.Fprintln(f.kept, name) }
+func (f *forks) keepFork(name string) { fmt.Fprintln(f.janitorInput, name) }
 
-// Janitor is the hidden command that must call Discard, with the root of the workspace and the prefix as its
+// JanitorCommand is the hidden command that must call DiscardOthers, with the root of the workspace and the prefix as its
 // arguments.
-const Janitor = "discard-forks"
+const JanitorCommand = "discard-forks"
 
-// Discard reads names of forks from in, which ends with the search. Then it discards the other forks of the
+// DiscardOthers reads names of forks from in, which ends with the search. Then it discards the other forks of the
 // search: the forks whose names begin with prefix.
-func (w Workspace) Discard(ctx context.Context, prefix string, in io.Reader) error {
+func (w Workspace) DiscardOthers(ctx context.Context, prefix string, in io.Reader) error {
 	kept := map[string]bool{}
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		kept[lines.Text()] = true
 	}
 
 	var l service.ForkList
-	failed := w.Ask(ctx, "", service.Forks{}, &l)
+	err := w.Call(ctx, "", service.Forks{}, &l)
 	for _, f := range l.Forks {
 		if strings.HasPrefix(f.Name, prefix) && !kept[f.Name] {
-			failed = errors.Join(failed, w.discard(ctx, f.Name))
+			err = errors.Join(err, w.discard(ctx, f.Name))
 		}
 	}
 
-	return failed
+	return err
 }
 
-// new makes a fork of a snapshot, or of the present state for "".
-func (f *forks) new(ctx context.Context, number, from string) (string, error) {
+// makeFork makes a fork of a snapshot, or of the present state for "".
+func (f *forks) makeFork(ctx context.Context, number, from string) (string, error) {
 	name := f.prefix + number
-	return name, f.Ask(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from}, nil)
+	return name, f.Call(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from}, nil)
 }
 
 // discard deletes a fork, even if the command is interrupted.
 func (w Workspace) discard(ctx context.Context, name string) error {
-	return w.Ask(context.WithoutCancel(ctx), "", service.DeleteFork{Name: name, Discard: true, Forget: true, Force: true}, nil)
+	return w.Call(context.WithoutCancel(ctx), "", service.DeleteFork{Name: name, Discard: true, Forget: true, Force: true}, nil)
 }
 
-func (f *forks) run(ctx context.Context, fork string, out *os.File, env []string, argv ...string) (int, error) {
-	return sandbox.InFork(ctx, f.Root, filepath.Join(f.Root, naming.ForksDir, fork), out, append(env, "AMBERFS_FORK="+fork), argv...)
+func (f *forks) runInFork(ctx context.Context, fork string, out *os.File, env []string, argv ...string) (int, error) {
+	return sandbox.RunInFork(ctx, f.Root, filepath.Join(f.Root, naming.ForksDir, fork), out, append(env, "AMBERFS_FORK="+fork), argv...)
 }
 
-// limitOf reads the timeout of a search, and checks its numbers.
-func limitOf(timeout string, numbers ...int) (time.Duration, error) {
+// parseLimits reads the timeout of a search, and checks its numbers.
+func parseLimits(timeout string, numbers ...int) (time.Duration, error) {
 	if slices.Min(numbers) < 0 {
 		return 0, errs.Fail(errs.Invalid, "jobs and repeat must be at least 1")
 	}

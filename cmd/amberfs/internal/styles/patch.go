@@ -9,7 +9,7 @@ import (
 // Patch colours a patch that is written to it.
 type Patch struct {
 	W       io.Writer
-	Hunks   bool   // the first file of the patch has begun; a list of files may come before it
+	InFile  bool   // the first file of the patch has begun; a list of files may come before it
 	inHunk  bool   // the last line was in a hunk
 	partial []byte // the bytes of a line without its newline
 }
@@ -22,7 +22,7 @@ func (p *Patch) Write(b []byte) (int, error) {
 		if i < 0 {
 			return len(b), nil
 		}
-		if err := p.line(p.partial[:i]); err != nil {
+		if err := p.writeLine(p.partial[:i]); err != nil {
 			return 0, err
 		}
 
@@ -35,39 +35,39 @@ func (p *Patch) Flush() error {
 	if len(p.partial) == 0 {
 		return nil
 	}
-	err := p.line(p.partial)
+	err := p.writeLine(p.partial)
 	p.partial = nil
 	return err
 }
 
-func (p *Patch) line(l []byte) error {
-	_, err := p.W.Write(append(p.paint(l), '\n'))
+func (p *Patch) writeLine(line []byte) error {
+	_, err := p.W.Write(append(p.colored(line), '\n'))
 	return err
 }
 
-// paint colours one line of a patch. In a hunk it looks at the first byte only, because a removed line "-- x" looks
+// colored colours one line of a patch. In a hunk it looks at the first byte only, because a removed line "-- x" looks
 // like a header.
-func (p *Patch) paint(l []byte) []byte {
-	c := ""
+func (p *Patch) colored(line []byte) []byte {
+	color := ""
 
 	switch {
-	case bytes.HasPrefix(l, []byte("diff --git ")):
-		p.Hunks, p.inHunk = true, false
-		c = Bold
-	case !p.Hunks: // a list of files
-		return slices.Clone(l)
-	case bytes.HasPrefix(l, []byte("@@ ")):
+	case bytes.HasPrefix(line, []byte("diff --git ")):
+		p.InFile, p.inHunk = true, false
+		color = Bold
+	case !p.InFile: // a list of files
+		return slices.Clone(line)
+	case bytes.HasPrefix(line, []byte("@@ ")):
 		p.inHunk = true
-		c = Cyan
+		color = Cyan
 	case !p.inHunk:
-		c = Bold
-	case bytes.HasPrefix(l, []byte("+")):
-		c = Green
-	case bytes.HasPrefix(l, []byte("-")):
-		c = Red
+		color = Bold
+	case bytes.HasPrefix(line, []byte("+")):
+		color = Green
+	case bytes.HasPrefix(line, []byte("-")):
+		color = Red
 	default:
-		return slices.Clone(l)
+		return slices.Clone(line)
 	}
 
-	return []byte(c + string(l) + Reset)
+	return []byte(color + string(line) + Reset)
 }

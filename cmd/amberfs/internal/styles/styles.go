@@ -9,13 +9,13 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// mark precedes each escape sequence of this program. Other texts cannot contain it, because it is
+// sequenceMark precedes each escape sequence of this program. Other texts cannot contain it, because it is
 // random in each process.
-var mark = "\x1b" + rand.Text()
+var sequenceMark = "\x1b" + rand.Text()
 
 // ForTerminal escapes all control characters in a text except the sequences of this package.
 func ForTerminal(text string) string {
-	parts := strings.Split(text, mark)
+	parts := strings.Split(text, sequenceMark)
 	for i, p := range parts {
 		code := ""
 		if i > 0 {
@@ -31,11 +31,11 @@ func ForTerminal(text string) string {
 
 // The escape sequences.
 var (
-	Bold      = mark + "[1m"
-	Red       = mark + "[31m"
-	Green     = mark + "[32m"
-	Cyan      = mark + "[36m"
-	Reset     = mark + "[m"
-	LineUp    = mark + "[A"
-	LineClear = mark + "[K"
+	Bold      = sequenceMark + "[1m"
+	Red       = sequenceMark + "[31m"
+	Green     = sequenceMark + "[32m"
+	Cyan      = sequenceMark + "[36m"
+	Reset     = sequenceMark + "[m"
+	LineUp    = sequenceMark + "[A"
+	LineClear = sequenceMark + "[K"
 )

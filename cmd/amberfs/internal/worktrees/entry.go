@@ -52,22 +52,22 @@ func (r *Repository) openEntry(path string) (*entry, error) {
 	return nil, errs.Fail(errs.NotExist, "%s is no worktree of %s", path, r.Top)
 }
 
-// OfFork returns the worktree at or above a path in a fork, and its repository. root is the root of the workspace
+// FindInFork returns the worktree at or above a path in a fork, and its repository. root is the root of the workspace
 // that the fork belongs to. If the worktree's file .git is not as Add wrote it, or if there is no worktree,
-// OfFork returns nil, nil.
-func OfFork(root, fork, path string) (*Repository, *Worktree) {
-	r, copied := Copied(root)
+// FindInFork returns nil, nil.
+func FindInFork(root, fork, path string) (*Repository, *Worktree) {
+	r, copied := RepositoryOfCopy(root)
 
 	for rel := path; ; rel = filepath.Dir(rel) {
 		if !copied {
-			r = &Repository{Top: filepath.Join(root, rel), Root: root, rel: rel}
+			r = &Repository{Top: filepath.Join(root, rel), Root: root, topInWorkspace: rel}
 		}
 
-		w := &Worktree{Name: fork, Path: r.Files(fork)}
+		w := &Worktree{Name: fork, Path: r.FilesIn(fork)}
 		if e, err := r.openEntry(w.Path); err == nil {
 			defer e.Close()
 
-			text, err := readIn(w.Path, ".git")
+			text, err := readLineIn(w.Path, ".git")
 			if err == nil && text == e.gitFile() {
 				return r, w
 			}
@@ -83,8 +83,8 @@ func OfFork(root, fork, path string) (*Repository, *Worktree) {
 // gitFile returns the text of the file .git in the worktree.
 func (e *entry) gitFile() string { return "gitdir: " + e.dir }
 
-// move changes the path of the worktree. The directory at the new path must have no .git.
-func (e *entry) move(path string) error {
+// moveTo changes the path of the worktree. The directory at the new path must have no .git.
+func (e *entry) moveTo(path string) error {
 	f, err := os.OpenFile(filepath.Join(path, ".git"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (e *entry) copyIndex(repository string) error {
 	return errors.Join(err, out.Close())
 }
 
-func (e *entry) read(name string) (string, error) { return readIn(e.dir, name) }
+func (e *entry) read(name string) (string, error) { return readLineIn(e.dir, name) }
 
 func (e *entry) write(name, text string) error {
 	f, err := e.OpenOSFile(filepath.Join(e.dir, name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
@@ -124,9 +124,9 @@ func (e *entry) write(name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// readIn returns the line in a small file. The file may have been made by another program, so a FIFO is
+// readLineIn returns the line in a small file. The file may have been made by another program, so a FIFO is
 // refused, and no symbolic link is followed.
-func readIn(dir, name string) (string, error) {
+func readLineIn(dir, name string) (string, error) {
 	f, err := openIn(dir, name)
 	if err != nil {
 		return "", err

@@ -40,10 +40,10 @@ type Worktree struct {
 
 // A Repository is a git repository in a workspace, or in a directory of which the workspace is a copy.
 type Repository struct {
-	Top    string // the main worktree
-	Root   string // the root of the workspace
-	rel    string // the path of Top in the workspace
-	copied bool   // the workspace is a copy, without .git
+	Top            string // the main worktree
+	Root           string // the root of the workspace
+	topInWorkspace string // the path of Top in the workspace
+	isCopy         bool   // the workspace is a copy, without .git
 }
 
 const (
@@ -57,7 +57,7 @@ const (
 // Open finds the repository of a directory in the workspace with the root root. The directory must not
 // be in a fork of this workspace.
 func Open(ctx context.Context, dir, root string) (*Repository, error) {
-	top, err := Top(ctx, dir)
+	top, err := MainWorktree(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func Open(ctx context.Context, dir, root string) (*Repository, error) {
 		return nil, errs.Fail(errs.Invalid, "the repository %s is not in the workspace %s", top, root)
 	}
 
-	return &Repository{Top: top, Root: root, rel: rel}, nil
+	return &Repository{Top: top, Root: root, topInWorkspace: rel}, nil
 }
 
 // linksDir is the directory of the links to worktrees, from the main worktree of the repository.
@@ -76,19 +76,19 @@ const linksDir = ".claude/worktrees"
 // LinksDir returns the directory of the links to the worktrees of the repository at top.
 func LinksDir(top string) string { return filepath.Join(top, linksDir) }
 
-// Point returns the mount point of the copy of the directory top, in which worktrees are made. It is
+// CopyMountpoint returns the mount point of the copy of the directory top, in which worktrees are made. It is
 // inside top, because agents refuse a worktree outside the repository.
-func Point(top string) string { return filepath.Join(top, linksDir, ".amberfs") }
+func CopyMountpoint(top string) string { return filepath.Join(top, linksDir, ".amberfs") }
 
-// Copied returns the repository of the directory whose copy is mounted at root. It reports false if root is not
+// RepositoryOfCopy returns the repository of the directory whose copy is mounted at root. It reports false if root is not
 // the mount point of a copy: see Point.
-func Copied(root string) (*Repository, bool) {
-	top, ok := strings.CutSuffix(root, Point("/"))
-	return &Repository{Top: top, Root: root, copied: true}, ok
+func RepositoryOfCopy(root string) (*Repository, bool) {
+	top, ok := strings.CutSuffix(root, CopyMountpoint("/"))
+	return &Repository{Top: top, Root: root, isCopy: true}, ok
 }
 
-// Top returns the main worktree of the repository that a directory is in.
-func Top(ctx context.Context, dir string) (string, error) {
+// MainWorktree returns the main worktree of the repository that a directory is in.
+func MainWorktree(ctx context.Context, dir string) (string, error) {
 	top, err := git(ctx, dir, "rev-parse", "--show-toplevel")
 	if err != nil && strings.Contains(err.Error(), "not a git repository") {
 		return "", errs.Fail(errs.Invalid, "%s is in no git repository", dir).WithHint("go into one, or make one with `git init` and a commit")
@@ -103,34 +103,34 @@ func Top(ctx context.Context, dir string) (string, error) {
 	return top, nil
 }
 
-// Plain returns the repository of a directory, for AddPlain. If the directory is in a worktree, Top is this
+// OpenPlain returns the repository of a directory, for AddPlain. If the directory is in a worktree, Top is this
 // worktree.
-func Plain(ctx context.Context, dir string) (*Repository, error) {
+func OpenPlain(ctx context.Context, dir string) (*Repository, error) {
 	top, err := git(ctx, dir, "rev-parse", "--show-toplevel")
 	return &Repository{Top: top}, err
 }
 
-// Link returns the default path of the link to the worktree with a name.
-func (r *Repository) Link(name string) string {
+// DefaultLink returns the default path of the link to the worktree with a name.
+func (r *Repository) DefaultLink(name string) string {
 	return filepath.Join(LinksDir(r.Top), name)
 }
 
-// Files returns the directory in a fork that has the files of the repository.
-func (r *Repository) Files(fork string) string {
-	return filepath.Join(r.Root, naming.ForksDir, fork, r.rel)
+// FilesIn returns the directory in a fork that has the files of the repository.
+func (r *Repository) FilesIn(fork string) string {
+	return filepath.Join(r.Root, naming.ForksDir, fork, r.topInWorkspace)
 }
 
-// Hide converts lines of a file such as .amberhide in the repository to patterns of the workspace.
-func (r *Repository) Hide(lines []string) (patterns []string) {
+// WorkspacePatterns converts lines of a file such as .amberhide in the repository to patterns of the workspace.
+func (r *Repository) WorkspacePatterns(lines []string) (patterns []string) {
 	for _, line := range lines {
-		patterns = append(patterns, hide.ToRoot(r.rel, line))
+		patterns = append(patterns, hide.ToRoot(r.topInWorkspace, line))
 	}
 	return patterns
 }
 
-// Branch returns a name for the new branch of a worktree: worktree-NAME, or the first of worktree-NAME-2
+// NewBranchName returns a name for the new branch of a worktree: worktree-NAME, or the first of worktree-NAME-2
 // and so on that does not exist.
-func (r *Repository) Branch(ctx context.Context, name string) string {
+func (r *Repository) NewBranchName(ctx context.Context, name string) string {
 	branch := "worktree-" + name
 	for n := 2; ; n++ {
 		if _, err := git(ctx, r.Top, "show-ref", "--verify", "--quiet", "refs/heads/"+branch); err != nil {
@@ -145,40 +145,40 @@ func (r *Repository) Head(ctx context.Context) (string, error) {
 	return git(ctx, r.Top, "rev-parse", "--verify", "HEAD")
 }
 
-// Add makes the fork with a name a worktree, with a new branch at the commit head, and makes a link to it. The
-// caller has read head with Head before it made the fork. If Add fails, the caller deletes the fork.
+// Add makes a worktree of the fork with a name. The worktree has a new branch at the commit head, and link becomes a
+// link to it. The caller has read head with Head before it made the fork. If Add fails, the caller deletes the fork.
 func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (w Worktree, err error) {
-	w = Worktree{Name: name, Branch: branch, Path: r.Files(name), Link: link}
-	now, err := r.Head(ctx)
+	w = Worktree{Name: name, Branch: branch, Path: r.FilesIn(name), Link: link}
+	currentHead, err := r.Head(ctx)
 	if err != nil {
 		return w, err
 	}
-	if now != head {
+	if currentHead != head {
 		return w, errs.Fail(errs.Busy, "the HEAD of %s moved while %s was made", r.Top, name).WithHint("try again")
 	}
 
-	at := filepath.Join(w.Path, registerDir, name)
+	registered := filepath.Join(w.Path, registerDir, name)
 	add := []string{"worktree", "add", "--quiet", "--no-checkout", "-b", branch}
-	if r.copied { // a locked worktree is not pruned while the copy is not mounted
+	if r.isCopy { // a locked worktree is not pruned while the copy is not mounted
 		add = append(add, "--lock", "--reason", "amberfs worktree remove "+name)
 	}
-	if _, err := git(ctx, r.Top, append(add, at, head)...); err != nil {
+	if _, err := git(ctx, r.Top, append(add, registered, head)...); err != nil {
 		return w, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.forget(context.WithoutCancel(ctx), at), r.forget(context.WithoutCancel(ctx), w.Path))
+			err = errors.Join(err, r.removeEntry(context.WithoutCancel(ctx), registered), r.removeEntry(context.WithoutCancel(ctx), w.Path))
 		}
 	}()
 
-	e, err := r.openEntry(at)
+	e, err := r.openEntry(registered)
 	if err != nil {
 		return w, err
 	}
 	defer e.Close()
 
 	repository := r.Top
-	if !r.copied {
+	if !r.isCopy {
 		repository = w.Path // this index agrees with the fork's files
 	}
 	if err := e.copyIndex(filepath.Join(repository, ".git")); err != nil {
@@ -187,7 +187,7 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 	if err := errors.Join(os.RemoveAll(filepath.Join(w.Path, ".git")), os.RemoveAll(filepath.Join(w.Path, registerDir))); err != nil {
 		return w, err
 	}
-	if err := errors.Join(e.move(w.Path), r.link(ctx, link, w.Path)); err != nil {
+	if err := errors.Join(e.moveTo(w.Path), r.makeLink(ctx, link, w.Path)); err != nil {
 		return w, err
 	}
 
@@ -195,11 +195,11 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 }
 
 // AddPlain makes an ordinary worktree of git, without a fork, and returns its path. The new branch begins
-// at the HEAD of the worktree from or, if from is nil, of the main worktree.
-func (r *Repository) AddPlain(ctx context.Context, name string, from *Worktree) (string, error) {
+// at the HEAD of the worktree base or, if base is nil, of the main worktree.
+func (r *Repository) AddPlain(ctx context.Context, name string, base *Worktree) (string, error) {
 	head := "HEAD"
-	if from != nil {
-		e, err := r.openEntry(from.Path)
+	if base != nil {
+		e, err := r.openEntry(base.Path)
 		if err != nil {
 			return "", err
 		}
@@ -208,7 +208,7 @@ func (r *Repository) AddPlain(ctx context.Context, name string, from *Worktree) 
 		head = "worktrees/" + e.id + "/HEAD"
 	}
 
-	path := r.Link(name)
+	path := r.DefaultLink(name)
 	_, err := git(ctx, r.Top, "worktree", "add", "--quiet", "-b", "worktree-"+name, path, head)
 	return path, err
 }
@@ -223,9 +223,9 @@ func RemovePlain(ctx context.Context, path string) error {
 	return err
 }
 
-// link makes the symbolic link to a worktree. The link is relative if both are in the workspace. A link in
+// makeLink makes the symbolic link to a worktree. The link is relative if both are in the workspace. A link in
 // the repository is added to .git/info/exclude, unless git ignores it already.
-func (r *Repository) link(ctx context.Context, link, to string) error {
+func (r *Repository) makeLink(ctx context.Context, link, to string) error {
 	if err := os.MkdirAll(filepath.Dir(link), 0o777); err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (r *Repository) link(ctx context.Context, link, to string) error {
 	}
 
 	ignored := link
-	if filepath.Dir(link) == r.Link("") {
+	if filepath.Dir(link) == r.DefaultLink("") {
 		ignored = filepath.Dir(link) // the directory of all links
 	}
 
@@ -289,7 +289,7 @@ func (r *Repository) List(ctx context.Context) ([]Worktree, error) {
 		}
 
 		inside, ok := strings.CutPrefix(w.Path, forks)
-		if w.Name, _, _ = strings.Cut(inside, "/"); !ok || w.Path != r.Files(w.Name) {
+		if w.Name, _, _ = strings.Cut(inside, "/"); !ok || w.Path != r.FilesIn(w.Name) {
 			continue
 		}
 
@@ -320,10 +320,10 @@ func (r *Repository) Find(ctx context.Context, name string) (Worktree, error) {
 	return Worktree{}, errs.Fail(errs.NotExist, "no such worktree: %q", name).WithHint("`amberfs worktree list` lists them")
 }
 
-// Forget removes git's entry of a worktree whose fork was deleted, and the link if it still leads to the
+// RemoveEntry removes git's entry of a worktree whose fork was deleted, and the link if it still leads to the
 // worktree. The branch stays.
-func (r *Repository) Forget(ctx context.Context, w Worktree) error {
-	err := r.forget(ctx, w.Path)
+func (r *Repository) RemoveEntry(ctx context.Context, w Worktree) error {
+	err := r.removeEntry(ctx, w.Path)
 	if to, lerr := os.Readlink(w.Link); lerr == nil {
 		if !filepath.IsAbs(to) {
 			to = filepath.Join(filepath.Dir(w.Link), to)
@@ -336,8 +336,8 @@ func (r *Repository) Forget(ctx context.Context, w Worktree) error {
 	return err
 }
 
-// forget removes git's entry of the worktree at a path, and the directory at this path if it exists.
-func (r *Repository) forget(ctx context.Context, path string) error {
+// removeEntry removes git's entry of the worktree at a path, and the directory at this path if it exists.
+func (r *Repository) removeEntry(ctx context.Context, path string) error {
 	text, err := git(ctx, r.Top, "worktree", "list", "--porcelain", "-z")
 	if err != nil || !strings.Contains("\x00"+text, "\x00worktree "+path+"\x00") {
 		return err

@@ -33,13 +33,13 @@ func TestApplyDiverged(t *testing.T) {
 			want: "1\nMerge branch 'amberfs/r/main'\nmine\nrun\n?? u\nmain", after: `cat a r u`, wanted: "d\nr\nu"},
 		"merged by choice": {did: apart, choices: map[string]hostdir.Choice{".git": {Merge: true}}, want: "1\nMerge branch 'amberfs/r/main'\nmine\nrun\n?? u\nmain"},
 		"a conflict":       {did: both, o: hostdir.ApplyOptions{Merge: true}, fails: hostdir.ErrConflict.Error(), conflicts: []string{"a"}, want: "1\nmine\nmain"},
-		"a conflict, theirs": {did: both, o: hostdir.ApplyOptions{Merge: true, Conflicts: threeway.TakeTheirs},
+		"a conflict, theirs": {did: both, o: hostdir.ApplyOptions{Merge: true, ConflictRule: threeway.TakeTheirs},
 			want: "1\nMerge branch 'amberfs/r/main'\nmine\nrun\nmain", after: `cat a r`, wanted: "r\nr"},
-		"a conflict, ours": {did: both, o: hostdir.ApplyOptions{Merge: true, Conflicts: threeway.KeepOurs},
+		"a conflict, ours": {did: both, o: hostdir.ApplyOptions{Merge: true, ConflictRule: threeway.KeepOurs},
 			want: "1\nMerge branch 'amberfs/r/main'\nmine\nrun\nmain", after: `cat a r`, wanted: "d\nr"},
 		"a conflict with markers": {did: both, choices: map[string]hostdir.Choice{".git": {Merge: true}, "a": {Markers: true}},
 			want: "1\nmine\nrun\nUU a\nA  r\namberfs/r/main\nmain", after: `grep -c '^[<=>]' a; git commit -qam merged; git log --format=%p -1 | wc -w`, wanted: "3\n2"},
-		"deleted there": {did: [2]string{`git rm -q a; git commit -qm run`, both[1]}, choices: map[string]hostdir.Choice{".git": {Merge: true}, "a": {Conflicts: threeway.TakeTheirs}},
+		"deleted there": {did: [2]string{`git rm -q a; git commit -qm run`, both[1]}, choices: map[string]hostdir.Choice{".git": {Merge: true}, "a": {ConflictRule: threeway.TakeTheirs}},
 			want: "1\nMerge branch 'amberfs/r/main'\nmine\nrun\nmain", after: `ls`, wanted: "b\nc"},
 		"changed here": {did: [2]string{both[0], `echo d >d; git add d; git commit -qm mine; echo mine >a`}, o: hostdir.ApplyOptions{Merge: true},
 			fails: "main is not merged: a has changes that are not committed; nothing was changed", want: "1\nmine\n M a\nmain"},
@@ -47,9 +47,9 @@ func TestApplyDiverged(t *testing.T) {
 			fails: "main is not merged: r has changes there that are not committed; nothing was changed", want: "1\nmine\nmain"},
 		"staged here": {did: [2]string{apart[0], apart[1] + `; echo b >>b; git add b`}, o: hostdir.ApplyOptions{Merge: true},
 			fails: "main is not merged: b is staged; nothing was changed", want: "1\nmine\nM  b\nmain"},
-		"theirs": {did: both, o: hostdir.ApplyOptions{Conflicts: threeway.TakeTheirs}, said: "takes 1 commit off main: mine",
+		"theirs": {did: both, o: hostdir.ApplyOptions{ConflictRule: threeway.TakeTheirs}, said: "takes 1 commit off main: mine",
 			want: "1\nmine\nrun\namberfs/r/main\nmain", after: `cat a; git log --format=%s amberfs/r/main -1`, wanted: "r\nmine"},
-		"theirs by choice": {did: [2]string{both[0], `mkdir d; echo d >d/d; git add .; git commit -qm mine; echo d >a; git commit -qam mine2; echo x >c`}, choices: map[string]hostdir.Choice{".git/refs/heads/main": {Conflicts: threeway.TakeTheirs}},
+		"theirs by choice": {did: [2]string{both[0], `mkdir d; echo d >d/d; git add .; git commit -qm mine; echo d >a; git commit -qam mine2; echo x >c`}, choices: map[string]hostdir.Choice{".git/refs/heads/main": {ConflictRule: threeway.TakeTheirs}},
 			want: "1\nmine\nmine2\nrun\n M c\namberfs/r/main\nmain", after: `cat a c; ls d 2>/dev/null || true`, wanted: "r\nx"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ git config user.name a; git config user.email a@a; git -C lib config user.name a
 			o := hostdir.ApplyOptions{Merge: true}
 			res, err := r.apply(o)
 			if errors.Is(err, hostdir.ErrConflict) && slices.Equal(res.Conflicts, []string{"lib"}) && name == "committed here, and there" {
-				o.Conflicts = threeway.TakeTheirs // as for git, a person decides
+				o.ConflictRule = threeway.TakeTheirs // as for git, a person decides
 				_, err = r.apply(o)
 			}
 			if err != nil && err.Error() == c.want {

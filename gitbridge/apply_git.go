@@ -27,7 +27,7 @@ type applyGit struct {
 // merges of the git directories with package gitdir.
 func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.Repositories, error) {
 	r := &applyGit{sides: in, gitMerge: gitMerge{
-		ctx: ctx, git: g.git, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Now, theirName: cmp.Or(in.Name, "workspace"), theirPhrase: "the workspace", comparesInodes: true, rule: in.Rule,
+		ctx: ctx, git: g.git, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Now, theirName: cmp.Or(in.WorkspaceName, "workspace"), theirPhrase: "the workspace", comparesInodes: true, rule: in.Rule,
 		answers: mergeAnswers{
 			mergesBranches: func(at string) bool { return in.Merge || in.ChoiceOf(at).Merge },
 			keepsPath:      func(at string) bool { return in.ChoiceOf(at).Leave || in.Hidden.Paths.Hides(at, false) },
@@ -38,7 +38,7 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 	}
 
 	r.answers.resolveConflict, r.entryAt, r.findReceiver, r.addedOrRemoved, r.carryOut = r.resolution, r.ourEntry, r.receiverAt, r.addedOrRemovedIn, r.addPlan
-	r.out.Merged = make(map[string]hostdir.MergedFile)
+	r.out.MergedFiles = make(map[string]hostdir.MergedFile)
 	r.out.AddObjects, r.out.Commit, r.out.Close = r.addObjects, r.commit, r.close
 
 	var err error
@@ -47,13 +47,13 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 		return hostdir.Repositories{}, err
 	}
 
-	r.out.Said, r.out.Conflicts = r.reports, r.conflicts
+	r.out.Reports, r.out.Conflicts = r.reports, r.conflicts
 	return r.out, nil
 }
 
 // ourEntry returns the entry that the directory has at a path, nil for none. It records an error in r.err.
 func (r *applyGit) ourEntry(at string) *tree.Inode {
-	n, err := r.sides.Dir.At(at)
+	n, err := r.sides.Dir.EntryAt(at)
 	r.err = errors.Join(r.err, err)
 	return n
 }
@@ -75,9 +75,9 @@ func (r *applyGit) addPlan(g *repoMerge, follow []string, merged map[string]gitd
 	if !g.plan.Empty() {
 		r.repos = append(r.repos, g)
 	}
-	r.out.Take = append(r.out.Take, follow...)
+	r.out.TakePaths = append(r.out.TakePaths, follow...)
 	for at, file := range merged {
-		r.out.Merged[at] = hostdir.MergedFile(file)
+		r.out.MergedFiles[at] = hostdir.MergedFile(file)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (r *applyGit) isInLink(p *tree.Path) bool {
 // repository is not returned, although the base has a copy: the author of the files that were imported may have
 // written the copy, with the refs and the alternates of a repository of the user.
 func (r *applyGit) repoAt(p *tree.Path, base treeFiles) (repo *gitdir.Repo, link *gitdir.Link) {
-	if name, err := r.sides.Dir.Resolved(p); err == nil {
+	if name, err := r.sides.Dir.ResolvePath(p); err == nil {
 		repo = &gitdir.Repo{Dir: name, Common: name}
 		if is, err := gitdir.IsGitDir(repo); err != nil || !is {
 			return nil, nil
@@ -185,7 +185,7 @@ func (r *applyGit) repoAt(p *tree.Path, base treeFiles) (repo *gitdir.Repo, link
 		return repo, nil
 	}
 
-	above, err := r.sides.Dir.Resolved(p.Dir)
+	above, err := r.sides.Dir.ResolvePath(p.Dir)
 	if err != nil || p.Name != ".git" {
 		return nil, nil
 	}

@@ -95,7 +95,7 @@ func (r *rig) read(dir string) (out []stream.Entry) {
 		}
 		out = append(out, e)
 		return nil
-	}, hostdir.ReadOptions{Git: HostGit{}, Whole: true, Options: stream.Options{Skip: func(string, error) {}}}))
+	}, hostdir.ReadOptions{Git: HostGit{}, ReadDenied: true, Options: stream.Options{Skip: func(string, error) {}}}))
 	if b, err := os.ReadFile(filepath.Join(dir, "inner/.git")); dir == r.run && err == nil { // its paths are those of the directory
 		var st unix.Stat_t
 		must.OK(r.t, unix.Lstat(filepath.Join(dir, "inner/.git"), &st))
@@ -151,8 +151,8 @@ func (r *rig) now() *tree.State {
 	})
 }
 
-func (r *rig) apply(o hostdir.ApplyOptions) (*hostdir.Applied, error) {
-	o.Source, o.Base, o.Now, o.Name, o.MergeLines = r.m.Src, r.base, r.now(), "r", MergeConfigs(trees.MergeByGit)
+func (r *rig) apply(o hostdir.ApplyOptions) (*hostdir.ApplyResult, error) {
+	o.Source, o.Base, o.Now, o.WorkspaceName, o.MergeLines = r.m.Src, r.base, r.now(), "r", MergeConfigs(trees.MergeByGit)
 	if o.Git == nil {
 		o.Git = HostGit{}
 	}

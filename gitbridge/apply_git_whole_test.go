@@ -51,7 +51,7 @@ func TestApplyWhole(t *testing.T) {
 			r.shell(r.run, c.run)
 			r.shell(r.dir, c.outside)
 			before := r.shell(r.dir, "cat w; find .")
-			res, err := r.apply(hostdir.ApplyOptions{Conflicts: c.rule})
+			res, err := r.apply(hostdir.ApplyOptions{ConflictRule: c.rule})
 			if refused := errors.Is(err, hostdir.ErrConflict); refused != c.refused || err != nil && !refused {
 				t.Fatal(err)
 			}
@@ -92,7 +92,7 @@ func TestApplyWholeChoices(t *testing.T) {
 	}
 }
 
-func hintOf(err error, res *hostdir.Applied) string {
+func hintOf(err error, res *hostdir.ApplyResult) string {
 	return errs.ErrorOf(hostdir.Explain(err, res)).Hint
 }
 

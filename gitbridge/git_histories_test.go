@@ -306,7 +306,7 @@ func (h *histories) asked() string {
 
 // apply applies the run to the directory.
 func (h *histories) apply(rule threeway.Rule) (said string, conflicts []string, err error) {
-	return h.applied(hostdir.ApplyOptions{Conflicts: rule, Merge: h.join})
+	return h.applied(hostdir.ApplyOptions{ConflictRule: rule, Merge: h.join})
 }
 
 func (h *histories) applied(o hostdir.ApplyOptions) (said string, conflicts []string, err error) {

@@ -50,9 +50,9 @@ func (HostGit) Linked(dir, root string) *hostdir.LinkedDir {
 		return nil
 	}
 
-	out := &hostdir.LinkedDir{Own: l.Dir, Common: l.Common, Copied: gitdir.IsCopied, Mixed: []string{"info", "logs", "logs/refs", "refs"}}
+	out := &hostdir.LinkedDir{GitDir: l.Dir, CommonDir: l.Common, IsCopied: gitdir.IsCopied, MixedDirs: []string{"info", "logs", "logs/refs", "refs"}}
 	if !l.Trusted {
-		out.Err = fmt.Errorf("the repository %s, %w (%s)", l.Dir, hostdir.ErrNotBack, remedyFor(l))
+		out.Err = fmt.Errorf("the repository %s, %w (%s)", l.Dir, hostdir.ErrNoBackLink, remedyFor(l))
 		return out
 	}
 
@@ -64,10 +64,10 @@ func (HostGit) Linked(dir, root string) *hostdir.LinkedDir {
 
 	own, _ := readRegular(filepath.Join(l.Dir, "config.worktree")) // the file is optional; git sparse-checkout writes it
 	for _, dir := range []string{".", "objects", "objects/info", "objects/pack"} {
-		out.Made = append(out.Made, hostdir.LinkedEntry{Name: dir})
+		out.MadeEntries = append(out.MadeEntries, hostdir.LinkedEntry{Name: dir})
 	}
 
-	out.Made = append(out.Made, hostdir.LinkedEntry{Name: alternatesPath, Text: []byte(alternatesOf(l))}, hostdir.LinkedEntry{Name: "config", Text: []byte(gitdir.PlainConfig(string(common), string(own)))})
+	out.MadeEntries = append(out.MadeEntries, hostdir.LinkedEntry{Name: alternatesPath, Text: []byte(alternatesOf(l))}, hostdir.LinkedEntry{Name: "config", Text: []byte(gitdir.PlainConfig(string(common), string(own)))})
 	return out
 }
 

@@ -148,7 +148,7 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 	case to.absent && (!inBase || !inTheirs):
 		return changes, nil // theirs has added the git directory, or both sides have removed it
 	case to.untrusted != nil:
-		r.Lines = []string{fmt.Sprintf("what git did stays in %s: .git names the repository %s, %s (%s; then apply again)", g.theirPhrase, to.untrusted.Dir, hostdir.ErrNotBack, remedyFor(to.untrusted))}
+		r.Lines = []string{fmt.Sprintf("what git did stays in %s: .git names the repository %s, %s (%s; then apply again)", g.theirPhrase, to.untrusted.Dir, hostdir.ErrNoBackLink, remedyFor(to.untrusted))}
 		return nil, nil
 	case to.absent:
 		r.Lines = []string{"there is no git directory here: what git did stays in " + g.theirPhrase}

@@ -137,7 +137,7 @@ func TestReadingPipes(t *testing.T) {
 	must.OK(t, unix.Mkfifo(filepath.Join(repo, "config"), 0o600))
 	done := make(chan error, 1)
 	go func() {
-		done <- hostdir.Read(ctx, work, trees.Discard, hostdir.ReadOptions{Git: HostGit{}, Whole: true})
+		done <- hostdir.Read(ctx, work, trees.Discard, hostdir.ReadOptions{Git: HostGit{}, ReadDenied: true})
 	}()
 	select {
 	case err := <-done:

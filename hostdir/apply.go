@@ -22,45 +22,45 @@ import (
 type ApplyOptions struct {
 	Source *tree.Source
 	// Base is the state that the directory had before, and Now is the state that the apply writes to it.
-	Base, Now *tree.State
-	Conflicts threeway.Rule // the rule for paths that changed both in the workspace and in the directory
+	Base, Now    *tree.State
+	ConflictRule threeway.Rule // the rule for paths that changed both in the workspace and in the directory
 	// Choose returns the choice for a path. If it is nil, all changes are applied.
 	Choose func(path string) Choice
-	// MergeLines merges the files that changed on both sides. Nil: these are conflicts.
-	MergeLines threeway.Merger
-	Name       string // the workspace's name, from which the names of new git branches are made
+	// MergeLines merges files that changed on both sides. If it is nil, such files are conflicts.
+	MergeLines    threeway.Merger
+	WorkspaceName string // the workspace's name, from which the names of new git branches are made
 	// Merge merges git branches that moved both in the workspace and in the directory, if they are checked out.
 	Merge  bool
 	DryRun bool
-	// Undo is set if the apply undoes another one, which made Base from Now.
+	// Undo is set if the apply undoes another apply, which replaced Now by Base.
 	Undo bool
-	// Own is set if Base was read from the directory itself.
-	Own bool
+	// BaseFromDir is set if Base was read from the directory itself.
+	BaseFromDir bool
 	// Everything also applies the paths that .amberignore names, and the files that amberfs wrote for agents.
 	Everything bool
-	// Hidden are paths of the directory that the workspace does not have. The apply does not change them.
+	// Hidden are paths of the directory that the workspace does not show. The apply does not change them.
 	Hidden Hidden
-	// Wrote returns nil for a path at which amberfs does not write files for agents. For other paths, it returns
+	// AgentChange returns nil for a path at which amberfs does not write files for agents. For other paths, it returns
 	// a function that reports whether amberfs alone made the difference between two texts of the file.
-	Wrote func(path string) func(was, is []byte) bool
+	AgentChange func(path string) func(was, is []byte) bool
 	// Prefetch, if set, is called with the objects that are read next.
 	Prefetch func([]cas.Hash) error
 	Progress func(stream.Progress) // called from time to time; may be nil
-	// Waiting, if set, is called once when another apply to the directory is under way.
-	Waiting func()
+	// OnWait, if set, is called once when another apply to the directory is under way.
+	OnWait func()
 	// Git reads the repositories of the directory. If it is nil, repositories are ordinary files, and no path is
 	// ignored.
 	Git Git
-	// Record, if set, is called twice: before the first change of the directory, and with after set when the
-	// changes have ended, even with an error. Its argument read compares the directory with the state was, at the
-	// paths of the apply, and feeds the entries of the directory that differ to a sink. If the first call of
-	// Record fails, the directory is not changed.
-	Record func(after bool, read func(was *tree.State, sink stream.Sink) error) error
+	// Record, if set, is called twice: before the first change of the directory, and after the last one (after is
+	// true), even if the apply failed. Its argument read compares the directory with a state, at the paths of the
+	// apply, and feeds the entries of the directory that differ to a sink. If the first call of Record fails, the
+	// directory is not changed.
+	Record func(after bool, read func(state *tree.State, sink stream.Sink) error) error
 	Read   ReadOptions // for the read function of Record
 }
 
-// Applied is the result of an apply: the changes, or the conflicts.
-type Applied struct {
+// An ApplyResult has the result of an apply: the changes, or the conflicts.
+type ApplyResult struct {
 	Dir       string             `json:"dir"`
 	Changed   int                `json:"changed"` // number of changed paths
 	Files     int                `json:"files"`   // number of changed files, without those in git directories
@@ -72,13 +72,13 @@ type Applied struct {
 	Notes     []stream.Omission  `json:"notes,omitempty"`    // paths that other programs use or that have names elsewhere, and attributes that copies lack
 	DryRun    bool               `json:"dry_run,omitempty"`
 	Executes  []naming.BytePath  `json:"executes,omitempty"` // set by the caller: paths that other programs execute
-	// Incomplete: the directory's file system refused attributes, which are in Skipped.
+	// Incomplete is set if the directory's file system refused attributes, which are in Skipped.
 	Incomplete bool                  `json:"incomplete,omitempty"`
 	Git        []threeway.Repository `json:"git,omitempty"`
 	// Partial is set if the apply failed in the middle. Changed and Paths have what was applied.
 	Partial bool `json:"partial,omitempty"`
 	// Plan has the changes of Paths and Conflicts.
-	Plan []Planned `json:"-"`
+	Plan []PlannedChange `json:"-"`
 }
 
 // ErrConflict is wrapped by the error of an Apply that was refused.
@@ -89,17 +89,17 @@ var ErrConflict = errors.New("changed in the directory, too")
 // that differs in Base and Now is in conflict if the directory has neither version. If a rule does not decide a
 // conflict, the apply changes no path and fails.
 //
-// A planner decides the action for each path, and a writer carries it out. The type step states what the writer
-// promises. A lock of the directory lets only one apply change it at a time: a second apply waits, and makes its
-// plan after the first has ended. All paths are opened beneath the directory without following symbolic links,
-// even if a program replaces a directory by a link during the apply. If an apply fails in the middle, Applied
-// lists the changes that were made.
-func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
+// A planner decides the action for each path, and a writer carries it out. The comment of the type step has the
+// promises of the writer. A lock of the directory lets only one apply change it at a time: a second apply waits, and
+// makes its plan after the first has ended. All paths are opened beneath the directory without following symbolic
+// links, even if a program replaces a directory by a link during the apply. If an apply fails in the middle,
+// ApplyResult lists the changes that were made.
+func Apply(ctx context.Context, dir string, o ApplyOptions) (*ApplyResult, error) {
 	return apply(ctx, dir, o, nil)
 }
 
 // apply implements Apply. reached, which only tests set, is called after each change of a step's state.
-func apply(ctx context.Context, dir string, o ApplyOptions, reached func(*step)) (*Applied, error) {
+func apply(ctx context.Context, dir string, o ApplyOptions, onAdvance func(*step)) (*ApplyResult, error) {
 	host, err := openHost(dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", dir, err)
@@ -108,11 +108,11 @@ func apply(ctx context.Context, dir string, o ApplyOptions, reached func(*step))
 
 	// One apply of this user runs at a time. If the directory cannot be locked, the changes of another apply are
 	// noticed when a file is renamed to its path.
-	how := int16(unix.F_WRLCK)
+	lockType := int16(unix.F_WRLCK)
 	if o.DryRun {
-		how = unix.F_RDLCK
+		lockType = unix.F_RDLCK
 	}
-	if host.locked, err = lockDir(ctx, host.root, how, o.Waiting); err != nil {
+	if host.lockFile, err = lockDir(ctx, host.root, lockType, o.OnWait); err != nil {
 		return nil, err
 	}
 
@@ -120,27 +120,27 @@ func apply(ctx context.Context, dir string, o ApplyOptions, reached func(*step))
 	texts := &textLog{host: host}
 	defer texts.close()
 
-	o.Source = o.Source.WithLog(texts.addTo)
+	o.Source = o.Source.WithLog(texts.setBelow)
 	pl := &planner{
-		ctx: ctx, o: o, host: host, res: &Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun}, tree: newHostTree(ctx, host, &o, texts),
-		changes: make(map[string]tree.Change), files: make(map[*threeway.File]*hostFile), lost: make(map[fileKind][]*tree.Inode),
+		ctx: ctx, o: o, host: host, res: &ApplyResult{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun}, tree: newHostTree(ctx, host, &o, texts),
+		changes: make(map[string]tree.Change), files: make(map[*threeway.File]*hostFile), lostFiles: make(map[fileKind][]*tree.Inode),
 	}
 	defer func() { pl.repos.close() }()
 
 	if err := pl.planAll(); err != nil {
 		return nil, err
 	}
-	if err := pl.result(); err != nil {
+	if err := pl.listChanges(); err != nil {
 		return pl.res, err
 	}
-	if err := pl.noteOtherUsers(); err != nil || o.DryRun {
+	if err := pl.reportOtherUsers(); err != nil || o.DryRun {
 		return pl.res, err
 	}
 
 	w := newWriter(ctx, host, o, pl.res)
-	w.repos, w.reached = pl.repos, reached
+	w.repos, w.onAdvance = pl.repos, onAdvance
 	for _, d := range pl.steps {
-		if !d.carried {
+		if !d.movedWithDir {
 			w.steps = append(w.steps, d.step)
 		}
 	}
@@ -148,19 +148,20 @@ func apply(ctx context.Context, dir string, o ApplyOptions, reached func(*step))
 	return pl.res, pl.recordAround(w.run)
 }
 
-// count adds 1 to Files if a step changes a file.
-func (r *Applied) count(s *step) {
+// countFile adds 1 to r.Files if a step changes a file.
+func (r *ApplyResult) countFile(s *step) {
 	if file, _ := ChangedFile(s.change); file {
 		r.Files++
 	}
 }
 
-func (r *Applied) skip(p *tree.Path, why string) {
+// addSkipped adds a path to r.Skipped.
+func (r *ApplyResult) addSkipped(p *tree.Path, why string) {
 	r.Skipped = append(r.Skipped, stream.Omission{Path: p.Short(), Reason: why})
 }
 
-// inGitOrder returns 1 for paths below .git, which are sorted after all other paths, and else 0.
-func inGitOrder(p string) int {
+// gitOrder returns 1 for paths below .git, which are sorted after all other paths, and else 0.
+func gitOrder(p string) int {
 	if _, _, ok := threeway.SplitGitPath(p); ok {
 		return 1
 	}
@@ -171,8 +172,8 @@ func inGitOrder(p string) int {
 // these changes.
 var errBlocked = errors.New("these changes would delete files that exist only there; move those first")
 
-// Explain turns an error of Apply into one with a message and a hint for the user.
-func Explain(err error, res *Applied) error {
+// Explain returns an error of Apply with a message and a hint for the user.
+func Explain(err error, res *ApplyResult) error {
 	if !errors.Is(err, ErrConflict) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return errs.Fail(errs.NotExist, "%w", err)

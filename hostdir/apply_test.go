@@ -42,7 +42,7 @@ func (a *applied) start(s trees.Spec) *tree.State {
 	return base
 }
 
-func (a *applied) apply(base, now *tree.State, o ApplyOptions) (*Applied, error) {
+func (a *applied) apply(base, now *tree.State, o ApplyOptions) (*ApplyResult, error) {
 	o.Source, o.Base, o.Now, o.MergeLines = a.m.Src, base, now, trees.MergeByGit
 	return Apply(context.Background(), a.dir, o)
 }
@@ -196,7 +196,7 @@ func TestApplyConflicts(t *testing.T) {
 	t.Run("ours", func(t *testing.T) {
 		a, base, now := prepare(t)
 		want := has(t, a.dir)
-		_, err := a.apply(base, now, ApplyOptions{Conflicts: threeway.KeepOurs})
+		_, err := a.apply(base, now, ApplyOptions{ConflictRule: threeway.KeepOurs})
 		must.OK(t, err)
 		got := has(t, a.dir)
 		if !strings.HasSuffix(got["same"], " 2") || got["link"] != "both" {
@@ -210,14 +210,14 @@ func TestApplyConflicts(t *testing.T) {
 		before := has(t, a.dir)
 		// A file that only the directory has, and a link in the way, are not for
 		// any rule to take away.
-		res, err := a.apply(base, now, ApplyOptions{Conflicts: threeway.TakeTheirs})
+		res, err := a.apply(base, now, ApplyOptions{ConflictRule: threeway.TakeTheirs})
 		if !errors.Is(err, ErrConflict) || !slices.Contains(res.Conflicts, "dir") || !slices.Contains(res.Conflicts, "dir2") {
 			t.Errorf("%v, %v", res.Conflicts, err)
 		}
 		wantSame(t, "theirs refused", has(t, a.dir), before)
 		must.OK(t, os.Remove(filepath.Join(a.dir, "dir", "mine")))
 		must.OK(t, os.Remove(filepath.Join(a.dir, "dir2")))
-		_, err = a.apply(base, now, ApplyOptions{Conflicts: threeway.TakeTheirs})
+		_, err = a.apply(base, now, ApplyOptions{ConflictRule: threeway.TakeTheirs})
 		must.OK(t, err)
 		got := has(t, a.dir)
 		for p, data := range map[string]string{"same": "2", "both": "2", "gone": "2", "dir": "now a file", "dir2/new": "n", "here": "mine"} {
@@ -240,7 +240,7 @@ func TestApplyFollowsNoLink(t *testing.T) {
 		must.OK(t, os.Remove(filepath.Join(a.dir, "f")))
 		must.OK(t, os.Symlink(filepath.Join(outside, "f"), filepath.Join(a.dir, "f")))
 		now := a.m.State(t, trees.Spec{"d/f": trees.File("evil"), "d/new": trees.File("evil"), "f": trees.Exe("evil")})
-		_, err := a.apply(base, now, ApplyOptions{Conflicts: rule})
+		_, err := a.apply(base, now, ApplyOptions{ConflictRule: rule})
 		if (err == nil) != (rule == threeway.KeepOurs) {
 			t.Errorf("rule %q: %v", rule, err)
 		}
@@ -324,7 +324,7 @@ func TestApplyWithoutRights(t *testing.T) {
 	now := a.m.State(t, trees.Spec{"a": trees.File("2"), "z": trees.File("2")})
 	must.OK(t, os.Chmod(filepath.Join(a.dir, "d"), 0o555))
 	before := has(t, a.dir)
-	if _, err := a.apply(base, now, ApplyOptions{Conflicts: threeway.TakeTheirs}); !errors.Is(err, fs.ErrPermission) {
+	if _, err := a.apply(base, now, ApplyOptions{ConflictRule: threeway.TakeTheirs}); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("error %v", err)
 	}
 	wantSame(t, "refused", has(t, a.dir), before)
@@ -389,7 +389,7 @@ func TestApplyChoices(t *testing.T) {
 	}
 	choices := map[string]Choice{
 		"f": {Text: []byte(lines("2\n", "1\n"))}, "gone/a": {Leave: true}, "was": {Leave: true}, "new/b": {Leave: true},
-		"text": {Markers: true}, "both": {Markers: true}, "bin": {Leave: true}, "theirs": {Conflicts: threeway.TakeTheirs}, "ours": {Conflicts: threeway.KeepOurs},
+		"text": {Markers: true}, "both": {Markers: true}, "bin": {Leave: true}, "theirs": {ConflictRule: threeway.TakeTheirs}, "ours": {ConflictRule: threeway.KeepOurs},
 	}
 	_, err = a.apply(base, now, ApplyOptions{Choose: func(p string) Choice { return choices[p] }})
 	must.OK(t, err)
@@ -404,7 +404,7 @@ func TestApplyChoices(t *testing.T) {
 	if _, ok := got["new/b"]; ok || !strings.HasPrefix(got["f"], "100755 ") {
 		t.Errorf("new/b is %q, f %q", got["new/b"], got["f"])
 	}
-	_, err = a.apply(base, now, ApplyOptions{Conflicts: threeway.TakeTheirs})
+	_, err = a.apply(base, now, ApplyOptions{ConflictRule: threeway.TakeTheirs})
 	must.OK(t, err)
 	want := newApplied(t)
 	want.start(to)

@@ -336,7 +336,7 @@ func (s *byteSource) Uint64() (n uint64) {
 // checkTriple applies one random triple.
 func checkTriple(t *testing.T, from rand.Source, rule threeway.Rule, name string) {
 	x := newTriple(t, from)
-	o := ApplyOptions{Source: x.m.Src, Base: x.base, Now: x.now, MergeLines: trees.MergeByGit, Conflicts: rule}
+	o := ApplyOptions{Source: x.m.Src, Base: x.base, Now: x.now, MergeLines: trees.MergeByGit, ConflictRule: rule}
 	res, err := Apply(context.Background(), x.dir, o)
 	if err != nil && !errors.Is(err, ErrConflict) {
 		t.Fatalf("%s, rule %q: %v", name, rule, err)

@@ -16,15 +16,16 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// A LinkedDir is a git directory outside of the directory that is read. A file `.git` contains its path, and the
-// LinkedDir is read in place of this file.
+// A LinkedDir is a git directory outside of the directory that is read. A file `.git` contains its path. The reader
+// reads the LinkedDir in place of this file.
 type LinkedDir struct {
-	// Own and Common are read as one directory; they may be equal. Copied reports which entries of each are read.
-	Own, Common string
-	Copied      func(name string, own bool) bool
-	Mixed       []string      // directories that have entries from both Own and Common
-	Made        []LinkedEntry // entries that are read first, and replace entries with equal names
-	Err         error         // why the directory is left out; nil if it is read
+	// GitDir and CommonDir (gitrepository-layout(5)) are read as one directory; they may be equal. IsCopied reports
+	// whether the entry with a name is read, from GitDir if inGitDir is set, else from CommonDir.
+	GitDir, CommonDir string
+	IsCopied          func(name string, inGitDir bool) bool
+	MixedDirs         []string      // directories that have entries from both
+	MadeEntries       []LinkedEntry // entries that are read first, and replace entries with equal names
+	Err               error         // the reason to leave the directory out; nil if it is read
 }
 
 // A LinkedEntry is a file with a text, or a directory if Text is nil.
@@ -33,33 +34,33 @@ type LinkedEntry struct {
 	Text []byte
 }
 
-// ErrNotBack is the reason to leave out a LinkedDir that does not contain the path of the `.git` file that leads
+// ErrNoBackLink is the reason to leave out a LinkedDir that does not contain the path of the `.git` file that leads
 // to it.
-var ErrNotBack = errors.New("which does not name it back")
+var ErrNoBackLink = errors.New("which does not name it back")
 
-// linkedIn returns the LinkedDir to which the file `.git` of an open directory leads, nil if there is none.
-func (d *dirReader) linkedIn(dir int) *LinkedDir {
-	at, err := os.Readlink(procPath(dir))
+// linkedGitDir returns the LinkedDir to which the file `.git` of an open directory leads, nil if there is none.
+func (d *dirReader) linkedGitDir(dir int) *LinkedDir {
+	dirPath, err := os.Readlink(procPath(dir))
 	if err != nil || d.o.Git == nil {
 		return nil
 	}
-	return d.o.Git.Linked(at, d.top)
+	return d.o.Git.Linked(dirPath, d.topPath)
 }
 
-// addLinked reads a LinkedDir as the directory at the path at.
-func (d *dirReader) addLinked(at string, l *LinkedDir, was *tree.Inode) error {
+// addLinked reads a LinkedDir as the directory at dirPath. before is the directory in d.before, nil if it is new.
+func (d *dirReader) addLinked(dirPath string, l *LinkedDir, before *tree.Inode) error {
 	if l.Err != nil {
-		return d.SkipFile(at, fmt.Errorf("%q names %w", at, l.Err))
+		return d.SkipFile(dirPath, fmt.Errorf("%q names %w", dirPath, l.Err))
 	}
 	var names []string
 
-	for _, m := range l.Made {
+	for _, m := range l.MadeEntries {
 		var st unix.Stat_t
-		if err := unix.Stat(l.Own, &st); err != nil {
+		if err := unix.Stat(l.GitDir, &st); err != nil {
 			return err
 		}
 
-		e := stream.Entry{Path: path.Join(at, m.Name)}
+		e := stream.Entry{Path: path.Join(dirPath, m.Name)}
 		e.Meta = d.WithOwner(stream.Meta{Mode: unix.S_IFDIR | 0o755, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Ctim), Mtime: 1})
 		if m.Text != nil {
 			e.Mode, e.Size, e.Data = unix.S_IFREG|0o644, int64(len(m.Text)), bytes.NewReader(m.Text)
@@ -71,37 +72,37 @@ func (d *dirReader) addLinked(at string, l *LinkedDir, was *tree.Inode) error {
 		names = append(names, m.Name)
 	}
 
-	return d.addLinkedDir(at, ".", l, was, names...)
+	return d.addLinkedDir(dirPath, ".", l, before, names...)
 }
 
-// addLinkedDir reads the subdirectory rel of a LinkedDir. made are the names in it that were added already.
-func (d *dirReader) addLinkedDir(at, rel string, l *LinkedDir, was *tree.Inode, made ...string) error {
-	names := made
+// addLinkedDir reads the subdirectory rel of a LinkedDir. madeNames are the names in it that were added already.
+func (d *dirReader) addLinkedDir(dirPath, rel string, l *LinkedDir, before *tree.Inode, madeNames ...string) error {
+	names := madeNames
 
-	for _, from := range slices.Compact([]string{l.Own, l.Common}) {
-		parent, err := os.Open(filepath.Join(from, rel))
+	for _, source := range slices.Compact([]string{l.GitDir, l.CommonDir}) {
+		parent, err := os.Open(filepath.Join(source, rel))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return d.SkipFile(at, fmt.Errorf("%q: %w", path.Join(at, rel), reason(err)))
+			return d.SkipFile(dirPath, fmt.Errorf("%q: %w", path.Join(dirPath, rel), reason(err)))
 		}
 
 		entries, err := parent.Readdirnames(-1)
 		for _, e := range entries {
 			name := path.Join(rel, e)
-			mixed := slices.Contains(l.Mixed, name)
-			copied := from == l.Own && l.Copied(name, true) || from == l.Common && l.Copied(name, false)
+			mixed := slices.Contains(l.MixedDirs, name)
+			copied := source == l.GitDir && l.IsCopied(name, true) || source == l.CommonDir && l.IsCopied(name, false)
 			if err != nil || !mixed && !copied || slices.Contains(names, e) {
 				continue
 			}
 
 			names = append(names, e)
-			var then *tree.Inode
-			if then, err = d.beforeIn(was, e); err == nil && mixed {
-				err = d.addMixedDir(at, name, parent, l, then)
+			var child *tree.Inode
+			if child, err = d.childBefore(before, e); err == nil && mixed {
+				err = d.addMixedDir(dirPath, name, parent, l, child)
 			} else if err == nil {
-				err = d.entry(path.Join(at, name), parent, e, fs.ModeIrregular, then)
+				err = d.readEntry(path.Join(dirPath, name), parent, e, fs.ModeIrregular, child)
 			}
 		}
 
@@ -112,22 +113,22 @@ func (d *dirReader) addLinkedDir(at, rel string, l *LinkedDir, was *tree.Inode, 
 	}
 
 	slices.Sort(names)
-	return d.addWhiteouts(path.Join(at, rel), was, names)
+	return d.addWhiteouts(path.Join(dirPath, rel), before, names)
 }
 
-// addMixedDir reads a subdirectory that is in LinkedDir.Mixed.
-func (d *dirReader) addMixedDir(at, name string, parent *os.File, l *LinkedDir, was *tree.Inode) error {
+// addMixedDir reads a subdirectory that is in LinkedDir.MixedDirs.
+func (d *dirReader) addMixedDir(dirPath, name string, parent *os.File, l *LinkedDir, before *tree.Inode) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(parent.Fd()), &st); err != nil {
 		return err
 	}
 
-	e := stream.Entry{Path: path.Join(at, name), Meta: d.WithOwner(stream.Meta{Mode: unix.S_IFDIR | 0o755, UID: st.Uid, GID: st.Gid, Mtime: 1})}
-	if was == nil || !was.IsDir() {
+	e := stream.Entry{Path: path.Join(dirPath, name), Meta: d.WithOwner(stream.Meta{Mode: unix.S_IFDIR | 0o755, UID: st.Uid, GID: st.Gid, Mtime: 1})}
+	if before == nil || !before.IsDir() {
 		if err := d.add(e); err != nil {
 			return err
 		}
 	}
 
-	return d.addLinkedDir(at, name, l, was)
+	return d.addLinkedDir(dirPath, name, l, before)
 }

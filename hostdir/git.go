@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// Git is the interface to git. The package itself has no code for git.
+// Git reads and changes git repositories. This package has no code for git itself.
 type Git interface {
 	// Linked returns the git directory to which the file `.git` of dir leads. It returns nil if that path is
 	// below root, or is not a git directory.
@@ -25,15 +25,16 @@ type Git interface {
 type RepositorySides struct {
 	*ApplyOptions
 	Changes []tree.Change // from Base to Now
-	Ours    *tree.State   // the directory's entries, at the paths of Changes and below the directories that Now does not have
+	Ours    *tree.State   // the directory, read at the paths of Changes and below the directories that Now does not have
 	Dir     Receiver
 }
 
 // Rule returns the rule for a path in conflict.
 func (o *ApplyOptions) Rule(name string) threeway.Rule {
-	return cmp.Or(o.ChoiceOf(name).Conflicts, o.Conflicts)
+	return cmp.Or(o.ChoiceOf(name).ConflictRule, o.ConflictRule)
 }
 
+// ChoiceOf returns the choice for a path.
 func (o *ApplyOptions) ChoiceOf(name string) Choice {
 	if o.Choose == nil {
 		return Choice{}
@@ -43,11 +44,11 @@ func (o *ApplyOptions) ChoiceOf(name string) Choice {
 
 // Repositories is the plan for the git directories of a directory.
 type Repositories struct {
-	Changes   []tree.Change // changes that are applied like changes of ordinary files
-	Take      []string      // files that get the workspace's version, even if the base has another version
-	Merged    map[string]MergedFile
-	Said      []threeway.Repository
-	Conflicts []string // paths in conflict that no rule decides
+	Changes     []tree.Change // changes that are applied like changes of ordinary files
+	TakePaths   []string      // files that get the workspace's version, even if the base has another version
+	MergedFiles map[string]MergedFile
+	Reports     []threeway.Repository
+	Conflicts   []string // paths in conflict that no rule decides
 
 	AddObjects func() error                      // adds objects, and changes no ref
 	Commit     func() ([]stream.Omission, error) // changes refs; called after the files were written

@@ -15,53 +15,53 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// Hidden are the paths of a directory that a workspace does not have. Their files are neither read nor changed,
-// also not through other hard links.
+// Hidden are the paths of a directory that a workspace does not show. Their files are neither read nor changed, not
+// even through other hard links.
 type Hidden struct {
-	Paths *hide.Matcher // nil: none
-	Empty bool          // the workspace has hidden files and directories as empty ones
+	Paths     *hide.Matcher // nil if no path is hidden
+	ShowEmpty bool          // the workspace shows hidden files and directories, but without contents
 }
 
 // FindHidden returns the hidden paths of a directory, without paths below other hidden paths. links are paths
 // that are not hidden but are hard links to hidden files.
 func FindHidden(ctx context.Context, dir string, h Hidden, exclude []string) (paths, links []string, err error) {
-	at, err := h.in(ctx, dir, excluded(exclude))
-	if err != nil || len(at.files) == 0 {
-		return at.paths, nil, err
+	hidden, err := h.find(ctx, dir, idsOf(exclude))
+	if err != nil || len(hidden.files) == 0 {
+		return hidden.paths, nil, err
 	}
 
-	err = walk(ctx, dir, excluded(exclude), func(name string, d fs.DirEntry) {
-		if id, many := linkedFile(d); many && at.files[id] && !h.Paths.Hides(name, false) {
+	err = walkDir(ctx, dir, idsOf(exclude), func(name string, d fs.DirEntry) {
+		if id, many := linkedFile(d); many && hidden.files[id] && !h.Paths.Hides(name, false) {
 			links = append(links, name)
 		}
 	})
-	return at.paths, links, err
+	return hidden.paths, links, err
 }
 
 // hiddenFiles are the hidden paths of one directory.
 type hiddenFiles struct {
 	Hidden
-	paths []string        // without paths below other hidden paths
-	above map[string]bool // the directories above the paths
-	files map[fileID]bool // files with several hard links, of which one is hidden
+	paths   []string        // without paths below other hidden paths
+	parents map[string]bool // the directories above the paths
+	files   map[fileID]bool // files with several hard links, of which one is hidden
 }
 
-// in finds the hidden paths of a directory. A directory that cannot be read counts as one without hidden paths.
-func (h Hidden) in(ctx context.Context, dir string, exclude map[fileID]bool) (found hiddenFiles, err error) {
-	found = hiddenFiles{Hidden: h, above: make(map[string]bool), files: make(map[fileID]bool)}
+// find finds the hidden paths of a directory. A directory that cannot be read counts as one without hidden paths.
+func (h Hidden) find(ctx context.Context, dir string, exclude map[fileID]bool) (found hiddenFiles, err error) {
+	found = hiddenFiles{Hidden: h, parents: make(map[string]bool), files: make(map[fileID]bool)}
 	if h.Paths == nil {
 		return found, nil
 	}
 
-	inside := "" // the last hidden directory
+	hiddenDir := "" // the last hidden directory
 
-	err = walk(ctx, dir, exclude, func(name string, d fs.DirEntry) {
-		if inside == "" || !strings.HasPrefix(name, inside+"/") {
+	err = walkDir(ctx, dir, exclude, func(name string, d fs.DirEntry) {
+		if hiddenDir == "" || !strings.HasPrefix(name, hiddenDir+"/") {
 			if !h.Paths.Match(name, d.IsDir()) {
 				return
 			}
 			if found.addPath(name); d.IsDir() {
-				inside = name
+				hiddenDir = name
 			}
 		}
 
@@ -73,9 +73,9 @@ func (h Hidden) in(ctx context.Context, dir string, exclude map[fileID]bool) (fo
 	return found, err
 }
 
-// walk calls fn for all files and directories below a directory, without the excluded directories. Directories
+// walkDir calls fn for all files and directories below a directory, without the excluded directories. Directories
 // that cannot be read are left out.
-func walk(ctx context.Context, dir string, exclude map[fileID]bool, fn func(name string, d fs.DirEntry)) error {
+func walkDir(ctx context.Context, dir string, exclude map[fileID]bool, fn func(name string, d fs.DirEntry)) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return reason(err)
@@ -109,7 +109,8 @@ func walk(ctx context.Context, dir string, exclude map[fileID]bool, fn func(name
 	})
 }
 
-// linkedFile returns the file of an entry that is no directory, and whether the file has several names.
+// linkedFile returns the id of the file of an entry, and whether the file has several names. It returns false for a
+// directory.
 func linkedFile(d fs.DirEntry) (id fileID, many bool) {
 	if d.IsDir() {
 		return id, false
@@ -124,19 +125,19 @@ func linkedFile(d fs.DirEntry) (id fileID, many bool) {
 
 func (f *hiddenFiles) addPath(name string) {
 	f.paths = append(f.paths, name)
-	for dir := path.Dir(name); dir != "." && !f.above[dir]; dir = path.Dir(dir) {
-		f.above[dir] = true
+	for dir := path.Dir(name); dir != "." && !f.parents[dir]; dir = path.Dir(dir) {
+		f.parents[dir] = true
 	}
 }
 
-// has reports whether an entry is hidden. The directories above the entry are not hidden.
-func (f *hiddenFiles) has(name string, st *unix.Stat_t) bool {
+// hides reports whether an entry is hidden. The directories above the entry are not hidden.
+func (f *hiddenFiles) hides(name string, st *unix.Stat_t) bool {
 	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	return f.Paths.Match(name, isDir) || !isDir && st.Nlink > 1 && f.files[fileID{st.Dev, st.Ino}]
 }
 
-// excluded returns the files at paths. Paths that do not exist are ignored.
-func excluded(paths []string) map[fileID]bool {
+// idsOf returns the ids of the files at paths. It ignores paths that do not exist.
+func idsOf(paths []string) map[fileID]bool {
 	out := make(map[fileID]bool)
 	for _, e := range paths {
 		var st unix.Stat_t
@@ -148,8 +149,8 @@ func excluded(paths []string) map[fileID]bool {
 }
 
 // addHidden feeds a hidden file or directory to the sink, without its contents.
-func (d *dirReader) addHidden(at string, st *unix.Stat_t) error {
-	e := stream.Entry{Path: at}
+func (d *dirReader) addHidden(entryPath string, st *unix.Stat_t) error {
+	e := stream.Entry{Path: entryPath}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 	case unix.S_IFREG:
@@ -162,14 +163,14 @@ func (d *dirReader) addHidden(at string, st *unix.Stat_t) error {
 	return d.add(e)
 }
 
-// withoutHidden returns the changes except those at hidden paths, and those that remove a directory above a
-// hidden path.
+// withoutHidden returns the changes without changes of hidden paths, and without removals of directories above hidden
+// paths.
 func (pl *planner) withoutHidden(changes []tree.Change) ([]tree.Change, error) {
 	if pl.o.Hidden.Paths == nil || len(changes) == 0 {
 		return changes, nil
 	}
 
-	found, err := pl.o.Hidden.in(pl.ctx, pl.host.path, excluded(pl.o.Read.Exclude))
+	found, err := pl.o.Hidden.find(pl.ctx, pl.host.path, idsOf(pl.o.Read.Exclude))
 	if err != nil {
 		return nil, err
 	}
@@ -179,13 +180,13 @@ func (pl *planner) withoutHidden(changes []tree.Change) ([]tree.Change, error) {
 
 	for _, c := range changes {
 		p := c.Path.String()
-		on, err := pl.host.look(c.Path)
+		entry, err := pl.host.entryAt(c.Path)
 		if err != nil {
 			return nil, err
 		}
 
-		hidden[p] = inSet(c.Path.Dir, hidden) || pl.o.Hidden.Paths.Hides(p, isDir(c.Before) || isDir(c.After)) || on.exists && found.has(p, &on.st)
-		if stays := found.above[p] && !isDir(c.After); !hidden[p] && !stays {
+		hidden[p] = inSet(c.Path.Dir, hidden) || pl.o.Hidden.Paths.Hides(p, isDir(c.Before) || isDir(c.After)) || entry.exists && found.hides(p, &entry.st)
+		if stays := found.parents[p] && !isDir(c.After); !hidden[p] && !stays {
 			shown = append(shown, c)
 		}
 	}

@@ -47,7 +47,7 @@ func TestReadHidden(t *testing.T) {
 	if got := read(h); got != ". conf conf/a+ f+" {
 		t.Errorf("read: %s", got)
 	}
-	h.Empty = true
+	h.ShowEmpty = true
 	if got := read(h); got != ". .env a-link conf conf/.env conf/a+ f+ keys" {
 		t.Errorf("read empty: %s", got)
 	}
@@ -75,7 +75,7 @@ func TestApplyHidden(t *testing.T) {
 	m, err := hide.New([]string{".env", "keys/"})
 	must.OK(t, err)
 	now := a.m.State(t, trees.Spec{"f": trees.File("new"), "new": trees.Dir(), ".env": trees.File("own"), "keys": trees.File("a file"), "link": trees.File("own"), "new/.env": trees.File("own"), "new/x": trees.File("x")}) // without conf
-	done, err := a.apply(base, now, ApplyOptions{Hidden: Hidden{Paths: m}, Conflicts: threeway.TakeTheirs, Everything: true})
+	done, err := a.apply(base, now, ApplyOptions{Hidden: Hidden{Paths: m}, ConflictRule: threeway.TakeTheirs, Everything: true})
 	must.OK(t, err)
 
 	if want := []string{".env", "keys", "link", "new/.env"}; !slices.Equal(done.Hidden, want) {

@@ -17,23 +17,23 @@ import (
 // symbolic link.
 type host struct {
 	root int
-	// dir is a descriptor of the directory below the root that was opened last, or -1. at is the path of this
-	// directory.
-	dir int
-	at  string
-	// temps is the prefix of temporary names. An apply to a directory above or below this one uses
+	// lastDir is a descriptor of the directory below the root that was opened last, or -1. lastDirPath is the path of
+	// this directory.
+	lastDir     int
+	lastDirPath string
+	// ownTempPrefix is the prefix of temporary names. An apply to a directory above or below this one uses
 	// another prefix.
-	temps string
-	// overlay is set if the directory is on overlayfs, see writer.copiedUp.
+	ownTempPrefix string
+	// overlay is set if the directory is on overlayfs, see placer.wasCopiedUp.
 	overlay bool
 	// alias maps the paths of new directories to their temporary names, until they are renamed to their final
 	// names.
-	alias  map[string]string
-	path   string // of the directory, without symbolic links
-	src    *tree.Source
-	states []*tree.State         // versions of the directory in src, from which closedMode learns the modes of closed directories
-	opened map[uint64]*openedDir // the open directories by inode, see host_open.go
-	locked *os.File              // the lock of lockDir, which keeps other applies out of the directory; nil if the user cannot lock it
+	alias      map[string]string
+	path       string // of the directory, without symbolic links
+	src        *tree.Source
+	states     []*tree.State         // versions of the directory in src, from which closedMode learns the modes of closed directories
+	openedDirs map[uint64]*openedDir // the open directories by inode, see host_open.go
+	lockFile   *os.File              // the lock of lockDir, which keeps other applies out of the directory; nil if the user cannot lock it
 }
 
 func openHost(dir string) (*host, error) {
@@ -42,13 +42,13 @@ func openHost(dir string) (*host, error) {
 		return nil, err
 	}
 
-	h := &host{root: fd, dir: -1, alias: map[string]string{}, opened: map[uint64]*openedDir{}}
+	h := &host{root: fd, lastDir: -1, alias: map[string]string{}, openedDirs: map[uint64]*openedDir{}}
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {
 		h.path, err = os.Readlink(procPath(fd))
 	}
 
-	h.temps = fmt.Sprintf("%s%x-", tempPrefix, st.Ino)
+	h.ownTempPrefix = fmt.Sprintf("%s%x-", tempPrefix, st.Ino)
 
 	var system unix.Statfs_t
 	h.overlay = unix.Fstatfs(fd, &system) == nil && system.Type == unix.OVERLAYFS_SUPER_MAGIC
@@ -56,54 +56,54 @@ func openHost(dir string) (*host, error) {
 }
 
 func (h *host) close() {
-	_ = h.closeUp() // if it fails, the next apply closes the directories
-	h.locked.Close()
-	h.forget()
+	_ = h.restoreModes() // if it fails, the next apply closes the directories
+	h.lockFile.Close()
+	h.closeLastDir()
 	_ = unix.Close(h.root) // it was opened for reading, so close reports no errors of writes
 }
 
-// forget closes the descriptor of the directory that was opened last.
-func (h *host) forget() {
-	if h.dir >= 0 {
-		_ = unix.Close(h.dir) // an O_PATH descriptor, of which close reports no errors of writes
-		h.dir = -1
+// closeLastDir closes the descriptor of the directory that was opened last.
+func (h *host) closeLastDir() {
+	if h.lastDir >= 0 {
+		_ = unix.Close(h.lastDir) // an O_PATH descriptor, of which close reports no errors of writes
+		h.lastDir = -1
 	}
 }
 
-// open returns a descriptor (O_PATH) of a directory. The next call may close it.
-func (h *host) open(p *tree.Path) (int, error) {
+// dirFD returns a descriptor (O_PATH) of a directory. The next call may close it.
+func (h *host) dirFD(p *tree.Path) (int, error) {
 	if p == nil {
 		return h.root, nil
 	}
-	if h.dir >= 0 && h.at == p.String() {
-		return h.dir, nil
+	if h.lastDir >= 0 && h.lastDirPath == p.String() {
+		return h.lastDir, nil
 	}
 
-	fd, err := h.walk(p)
+	fd, err := h.newDirFD(p)
 	if err != nil {
 		return -1, err
 	}
 
-	h.forget()
-	h.dir, h.at = fd, p.String()
+	h.closeLastDir()
+	h.lastDir, h.lastDirPath = fd, p.String()
 
 	return fd, nil
 }
 
-// walk returns a new descriptor (O_PATH) of a directory. The caller closes it.
-func (h *host) walk(p *tree.Path) (int, error) {
+// newDirFD returns a new descriptor (O_PATH) of a directory. The caller closes it.
+func (h *host) newDirFD(p *tree.Path) (int, error) {
 	if p == nil {
 		return unix.FcntlInt(uintptr(h.root), unix.F_DUPFD_CLOEXEC, 0)
 	}
-	above, err := h.walk(p.Dir)
+	parent, err := h.newDirFD(p.Dir)
 	if err != nil {
 		return -1, err
 	}
-	defer unix.Close(above)
+	defer unix.Close(parent)
 
 	var fd int
-	err = h.withOpenDir(above, p.Dir, func() (err error) {
-		fd, err = unix.Openat(above, cmp.Or(h.alias[p.String()], p.Name), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	err = h.withOpenDir(parent, p.Dir, func() (err error) {
+		fd, err = unix.Openat(parent, cmp.Or(h.alias[p.String()], p.Name), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		return err
 	})
 
@@ -122,16 +122,16 @@ func (h *host) isNew(p *tree.Path) bool {
 
 // A hostEntry is the file or directory at a path of the host, or its absence.
 type hostEntry struct {
-	unreachable error // why the directory above cannot be opened: ENOENT or ENOTDIR; else nil
+	parentErr   error // why the directory above cannot be opened: ENOENT or ENOTDIR; else nil
 	exists      bool
-	open        bool // the mode on disk includes openMode; st.Mode is the mode without it
+	hasOpenMode bool // the mode on disk includes openMode; st.Mode is the mode without it
 	st          unix.Stat_t
 }
 
 func (p hostEntry) isDir() bool { return p.exists && p.st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
-// changed reports whether the entry at a path was replaced, or its attributes or contents changed.
-func (p hostEntry) changed(now hostEntry) bool {
+// differsFrom reports whether the entry at a path was replaced, or its attributes or contents changed.
+func (p hostEntry) differsFrom(now hostEntry) bool {
 	if p.exists != now.exists {
 		return true
 	}
@@ -140,15 +140,15 @@ func (p hostEntry) changed(now hostEntry) bool {
 		!p.isDir() && (a.Size != b.Size || a.Mtim != b.Mtim || a.Ctim != b.Ctim))
 }
 
-// dirOf returns a descriptor of the directory that has a path as an entry. The next call may close it.
-func (h *host) dirOf(p *tree.Path) (int, error) {
+// parentFD returns a descriptor of the directory that has a path as an entry. The next call may close it.
+func (h *host) parentFD(p *tree.Path) (int, error) {
 	if p == nil {
 		return h.root, nil
 	}
-	return h.open(p.Dir)
+	return h.dirFD(p.Dir)
 }
 
-// nameOf returns the name of a path in the directory that dirOf returns.
+// nameOf returns the name that a path has in the directory of parentFD.
 func nameOf(p *tree.Path) string {
 	if p == nil {
 		return "."
@@ -156,39 +156,40 @@ func nameOf(p *tree.Path) string {
 	return p.Name
 }
 
-// look returns the entry at a path. An absent entry is no error.
-func (h *host) look(p *tree.Path) (at hostEntry, err error) {
-	above := p
+// entryAt returns the entry at a path. An absent entry is no error.
+func (h *host) entryAt(p *tree.Path) (entry hostEntry, err error) {
+	parent := p
 	if p != nil {
-		above = p.Dir
+		parent = p.Dir
 	}
 
-	dir, err := h.dirOf(p)
+	dir, err := h.parentFD(p)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return hostEntry{unreachable: err}, nil
+		return hostEntry{parentErr: err}, nil
 	}
 	if err == nil {
-		err = h.withOpenDir(dir, above, func() error { return unix.Fstatat(dir, nameOf(p), &at.st, unix.AT_SYMLINK_NOFOLLOW) })
+		err = h.withOpenDir(dir, parent, func() error { return unix.Fstatat(dir, nameOf(p), &entry.st, unix.AT_SYMLINK_NOFOLLOW) })
 	}
 
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return hostEntry{}, nil
 	case err != nil:
-		return at, fmt.Errorf("looking at %q: %w", p.Short(), err)
+		return entry, fmt.Errorf("looking at %q: %w", p.Short(), err)
 	}
 
-	if at.exists = true; at.isDir() {
-		mode := at.st.Mode
-		at.st.Mode, _ = h.closedMode(p, mode)
-		at.open = at.st.Mode != mode
+	if entry.exists = true; entry.isDir() {
+		mode := entry.st.Mode
+		entry.st.Mode, _ = h.closedMode(p, mode)
+		entry.hasOpenMode = entry.st.Mode != mode
 	}
 
-	return at, nil
+	return entry, nil
 }
 
+// readlink returns the target of a symbolic link.
 func (h *host) readlink(p *tree.Path) (string, error) {
-	dir, err := h.dirOf(p)
+	dir, err := h.parentFD(p)
 	if err != nil {
 		return "", err
 	}
@@ -201,26 +202,27 @@ func (h *host) readlink(p *tree.Path) (string, error) {
 	return to, nil
 }
 
-// file opens a regular file.
-func (h *host) file(p *tree.Path) (*os.File, error) {
-	dir, err := h.dirOf(p)
+// openFile opens a regular file.
+func (h *host) openFile(p *tree.Path) (*os.File, error) {
+	dir, err := h.parentFD(p)
 	if err != nil {
 		return nil, err
 	}
 	return openIn(dir, p.Name, unix.O_RDONLY)
 }
 
-func openIn(dir int, name string, how int) (*os.File, error) {
-	fd, err := unix.Openat(dir, name, how|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+// openIn opens the file with a name in a directory, without following a symbolic link.
+func openIn(dir int, name string, flags int) (*os.File, error) {
+	fd, err := unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// list returns the entries of a directory.
-func (h *host) list(p *tree.Path) (entries []fs.DirEntry, err error) {
-	dir, err := h.open(p)
+// readDir returns the entries of a directory.
+func (h *host) readDir(p *tree.Path) (entries []fs.DirEntry, err error) {
+	dir, err := h.dirFD(p)
 	if err == nil {
 		err = h.withOpenDir(dir, p, func() (err error) {
 			entries, err = os.ReadDir(procPath(dir))
@@ -234,8 +236,9 @@ func (h *host) list(p *tree.Path) (entries []fs.DirEntry, err error) {
 	return entries, nil
 }
 
+// xattrs returns the extended attributes of a file or directory.
 func (h *host) xattrs(p *tree.Path) ([]tree.Xattr, error) {
-	dir, err := h.dirOf(p)
+	dir, err := h.parentFD(p)
 	if err != nil {
 		return nil, err
 	}

@@ -17,15 +17,16 @@ import (
 // openMode is added to the mode of a directory to open it.
 const openMode = ownerAccess | unix.S_ISUID
 
-// An openedDir is a directory that has openMode: this apply opened it, or an earlier apply left it open.
+// An openedDir is a directory that has openMode: this apply added it, or an earlier apply was killed before it
+// restored the mode.
 type openedDir struct {
-	fd   int    // O_PATH
-	mode uint32 // the mode to restore
-	set  bool   // the directory's mode was already changed to the workspace's
+	fd      int    // O_PATH
+	mode    uint32 // the mode to restore
+	modeSet bool   // the directory's mode was already changed to the workspace's
 }
 
-// closedMode returns the mode of a directory without openMode. known reports whether the directory has the
-// returned mode in the base or the workspace, and this mode denies its owner an access.
+// closedMode returns the mode of a directory without openMode; mode is its mode on disk. known reports whether the
+// directory has the returned mode in the base or the workspace, and this mode denies the owner an access.
 func (h *host) closedMode(p *tree.Path, mode uint32) (closed uint32, known bool) {
 	for _, st := range h.states {
 		n, err := st.Resolve(h.src, p.String())
@@ -36,16 +37,16 @@ func (h *host) closedMode(p *tree.Path, mode uint32) (closed uint32, known bool)
 	return mode, false
 }
 
-// openUp adds openMode to the mode of the directory with the path p, if its mode in the base or the workspace
+// addOpenMode adds openMode to the mode of the directory with the path p, if its mode in the base or the workspace
 // denies its owner an access. It reports whether it changed the mode.
-func (h *host) openUp(dir int, p *tree.Path) (bool, error) {
+func (h *host) addOpenMode(dir int, p *tree.Path) (bool, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(dir, &st); err != nil || h.opened[st.Ino] != nil {
+	if err := unix.Fstat(dir, &st); err != nil || h.openedDirs[st.Ino] != nil {
 		return false, err
 	}
 
-	left := st.Mode&openMode == openMode
-	if !left && (os.Geteuid() == 0 || st.Mode&ownerAccess == ownerAccess) || !mayChmod(&st) {
+	wasOpen := st.Mode&openMode == openMode
+	if !wasOpen && (os.Geteuid() == 0 || st.Mode&ownerAccess == ownerAccess) || !mayChmod(&st) {
 		return false, nil
 	}
 
@@ -59,8 +60,8 @@ func (h *host) openUp(dir int, p *tree.Path) (bool, error) {
 		return false, err
 	}
 
-	h.opened[st.Ino] = &openedDir{fd: fd, mode: mode & 0o7777}
-	if left {
+	h.openedDirs[st.Ino] = &openedDir{fd: fd, mode: mode & 0o7777}
+	if wasOpen {
 		return false, nil
 	}
 
@@ -73,24 +74,24 @@ func mayChmod(st *unix.Stat_t) bool {
 	return uid == 0 || st.Uid == uint32(uid) && (st.Mode&unix.S_ISGID == 0 || inGroup(int(st.Gid)))
 }
 
-// withOpenDir calls do, which uses the directory dir. If the access is denied and the directory can be opened, it
-// opens the directory and calls do again.
-func (h *host) withOpenDir(dir int, p *tree.Path, do func() error) error {
-	err := do()
+// withOpenDir calls fn, which uses the directory dir. If the access is denied and openMode can be added, withOpenDir
+// adds it and calls fn again.
+func (h *host) withOpenDir(dir int, p *tree.Path, fn func() error) error {
+	err := fn()
 	if !errors.Is(err, unix.EACCES) {
 		return err
 	}
-	if is, oerr := h.openUp(dir, p); oerr != nil || !is {
+	if opened, oerr := h.addOpenMode(dir, p); oerr != nil || !opened {
 		return errors.Join(err, oerr)
 	}
 
-	return do()
+	return fn()
 }
 
-// closeUp restores the modes of the open directories.
-func (h *host) closeUp() (err error) {
-	for _, o := range h.opened {
-		if !o.set {
+// restoreModes restores the modes of the directories in h.openedDirs, and closes their descriptors.
+func (h *host) restoreModes() (err error) {
+	for _, o := range h.openedDirs {
+		if !o.modeSet {
 			if cerr := unix.Chmod(procPath(o.fd), o.mode); err == nil {
 				err = cerr
 			}
@@ -99,6 +100,6 @@ func (h *host) closeUp() (err error) {
 		_ = unix.Close(o.fd)
 	}
 
-	clear(h.opened)
+	clear(h.openedDirs)
 	return err
 }

@@ -19,9 +19,9 @@ const lockPoll = 20 * time.Millisecond
 // lockDir locks an open directory with F_RDLCK or F_WRLCK, until the returned file is closed. The lock keeps
 // other processes of this user from reading or changing the directory. It is a lock of a file in the user's state
 // directory, because every user who can read the directory could lock the directory itself. The returned file is
-// nil if the user has no state directory, or its file system has no locks. waiting, if set, is called once if
+// nil if the user has no state directory, or its file system has no locks. onWait, if set, is called once if
 // another process has the lock.
-func lockDir(ctx context.Context, fd int, how int16, waiting func()) (*os.File, error) {
+func lockDir(ctx context.Context, fd int, lockType int16, onWait func()) (*os.File, error) {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil {
 		return nil, nil
@@ -37,7 +37,7 @@ func lockDir(ctx context.Context, fd int, how int16, waiting func()) (*os.File, 
 	}
 
 	// Each directory has its own byte of the file. Two directories with the same byte wait for each other.
-	lock := unix.Flock_t{Type: how, Whence: io.SeekStart, Start: int64((st.Dev<<48 ^ st.Ino) * fibonacci >> 1), Len: 1}
+	lock := unix.Flock_t{Type: lockType, Whence: io.SeekStart, Start: int64((st.Dev<<48 ^ st.Ino) * fibonacci >> 1), Len: 1}
 
 	for {
 		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
@@ -49,9 +49,9 @@ func lockDir(ctx context.Context, fd int, how int16, waiting func()) (*os.File, 
 			return nil, nil
 		}
 
-		if waiting != nil {
-			waiting()
-			waiting = nil
+		if onWait != nil {
+			onWait()
+			onWait = nil
 		}
 
 		select {

@@ -23,18 +23,18 @@ type planner struct {
 	ctx  context.Context
 	o    ApplyOptions
 	host *host
-	res  *Applied
+	res  *ApplyResult
 
-	changes map[string]tree.Change // from the base to the workspace, by path
-	tree    *hostTree
-	merge   *threeway.Plan
-	repos   Repositories
-	files   map[*threeway.File]*hostFile // by planned file: the file of the directory with its bytes, if any
-	lost    map[fileKind][]*tree.Inode   // see findLost
+	changes   map[string]tree.Change // from the base to the workspace, by path
+	tree      *hostTree
+	merge     *threeway.Plan
+	repos     Repositories
+	files     map[*threeway.File]*hostFile // by planned file: the file of the directory that has the same bytes
+	lostFiles map[fileKind][]*tree.Inode   // see findLostFiles
 
-	steps   []*decision // sorted by path, a directory before its entries
-	blocked []string    // paths in conflict that no rule decides, see isBlocked
-	refused bool        // a conflict has no rule that decides it
+	steps        []*decision // sorted by path, a directory before its entries
+	blockedPaths []string    // paths in conflict that no rule decides, see isBlocked
+	undecided    bool        // a conflict has no rule that decides it
 }
 
 // A decision is a step, with the workspace's change of the same path.
@@ -42,7 +42,7 @@ type decision struct {
 	*step
 	workspace tree.Change // the change from the base to the workspace; Before and After are nil if only the directory changed
 	// carried is set if a directory at or above the path is renamed, so that the path needs no step of its own.
-	carried bool
+	movedWithDir bool
 }
 
 // planAll plans the changes from the base to the workspace.
@@ -57,7 +57,7 @@ func (pl *planner) planAll() error {
 	}
 
 	pl.merge = &threeway.Plan{
-		Source: pl.o.Source, StoreText: pl.tree.texts.store, Ours: pl.tree.edit.State, Now: time.Now().UnixNano(), Merge: pl.mergeLines, ByPath: true, Rule: pl.o.Rule,
+		Source: pl.o.Source, StoreText: pl.tree.texts.storeText, Ours: pl.tree.edit.State, Now: time.Now().UnixNano(), Merge: pl.mergeLines, ByPath: true, Rule: pl.o.Rule,
 	}
 	if pl.o.Git != nil {
 		pl.merge.Git = pl.planGit
@@ -66,7 +66,7 @@ func (pl *planner) planAll() error {
 		return err
 	}
 
-	if err := pl.noteConflicts(); err != nil {
+	if err := pl.listConflicts(); err != nil {
 		return err
 	}
 
@@ -97,7 +97,7 @@ func (pl *planner) readChanged(changes []tree.Change) error {
 		}
 
 		if dir, ok := threeway.WholeDir(c); ok {
-			if err := pl.readNamed(dir, pl.tree.readBelow); err != nil {
+			if err := pl.readPath(dir, pl.tree.readBelow); err != nil {
 				return err
 			}
 		}
@@ -106,12 +106,13 @@ func (pl *planner) readChanged(changes []tree.Change) error {
 	return nil
 }
 
-// readLinks reads the directory's entries at all hard links that the files of changes have in a state.
-func (pl *planner) readLinks(changes []tree.Change, st *tree.State, of func(tree.Change) *tree.Inode) error {
+// readLinks reads the directory's entries at all hard links that the files of changes have in a state. side returns
+// the version of a changed file in this state.
+func (pl *planner) readLinks(changes []tree.Change, st *tree.State, side func(tree.Change) *tree.Inode) error {
 	linked := make(map[uint64]bool)
 
 	for _, c := range changes {
-		n := of(c)
+		n := side(c)
 		if n == nil {
 			continue
 		}
@@ -128,7 +129,7 @@ func (pl *planner) readLinks(changes []tree.Change, st *tree.State, of func(tree
 			return err
 		}
 		for _, name := range names {
-			if err := pl.readNamed(name, pl.tree.read); err != nil {
+			if err := pl.readPath(name, pl.tree.read); err != nil {
 				return err
 			}
 		}
@@ -156,35 +157,35 @@ func (pl *planner) chosenChanges() ([]tree.Change, error) {
 		return nil, fmt.Errorf("looking for hidden paths: %w", err)
 	}
 
-	left, err := pl.leftOut(changes)
+	leftOut, err := pl.leftOutPaths(changes)
 	if err != nil {
 		return nil, err
 	}
-	pl.res.LeftOut = topmost(left, changes)
+	pl.res.LeftOut = topmost(leftOut, changes)
 
-	stays := make(map[string]bool) // directories that are left as they are, with all entries below
+	keptDirs := make(map[string]bool) // directories that are left as they are, with all entries below
 	for _, c := range changes {
 		if dir, ok := threeway.WholeDir(c); ok && pl.o.ChoiceOf(c.Path.String()).Leave {
-			stays[dir] = true // such a directory is applied as a whole or not at all
+			keptDirs[dir] = true // such a directory is applied as a whole or not at all
 		}
 	}
 
 	chosen := top
 	for _, c := range changes {
 		p := c.Path.String()
-		if left[p] || inSet(c.Path, stays) {
+		if leftOut[p] || inSet(c.Path, keptDirs) {
 			continue
 		}
 		if c.After != nil && c.After.Type() == unix.S_IFSOCK {
-			pl.res.skip(c.Path, "sockets are not applied") // a socket is useless without its program
+			pl.res.addSkipped(c.Path, "sockets are not applied") // a socket is useless without its program
 			continue
 		}
 
-		leave, err := pl.choose(&c)
+		leave, err := pl.applyChoice(&c)
 		if err != nil {
 			return nil, err
 		}
-		if stays[p] = leave && c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir(); !leave {
+		if keptDirs[p] = leave && c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir(); !leave {
 			chosen = append(chosen, c)
 		}
 	}
@@ -192,8 +193,8 @@ func (pl *planner) chosenChanges() ([]tree.Change, error) {
 	return chosen, nil
 }
 
-// readNamed calls read, a method of hostTree, for a path.
-func (pl *planner) readNamed(name string, read func(*tree.Path) error) error {
+// readPath parses a path, and calls read, a method of hostTree, for it.
+func (pl *planner) readPath(name string, read func(*tree.Path) error) error {
 	p, err := tree.ParsePath(name)
 	if err != nil {
 		return err
@@ -201,40 +202,40 @@ func (pl *planner) readNamed(name string, read func(*tree.Path) error) error {
 	return read(p)
 }
 
-// planGit is threeway.Plan.Git: it plans the git directories.
+// planGit plans the git directories. It is the function threeway.Plan.Git.
 func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.GitOutcome, err error) {
 	if pl.repos, err = pl.o.Git.Plan(ctx, RepositorySides{&pl.o, s.Changes, s.Ours, Receiver{pl}}); err != nil {
 		return out, err
 	}
-	pl.res.Git, pl.res.Conflicts = pl.repos.Said, pl.repos.Conflicts
-	pl.refused = len(pl.repos.Conflicts) > 0
+	pl.res.Git, pl.res.Conflicts = pl.repos.Reports, pl.repos.Conflicts
+	pl.undecided = len(pl.repos.Conflicts) > 0
 
 	planned := make(map[string]bool)
 
-	for _, name := range pl.repos.Take {
-		if err := pl.readNamed(name, pl.tree.read); err != nil {
+	for _, name := range pl.repos.TakePaths {
+		if err := pl.readPath(name, pl.tree.read); err != nil {
 			return out, err
 		}
 
-		is, err := pl.o.Now.InodeAt(pl.o.Source, name)
+		inNow, err := pl.o.Now.InodeAt(pl.o.Source, name)
 		if err != nil {
 			return out, err
 		}
-		if isDir := pl.tree.places[name].isDir(); !isDir || is != nil && !is.IsDir() {
+		if isDir := pl.tree.entries[name].isDir(); !isDir || inNow != nil && !inNow.IsDir() {
 			planned[name], out.TakenPaths = true, append(out.TakenPaths, name)
 		}
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(pl.repos.Merged)) {
+	for _, name := range slices.Sorted(maps.Keys(pl.repos.MergedFiles)) {
 		if pl.o.Hidden.Paths.Hides(name, false) {
 			continue
 		}
-		if err := pl.readNamed(name, pl.tree.read); err != nil {
+		if err := pl.readPath(name, pl.tree.read); err != nil {
 			return out, err
 		}
-		file, mode, like := pl.repos.Merged[name], uint32(unix.S_IFREG|0o644), (*tree.Inode)(nil)
-		if at := pl.tree.places[name]; at.exists && at.st.Mode&unix.S_IFMT == unix.S_IFREG {
-			mode = at.st.Mode
+		file, mode, like := pl.repos.MergedFiles[name], uint32(unix.S_IFREG|0o644), (*tree.Inode)(nil)
+		if entry := pl.tree.entries[name]; entry.exists && entry.st.Mode&unix.S_IFMT == unix.S_IFREG {
+			mode = entry.st.Mode
 		} else if n, err := pl.o.Now.InodeAt(pl.o.Source, name); err == nil && n != nil && n.IsRegular() {
 			mode, like = n.Mode, n
 		}
@@ -255,7 +256,7 @@ func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.
 	return out, nil
 }
 
-// mergeLines is threeway.Plan.Merge.
+// mergeLines merges the lines of a file. It is the function threeway.Plan.Merge.
 func (pl *planner) mergeLines(ctx context.Context, in threeway.TextInput, merged func(threeway.MergedText) error) error {
 	if pl.o.MergeLines == nil {
 		return nil
@@ -272,25 +273,25 @@ func (pl *planner) mergeLines(ctx context.Context, in threeway.TextInput, merged
 	return nil
 }
 
-// result lists the planned changes in Applied. It fails if there are conflicts that no rule decides.
-func (pl *planner) result() error {
+// listChanges lists the planned changes in pl.res. It fails if there are conflicts that no rule decides.
+func (pl *planner) listChanges() error {
 	res := pl.res
-	if len(pl.blocked) > 0 {
-		res.Conflicts = pl.blocked
+	if len(pl.blockedPaths) > 0 {
+		res.Conflicts = pl.blockedPaths
 		return fmt.Errorf("%w: %w", ErrConflict, errBlocked)
 	}
-	if pl.refused {
+	if pl.undecided {
 		return ErrConflict
 	}
 
 	for _, d := range pl.steps {
 		if d.action != keep {
-			res.count(d.step)
+			res.countFile(d.step)
 			res.Paths = append(res.Paths, graft.PathChangeOf(graft.StepOf(d.change)))
 		}
 	}
 
-	slices.SortStableFunc(res.Paths, func(x, y graft.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
+	slices.SortStableFunc(res.Paths, func(x, y graft.PathChange) int { return gitOrder(x.Path) - gitOrder(y.Path) })
 	res.Changed = len(res.Paths)
 
 	return nil
@@ -306,8 +307,8 @@ func inSet(p *tree.Path, set map[string]bool) bool {
 	return false
 }
 
-// minor reports whether only the modification time and other hard links of a file differ.
-func minor(c tree.Change) bool {
+// isMinor reports whether only the modification time and other hard links of a file differ.
+func isMinor(c tree.Change) bool {
 	return c.Before != nil && c.After != nil && c.Differences&^(tree.MtimeDiffers|tree.LinksDiffer) == 0 &&
 		(c.Differences&tree.LinksDiffer == 0 || c.Before.Ino == c.After.Ino || len(c.Before.Links) < 2 && len(c.After.Links) < 2)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// noteConflicts lists the conflicts of the merge. A file with conflict markers is listed too, and is
+// listConflicts lists the conflicts of the merge. A file with conflict markers is listed too, and is
 // written.
-func (pl *planner) noteConflicts() error {
+func (pl *planner) listConflicts() error {
 	replaced := make(map[string]bool) // directories in conflict with a file: their entries are not listed
 
 	for _, name := range pl.merge.Conflicts {
@@ -34,9 +34,9 @@ func (pl *planner) noteConflicts() error {
 			return err
 		}
 
-		at := cmp.Or(c.Path.Short(), ".")
-		pl.res.Conflicts = append(pl.res.Conflicts, at)
-		pl.res.Plan = append(pl.res.Plan, Planned{c, true, blocked, marked != nil})
+		shown := cmp.Or(c.Path.Short(), ".")
+		pl.res.Conflicts = append(pl.res.Conflicts, shown)
+		pl.res.Plan = append(pl.res.Plan, PlannedChange{c, true, blocked, marked != nil})
 
 		switch rule := pl.o.Rule(name); {
 		case marked != nil && pl.o.ChoiceOf(name).Markers:
@@ -46,9 +46,9 @@ func (pl *planner) noteConflicts() error {
 			}
 
 		case rule == threeway.RefuseConflicts:
-			pl.refused = true
+			pl.undecided = true
 		case rule == threeway.TakeTheirs && blocked:
-			pl.blocked = append(pl.blocked, at)
+			pl.blockedPaths = append(pl.blockedPaths, shown)
 		}
 	}
 
@@ -75,8 +75,8 @@ func (pl *planner) changeOf(name string) (c tree.Change, err error) {
 
 // markedLines returns the text with conflict markers of a file in conflict, nil if its lines do not conflict.
 func (pl *planner) markedLines(c tree.Change) (marked []byte, err error) {
-	has, err := pl.tree.here(c.Path.String())
-	if err != nil || has == nil || c.After == nil || !has.IsRegular() || !c.After.IsRegular() || max(has.Size(), c.After.Size()) > threeway.MaxMerged {
+	dirNode, err := pl.tree.dirVersion(c.Path.String())
+	if err != nil || dirNode == nil || c.After == nil || !dirNode.IsRegular() || !c.After.IsRegular() || max(dirNode.Size(), c.After.Size()) > threeway.MaxMerged {
 		return nil, err
 	}
 
@@ -85,7 +85,7 @@ func (pl *planner) markedLines(c tree.Change) (marked []byte, err error) {
 		base = c.Before
 	}
 	files := pl.o.Source.Files
-	in := threeway.TextInput{Base: base.Content.Reader(files), Ours: has.Content.Reader(files), Theirs: c.After.Content.Reader(files), Path: c.Path.String()}
+	in := threeway.TextInput{Base: base.Content.Reader(files), Ours: dirNode.Content.Reader(files), Theirs: c.After.Content.Reader(files), Path: c.Path.String()}
 
 	err = pl.mergeLines(pl.ctx, in, func(m threeway.MergedText) error {
 		if !m.Clean {
@@ -101,11 +101,11 @@ func (pl *planner) markedLines(c tree.Change) (marked []byte, err error) {
 // does not have in the place of a directory, or a directory with files that the base does not have.
 func (pl *planner) isBlocked(c tree.Change) (bool, error) {
 	name := c.Path.String()
-	has, err := pl.tree.at(name)
+	dirNode, err := pl.tree.inodeAt(name)
 	if err != nil {
 		return false, err
 	}
-	if has != nil && has.IsDir() && c.After != nil && !c.After.IsDir() {
+	if dirNode != nil && dirNode.IsDir() && c.After != nil && !c.After.IsDir() {
 		return pl.tree.hasMoreThanBase(name)
 	}
 

@@ -15,30 +15,30 @@ import (
 // applied separately, as in Unix: a file whose bytes do not change keeps its inode, and its names are hard links
 // to the inode.
 type hostFile struct {
-	was *tree.Inode // the version that the directory has; nil for a new file
-	at  *tree.Path  // a path of the file in the directory; nil if the file is written anew
-	id  fileID
-	// The writer sets these: first is the step that wrote the file, to which the other names are linked. set
-	// means that the attributes of the file were set, for all of its names.
-	first *step
-	set   bool
+	before *tree.Inode // the version that the directory has; nil for a new file
+	path   *tree.Path  // a path of the file in the directory; nil if the file is written anew
+	id     fileID
+	// The writer sets the next two fields. firstStep is the step that wrote the file; the other names become hard links
+	// of it. attrsSet means that the attributes of the file were set, for all of its names.
+	firstStep *step
+	attrsSet  bool
 }
 
 func (p hostEntry) id() fileID { return fileID{p.st.Dev, p.st.Ino} }
 
-// findFiles finds the files of the directory that have the bytes of planned files. It tries first the files that
-// the plan keeps, then files of which the plan removes a name, and then equal files that an earlier apply or
-// another program wrote.
+// findFiles finds files of the directory that have the bytes of planned files. It first tries files that the plan
+// keeps, then files of which the plan removes a name, and then equal files that an earlier apply or another program
+// wrote.
 func (pl *planner) findFiles(paths []string) error {
-	if err := pl.findLost(); err != nil {
+	if err := pl.findLostFiles(); err != nil {
 		return err
 	}
 	slices.SortFunc(paths, tree.ComparePaths)
 	taken := make(map[fileID]bool)
 
-	for _, find := range []func(f *threeway.File, at string) (*tree.Inode, error){pl.findKept, pl.findMoved, pl.findEqual} {
-		for _, at := range paths {
-			f, err := pl.merge.File(at)
+	for _, find := range []func(f *threeway.File, name string) (*tree.Inode, error){pl.findKept, pl.findMoved, pl.findEqual} {
+		for _, name := range paths {
+			f, err := pl.merge.File(name)
 			if err != nil {
 				return err
 			}
@@ -46,18 +46,18 @@ func (pl *planner) findFiles(paths []string) error {
 				continue
 			}
 
-			to := pl.files[f]
-			if to == nil {
-				to = &hostFile{was: f.Present()}
-				pl.files[f] = to
+			file := pl.files[f]
+			if file == nil {
+				file = &hostFile{before: f.Present()}
+				pl.files[f] = file
 			}
-			if to.at != nil {
+			if file.path != nil {
 				continue
 			}
 
-			has, err := find(f, at)
-			if err == nil && has != nil {
-				err = pl.useFile(to, f, at, has, taken)
+			found, err := find(f, name)
+			if err == nil && found != nil {
+				err = pl.useFile(file, f, name, found, taken)
 			}
 			if err != nil {
 				return err
@@ -68,46 +68,47 @@ func (pl *planner) findFiles(paths []string) error {
 	return nil
 }
 
-// useFile connects the planned file at a path with a file of the directory, by its inode in the directory's tree,
-// if the two have the same bytes. Two files of the workspace never share one file of the directory.
-func (pl *planner) useFile(to *hostFile, f *threeway.File, at string, has *tree.Inode, taken map[fileID]bool) error {
-	same, err := tree.SameData(pl.o.Source, has, f.Node())
-	is, known := pl.tree.files[has.Ino]
+// useFile connects the planned file f, at the path name, with a file of the directory, if the two have the same bytes.
+// dirNode is the inode of that file in the directory's tree. Two files of the workspace never share one file of the
+// directory.
+func (pl *planner) useFile(file *hostFile, f *threeway.File, name string, dirNode *tree.Inode, taken map[fileID]bool) error {
+	same, err := tree.SameData(pl.o.Source, dirNode, f.Node())
+	candidate, known := pl.tree.files[dirNode.Ino]
 	if err != nil || !same || !known {
 		return err
 	}
 
-	linked, err := pl.isLinked(has, at)
-	if err != nil || !linked && taken[is.id] {
+	linked, err := pl.isLinked(dirNode, name)
+	if err != nil || !linked && taken[candidate.id] {
 		return err
 	}
 
 	// Another planned file may keep the file.
-	other, err := pl.merge.FileOf(has)
+	other, err := pl.merge.FileOf(dirNode)
 	if err != nil {
 		return err
 	}
 	if other != nil && other != f && !linked {
-		if same, err := tree.SameData(pl.o.Source, has, other.Node()); err != nil || same {
+		if same, err := tree.SameData(pl.o.Source, dirNode, other.Node()); err != nil || same {
 			return err
 		}
 	}
 
-	taken[is.id] = true
-	to.was, to.at, to.id = has, is.at, is.id
+	taken[candidate.id] = true
+	file.before, file.path, file.id = dirNode, candidate.path, candidate.id
 
 	return nil
 }
 
 // isLinked reports whether the workspace's file at a path has a second name, and the directory's tree has the
-// inode has at this name. After a refresh, the inode numbers in the two trees can differ.
-func (pl *planner) isLinked(has *tree.Inode, at string) (bool, error) {
-	n := pl.changes[at].After
+// inode dirNode at this second name. After a refresh, the inode numbers in the two trees can differ.
+func (pl *planner) isLinked(dirNode *tree.Inode, name string) (bool, error) {
+	n := pl.changes[name].After
 	if n == nil || n.Nlink < 2 {
 		return false, nil
 	}
 
-	paths, err := pl.tree.edit.State.Paths(pl.o.Source, has)
+	paths, err := pl.tree.edit.State.Paths(pl.o.Source, dirNode)
 	for _, p := range paths {
 		other, oerr := pl.o.Now.InodeAt(pl.o.Source, p)
 		if oerr != nil {
@@ -121,10 +122,12 @@ func (pl *planner) isLinked(has *tree.Inode, at string) (bool, error) {
 	return false, err
 }
 
+// findKept returns the file of the directory that the plan keeps as a planned file, nil if there is none.
 func (pl *planner) findKept(f *threeway.File, _ string) (*tree.Inode, error) { return f.Present(), nil }
 
-func (pl *planner) findEqual(_ *threeway.File, at string) (*tree.Inode, error) {
-	n, err := pl.tree.here(at)
+// findEqual returns the file of the directory at a path, nil if there is none.
+func (pl *planner) findEqual(_ *threeway.File, name string) (*tree.Inode, error) {
+	n, err := pl.tree.dirVersion(name)
 	if n != nil && n.IsDir() {
 		return nil, err
 	}
@@ -134,26 +137,26 @@ func (pl *planner) findEqual(_ *threeway.File, at string) (*tree.Inode, error) {
 // findMoved returns the file of the directory that the workspace moved to a path: the file with an equal inode
 // number in the base. If a refresh read the file again, it has another number; then findMoved returns an equal
 // file of which the plan removes the name.
-func (pl *planner) findMoved(_ *threeway.File, at string) (*tree.Inode, error) {
-	n := pl.changes[at].After
+func (pl *planner) findMoved(_ *threeway.File, name string) (*tree.Inode, error) {
+	n := pl.changes[name].After
 	if n == nil || n.IsDir() {
 		return nil, nil
 	}
 
-	was, err := pl.o.Base.Get(pl.o.Source, n.Ino)
+	original, err := pl.o.Base.Get(pl.o.Source, n.Ino)
 	if err != nil && !errors.Is(err, tree.ErrNoInode) {
 		return nil, err
 	}
-	if err == nil && was.Type() == n.Type() && was.Btime == n.Btime {
-		return pl.hostInode(was.Ino)
+	if err == nil && original.Type() == n.Type() && original.Btime == n.Btime {
+		return pl.hostInode(original.Ino)
 	}
 
-	for _, was := range pl.lost[kindOf(n)] {
-		if same, err := tree.SameData(pl.o.Source, was, n); err != nil || same {
+	for _, original := range pl.lostFiles[kindOf(n)] {
+		if same, err := tree.SameData(pl.o.Source, original, n); err != nil || same {
 			if err != nil {
 				return nil, err
 			}
-			return pl.hostInode(was.Ino)
+			return pl.hostInode(original.Ino)
 		}
 	}
 
@@ -181,30 +184,30 @@ type fileKind struct {
 
 func kindOf(n *tree.Inode) fileKind { return fileKind{n.Type(), n.UID, n.GID, n.Size(), n.Mtime} }
 
-// findLost finds the files of the base that the plan removes at a name, and whose inode numbers the workspace
+// findLostFiles finds the files of the base that the plan removes at a name, and whose inode numbers the workspace
 // does not have.
-func (pl *planner) findLost() error {
+func (pl *planner) findLostFiles() error {
 	for _, c := range pl.changes {
 		if c.Before == nil || c.Before.IsDir() || c.After != nil && (c.After.Ino == c.Before.Ino || c.Differences&(tree.TypeDiffers|tree.DataDiffers|tree.TargetDiffers|tree.RdevDiffers) == 0) {
 			continue
 		}
-		now, err := pl.o.Now.Get(pl.o.Source, c.Before.Ino)
+		present, err := pl.o.Now.Get(pl.o.Source, c.Before.Ino)
 		if err != nil && !errors.Is(err, tree.ErrNoInode) {
 			return err
 		}
-		if now == nil || now.Btime != c.Before.Btime {
-			pl.lost[kindOf(c.Before)] = append(pl.lost[kindOf(c.Before)], c.Before)
+		if present == nil || present.Btime != c.Before.Btime {
+			pl.lostFiles[kindOf(c.Before)] = append(pl.lostFiles[kindOf(c.Before)], c.Before)
 		}
 	}
 	return nil
 }
 
-// isTakenOver reports whether a step replaces another user's file, which has a new name, by a copy that belongs
-// to the user: for a directory, or for a file whose bytes changed, too.
+// isTakenOver reports whether a step replaces another user's file or directory, which the workspace renamed, by a copy
+// that belongs to the user. A file is copied if its bytes changed, too.
 func (d *decision) isTakenOver() bool {
 	n, was := d.workspace.After, d.workspace.Before
-	if n == nil || d.carried || d.action == moveDir || !isForeign(n) || was != nil && was.UID == n.UID {
+	if n == nil || d.movedWithDir || d.action == moveDir || !isForeign(n) || was != nil && was.UID == n.UID {
 		return false
 	}
-	return n.IsDir() || n.Mode&unix.S_IFMT != 0 && d.file != nil && d.file.at == nil
+	return n.IsDir() || n.Mode&unix.S_IFMT != 0 && d.file != nil && d.file.path == nil
 }

@@ -366,7 +366,7 @@ func TestApplyForeignLinks(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", a.dir+"-state")
 	before := a.ino("b")
 
-	var res *Applied
+	var res *ApplyResult
 	applied := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // which ends with the goroutine, so that no other one becomes the other user

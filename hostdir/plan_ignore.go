@@ -17,36 +17,36 @@ import (
 // directory.
 const ignoreName = ".amberignore"
 
-// leftOut returns the paths whose changes are not applied: those that .amberignore names, files that amberfs wrote
+// leftOutPaths returns the paths whose changes are not applied: those that .amberignore names, files that amberfs wrote
 // for agents, and links to forks.
-func (pl *planner) leftOut(changes []tree.Change) (map[string]bool, error) {
-	left := make(map[string]bool)
+func (pl *planner) leftOutPaths(changes []tree.Change) (map[string]bool, error) {
+	out := make(map[string]bool)
 	var written []tree.Change
 	forks := forkEntries(changes)
 
 	for _, c := range changes {
 		switch p := c.Path.String(); {
 		case inSet(c.Path, forks), leadsToFork(c):
-			left[p] = true
+			out[p] = true
 		case pl.o.Everything:
 			continue
 		default:
-			wrote, err := pl.wroteForAgents(c)
+			isAgent, err := pl.isAgentChange(c)
 			if err != nil {
 				return nil, err
 			}
-			if !wrote {
+			if !isAgent {
 				continue
 			}
-			left[p] = true
+			out[p] = true
 		}
 
 		written = append(written, c)
 	}
 
-	leaveDirs(left, written, changes)
+	leaveDirs(out, written, changes)
 	if pl.o.Everything || len(changes) == 0 || pl.o.Git == nil {
-		return left, nil
+		return out, nil
 	}
 
 	paths := make([]string, len(changes))
@@ -63,16 +63,16 @@ func (pl *planner) leftOut(changes []tree.Change) (map[string]bool, error) {
 
 	for i, is := range ignored {
 		if is {
-			left[changes[i].Path.String()] = true
+			out[changes[i].Path.String()] = true
 		}
 	}
 
-	return left, nil
+	return out, nil
 }
 
-// leaveDirs adds new directories to left, the paths that are left out. written are the changes that are left out
+// leaveDirs adds new directories to leftOut, the paths that are left out. written are changes that are left out
 // already. A new directory above them is left out, too, if no other change is in it.
-func leaveDirs(left map[string]bool, written, changes []tree.Change) {
+func leaveDirs(leftOut map[string]bool, written, changes []tree.Change) {
 	if len(written) == 0 {
 		return
 	}
@@ -87,18 +87,18 @@ func leaveDirs(left map[string]bool, written, changes []tree.Change) {
 		p := c.Path.String()
 		isNew := c.Before == nil && c.After != nil && c.After.IsDir()
 		if isNew && dirs[p] {
-			left[p] = true
-		} else if c.Path.Dir != nil && !left[p] {
+			leftOut[p] = true
+		} else if c.Path.Dir != nil && !leftOut[p] {
 			delete(dirs, c.Path.Dir.String())
 		}
 	}
 }
 
 // topmost returns the paths of changes that are left out, without paths below other returned paths.
-func topmost(left map[string]bool, changes []tree.Change) []string {
+func topmost(leftOut map[string]bool, changes []tree.Change) []string {
 	var out []string
 	for _, c := range changes {
-		if left[c.Path.String()] && (c.Path.Dir == nil || !left[c.Path.Dir.String()]) {
+		if leftOut[c.Path.String()] && (c.Path.Dir == nil || !leftOut[c.Path.Dir.String()]) {
 			out = append(out, c.Path.Short())
 		}
 	}
@@ -127,30 +127,30 @@ func leadsToFork(c tree.Change) bool {
 	if c.After == nil || !c.After.IsSymlink() {
 		return false
 	}
-	to := c.After.Target
-	if !path.IsAbs(to) {
-		to = path.Join(path.Dir(c.Path.String()), to)
+	target := c.After.Target
+	if !path.IsAbs(target) {
+		target = path.Join(path.Dir(c.Path.String()), target)
 	}
 
-	return strings.HasPrefix(to, naming.ForksDir+"/")
+	return strings.HasPrefix(target, naming.ForksDir+"/")
 }
 
-// wroteForAgents reports whether amberfs itself made the change of a file, for an agent.
-func (pl *planner) wroteForAgents(c tree.Change) (bool, error) {
-	const most = 1 << 20
-	if pl.o.Wrote == nil || c.After == nil || !c.After.IsRegular() || c.After.Size() > most {
+// isAgentChange reports whether amberfs itself made the change of a file, for an agent.
+func (pl *planner) isAgentChange(c tree.Change) (bool, error) {
+	const maxText = 1 << 20
+	if pl.o.AgentChange == nil || c.After == nil || !c.After.IsRegular() || c.After.Size() > maxText {
 		return false, nil
 	}
 
-	wrote := pl.o.Wrote(c.Path.String())
-	if wrote == nil {
+	check := pl.o.AgentChange(c.Path.String())
+	if check == nil {
 		return false, nil
 	}
 
 	var sides [2][]byte
 
 	for i, n := range []*tree.Inode{c.Before, c.After} {
-		if n == nil || !n.IsRegular() || n.Size() > most {
+		if n == nil || !n.IsRegular() || n.Size() > maxText {
 			continue
 		}
 		var err error
@@ -159,5 +159,5 @@ func (pl *planner) wroteForAgents(c tree.Change) (bool, error) {
 		}
 	}
 
-	return wrote(sides[0], sides[1]), nil
+	return check(sides[0], sides[1]), nil
 }

@@ -15,30 +15,30 @@ func moveDirs(steps []*decision) {
 	}
 
 	for i, d := range steps {
-		if d.carried || d.action != makeDir || d.seen.unreachable != nil || !isForeign(d.change.After) {
+		if d.movedWithDir || d.action != makeDir || d.original.parentErr != nil || !isForeign(d.change.After) {
 			continue
 		}
-		for j, from := range steps {
-			if from.action == remove && !from.carried && from.change.Before.IsDir() && d.isDirOf(from) && joinMove(withBelow(steps, j), withBelow(steps, i)) {
+		for j, removal := range steps {
+			if removal.action == remove && !removal.movedWithDir && removal.change.Before.IsDir() && d.isMoveOf(removal) && joinMove(stepsBelow(steps, j), stepsBelow(steps, i)) {
 				break
 			}
 		}
 	}
 }
 
-// isDirOf reports whether a step creates the directory that the step from removes. The two have equal inode
+// isMoveOf reports whether a step creates the directory that the step from removes. The two have equal inode
 // numbers or, after a refresh, equal change times. If the directory could not be read, its copy has no change
 // time; then the numbers must be equal.
-func (d *decision) isDirOf(from *decision) bool {
-	was, n := from.workspace.Before, d.workspace.After
-	if was == nil || n == nil {
+func (d *decision) isMoveOf(from *decision) bool {
+	removed, n := from.workspace.Before, d.workspace.After
+	if removed == nil || n == nil {
 		return false
 	}
-	return was.Ino == n.Ino && was.Btime == n.Btime || was.Mtime == n.Mtime && was.Ctime != was.Mtime
+	return removed.Ino == n.Ino && removed.Btime == n.Btime || removed.Mtime == n.Mtime && removed.Ctime != removed.Mtime
 }
 
-// withBelow returns step i and the steps for paths below its path.
-func withBelow(steps []*decision, i int) []*decision {
+// stepsBelow returns step i and the steps for paths below its path.
+func stepsBelow(steps []*decision, i int) []*decision {
 	end := i + 1
 	for end < len(steps) && strings.HasPrefix(steps[end].change.Path.String(), steps[i].change.Path.String()+"/") {
 		end++
@@ -55,24 +55,24 @@ func joinMove(from, to []*decision) bool {
 	p, q := from[0].change.Path.String(), to[0].change.Path.String()
 	for i, x := range from {
 		here, there := x.change.Path.String(), to[i].change.Path.String()
-		if here[len(p):] != there[len(q):] || x.action != remove || !to[i].hasMoved(x) {
+		if here[len(p):] != there[len(q):] || x.action != remove || !to[i].recreates(x) {
 			return false
 		}
 	}
 
 	for i := range from {
-		from[i].carried, to[i].carried = true, i > 0
+		from[i].movedWithDir, to[i].movedWithDir = true, i > 0
 	}
-	to[0].action, to[0].source, to[0].from = moveDir, from[0].step, from[0].change.Path
+	to[0].action, to[0].sourceStep, to[0].fromPath = moveDir, from[0].step, from[0].change.Path
 
 	return true
 }
 
-// hasMoved reports whether a step creates at its path the file or directory that the step from removes.
-func (d *decision) hasMoved(from *decision) bool {
-	n, was := d.change.After, from.change.Before
-	if n == nil || n.Mode != was.Mode || n.UID != was.UID || n.GID != was.GID || !tree.SameXattrs(n, was) {
+// recreates reports whether a step creates at its path the file or directory that the step from removes.
+func (d *decision) recreates(from *decision) bool {
+	n, removed := d.change.After, from.change.Before
+	if n == nil || n.Mode != removed.Mode || n.UID != removed.UID || n.GID != removed.GID || !tree.SameXattrs(n, removed) {
 		return false
 	}
-	return n.IsDir() || d.file != nil && d.file.at != nil && d.file.at.String() == from.change.Path.String()
+	return n.IsDir() || d.file != nil && d.file.path != nil && d.file.path.String() == from.change.Path.String()
 }

@@ -18,10 +18,9 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// noteOtherUsers notes other uses of the paths that are to change: mounts, programs that have a file open or
-// locked, and hard links outside of the directory. It fails for mount points, which cannot be replaced or
-// removed.
-func (pl *planner) noteOtherUsers() error {
+// reportOtherUsers adds notes about other uses of the paths that are to change: mounts, programs that have a file open
+// or locked, and hard links outside of the directory. It fails for mount points, which cannot be replaced or removed.
+func (pl *planner) reportOtherUsers() error {
 	mounts, err := pl.mountPoints()
 	if err != nil {
 		return err
@@ -32,32 +31,32 @@ func (pl *planner) noteOtherUsers() error {
 
 	for _, d := range pl.steps {
 		s := d.step
-		if s.action <= attributes || !s.seen.exists {
+		if s.action <= changeAttributes || !s.original.exists {
 			continue
 		}
 
 		p := s.change.Path
 		if mounts[p.String()] {
 			mounted = append(mounted, p.Short())
-			pl.note(p.Short(), "a mount point, which apply cannot replace")
+			pl.addNote(p.Short(), "a mount point, which apply cannot replace")
 		}
 
-		if s.seen.st.Mode&unix.S_IFMT == unix.S_IFREG {
-			files[s.seen.id()] = p.String()
+		if s.original.st.Mode&unix.S_IFMT == unix.S_IFREG {
+			files[s.original.id()] = p.String()
 		}
 		if s.isLinkedOutside() {
-			pl.note(p.Short(), "it has another name outside of the directory, which keeps the old contents")
+			pl.addNote(p.Short(), "it has another name outside of the directory, which keeps the old contents")
 		}
 	}
 
-	for id, text := range usersOf(files) {
+	for id, text := range describeUsers(files) {
 		p, err := tree.ParsePath(files[id])
 		if err == nil {
-			pl.note(p.Short(), text)
+			pl.addNote(p.Short(), text)
 		}
 	}
 
-	if err := pl.noteUnlikeCopies(); err != nil {
+	if err := pl.reportUnlikeCopies(); err != nil {
 		return err
 	}
 
@@ -70,14 +69,16 @@ func (pl *planner) noteOtherUsers() error {
 		WithHint("unmount it, or leave it out by %s", ignoreName)
 }
 
-func (pl *planner) note(p, text string) {
+// addNote adds a note about a path to ApplyResult.Notes.
+func (pl *planner) addNote(p, text string) {
 	pl.res.Notes = append(pl.res.Notes, stream.Omission{Path: p, Reason: text})
 }
 
+// quotedList returns a text with the quoted paths, or with the first maxPaths of them.
 func quotedList(paths []string) string {
-	const most = 10
+	const maxPaths = 10
 	var out []string
-	for _, p := range paths[:min(len(paths), most)] {
+	for _, p := range paths[:min(len(paths), maxPaths)] {
 		out = append(out, strconv.Quote(p))
 	}
 	if more := len(paths) - len(out); more > 0 {
@@ -109,20 +110,20 @@ func (pl *planner) mountPoints() (map[string]bool, error) {
 func (s *step) isLinkedOutside() bool {
 	c := s.change
 	return c.Before != nil && c.After != nil && c.Before.Ino == c.After.Ino && c.After.IsRegular() && c.Differences&tree.DataDiffers != 0 &&
-		s.seen.st.Mode&unix.S_IFMT == unix.S_IFREG && int(s.seen.st.Nlink) > max(1, len(c.Before.Links))
+		s.original.st.Mode&unix.S_IFMT == unix.S_IFREG && int(s.original.st.Nlink) > max(1, len(c.Before.Links))
 }
 
-const lockedBy, unknown = "locked by ", "another program"
+const lockedBy, unknownProgram = "locked by ", "another program"
 
-// usersOf describes the programs that have files open or locked. Programs of other users are visible to
+// describeUsers describes the programs that have files open or locked. Programs of other users are visible to
 // root only.
-func usersOf(files map[fileID]string) map[fileID]string {
+func describeUsers(files map[fileID]string) map[fileID]string {
 	out := make(map[fileID]string)
 	if len(files) == 0 {
 		return out
 	}
 
-	lockers(files, func(id fileID, pid int) { out[id] = lockedBy + program(pid) })
+	findLocks(files, func(id fileID, pid int) { out[id] = lockedBy + programName(pid) })
 
 	names := make(map[string]bool)
 	for _, p := range files {
@@ -145,26 +146,26 @@ func usersOf(files map[fileID]string) map[fileID]string {
 		switch {
 		case files[id] == "":
 		case out[id] == "":
-			out[id] = "open in " + program(pid)
-		case out[id] == lockedBy+unknown:
-			out[id] = lockedBy + program(pid)
+			out[id] = "open in " + programName(pid)
+		case out[id] == lockedBy+unknownProgram:
+			out[id] = lockedBy + programName(pid)
 		}
 	}
 
 	return out
 }
 
-// program returns the name of a process with its process id.
-func program(pid int) string {
+// programName returns the name of a process with its process id.
+func programName(pid int) string {
 	name := process.ProgramName(pid)
 	if name == "" {
-		return unknown
+		return unknownProgram
 	}
 	return fmt.Sprintf("%s (%d)", name, pid)
 }
 
-// lockers calls found for each lock or lease of a file that the kernel lists.
-func lockers(files map[fileID]string, found func(fileID, int)) {
+// findLocks calls fn for each lock or lease that the kernel lists for one of the files, with the file and a process id.
+func findLocks(files map[fileID]string, fn func(fileID, int)) {
 	locks, _ := os.ReadFile("/proc/locks") // without it, no lock is found
 	byIno := make(map[uint64][]fileID)
 	for id := range files {
@@ -189,7 +190,7 @@ func lockers(files map[fileID]string, found func(fileID, int)) {
 		for _, id := range byIno[ino] {
 			// On Btrfs and overlayfs, /proc/locks has another device number (major 0) than stat of the file.
 			if id.dev == unix.Mkdev(major, minor) || major == 0 && unix.Major(id.dev) == 0 {
-				found(id, pid)
+				fn(id, pid)
 			}
 		}
 	}

@@ -61,8 +61,8 @@ func TestApplySweepsLinks(t *testing.T) {
 	h, err := openHost(a.dir)
 	must.OK(t, err)
 	h.close()
-	must.OK(t, os.Mkdir(filepath.Join(a.dir, h.temps+"new"), 0o755))
-	for left, of := range map[string]string{"d/" + h.temps + "x": "d/f", "d/" + h.temps + "y": "d/g", h.temps + "new/h": "h"} {
+	must.OK(t, os.Mkdir(filepath.Join(a.dir, h.ownTempPrefix+"new"), 0o755))
+	for left, of := range map[string]string{"d/" + h.ownTempPrefix + "x": "d/f", "d/" + h.ownTempPrefix + "y": "d/g", h.ownTempPrefix + "new/h": "h"} {
 		must.OK(t, os.Link(filepath.Join(a.dir, of), filepath.Join(a.dir, left)))
 	}
 	to := trees.Spec{"d/g": trees.File("2+"), "i": trees.File("3")}
@@ -115,7 +115,7 @@ func TestReadDirLeavesOutTemporaryNames(t *testing.T) {
 	h, err := openHost(dir)
 	must.OK(t, err)
 	h.close()
-	for _, name := range []string{"f", ".amberfs-apply-notes", ".amberfs-kept-x", h.temps + "x"} {
+	for _, name := range []string{"f", ".amberfs-apply-notes", ".amberfs-kept-x", h.ownTempPrefix + "x"} {
 		must.OK(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
 	}
 	var left LeftOut
@@ -125,7 +125,7 @@ func TestReadDirLeavesOutTemporaryNames(t *testing.T) {
 	if got := strings.Join(names, " "); got != ". .amberfs-apply-notes .amberfs-kept-x f" {
 		t.Errorf("read %s", got)
 	}
-	if text := left.Of(dir); !strings.Contains(text, "was interrupted") {
+	if text := left.Describe(dir); !strings.Contains(text, "was interrupted") {
 		t.Errorf("it says %q", text)
 	}
 }
@@ -178,7 +178,7 @@ func TestApplyNamesUsers(t *testing.T) {
 	for _, n := range plan.Notes {
 		got[n.Path] += n.Reason
 	}
-	me := "locked by " + program(os.Getpid())
+	me := "locked by " + programName(os.Getpid())
 	if len(got) != 3 || got["locked"] != me || got["leased"] != me || !strings.Contains(got["linked"], "outside") {
 		t.Errorf("notes %q", got)
 	}

@@ -44,7 +44,7 @@ func (pl *planner) makeSteps() error {
 			return err
 		}
 
-		d := &decision{step: &step{seen: pl.tree.places[name], change: pl.changes[name]}, workspace: pl.changes[name]}
+		d := &decision{step: &step{original: pl.tree.entries[name], change: pl.changes[name]}, workspace: pl.changes[name]}
 		d.change.Path = p
 
 		if _, differ := differs[name]; differ {
@@ -57,7 +57,7 @@ func (pl *planner) makeSteps() error {
 		}
 
 		if d.action != keep && !conflicts[name] {
-			pl.res.Plan = append(pl.res.Plan, Planned{Change: pl.changeAt(d)})
+			pl.res.Plan = append(pl.res.Plan, PlannedChange{Change: pl.plannedChange(d)})
 		}
 		pl.steps = append(pl.steps, d)
 	}
@@ -67,9 +67,9 @@ func (pl *planner) makeSteps() error {
 	return nil
 }
 
-// changeAt returns the change of a step for Applied.Plan. The inode of the directory's plan has no Content in it,
-// because users of Applied cannot read contents that a merge made.
-func (pl *planner) changeAt(d *decision) tree.Change {
+// plannedChange returns the change of a step for ApplyResult.Plan. The inode of the directory's plan has no Content
+// in it, because users of ApplyResult cannot read contents that a merge made.
+func (pl *planner) plannedChange(d *decision) tree.Change {
 	if d.workspace.Before != nil || d.workspace.After != nil {
 		return d.workspace
 	}
@@ -86,7 +86,7 @@ func (pl *planner) changeAt(d *decision) tree.Change {
 // planStep decides the action for a path at which the directory differs from the plan.
 func (pl *planner) planStep(d *decision) error {
 	name := d.change.Path.String()
-	has, err := pl.tree.here(name)
+	dirNode, err := pl.tree.dirVersion(name)
 	if err != nil {
 		return err
 	}
@@ -95,11 +95,11 @@ func (pl *planner) planStep(d *decision) error {
 		return err
 	}
 
-	d.change.Before, d.change.After = has, nil
-	if has != nil {
-		was := *has
-		was.Mtime = timeOf(d.seen.st.Mtim) // a tree has one time for all names of a file: that of the name read last
-		d.change.Before = &was
+	d.change.Before, d.change.After = dirNode, nil
+	if dirNode != nil {
+		before := *dirNode
+		before.Mtime = timeOf(d.original.st.Mtim) // a tree has one time for all names of a file: that of the name read last
+		d.change.Before = &before
 	}
 
 	switch {
@@ -108,8 +108,8 @@ func (pl *planner) planStep(d *decision) error {
 		return nil
 	case f.Node().IsDir():
 		d.action = makeDir
-		if has != nil && has.IsDir() {
-			d.action = attributes
+		if dirNode != nil && dirNode.IsDir() {
+			d.action = changeAttributes
 		}
 
 	default:
@@ -117,22 +117,22 @@ func (pl *planner) planStep(d *decision) error {
 		d.action = write
 
 		// A file of another user is not a new file: its inode number differs because a refresh read it again.
-		if n := f.Node(); d.file.was == nil && has != nil && isForeign(n) && has.Type() == n.Type() && has.UID == n.UID && has.GID == n.GID {
-			d.file.was = has
+		if n := f.Node(); d.file.before == nil && dirNode != nil && isForeign(n) && dirNode.Type() == n.Type() && dirNode.UID == n.UID && dirNode.GID == n.GID {
+			d.file.before = dirNode
 		}
-		if d.file.at != nil && d.seen.exists && d.seen.id() == d.file.id {
-			d.action = attributes
+		if d.file.path != nil && d.original.exists && d.original.id() == d.file.id {
+			d.action = changeAttributes
 		}
 	}
 
 	n := *f.Node()
-	if os.Geteuid() != 0 && has != nil && d.seen.exists && n.UID == has.UID && n.GID == has.GID { // see hostTree.keepOwner
-		n.UID, n.GID = d.seen.st.Uid, d.seen.st.Gid
+	if os.Geteuid() != 0 && dirNode != nil && d.original.exists && n.UID == dirNode.UID && n.GID == dirNode.GID { // see hostTree.overwriteForOwner
+		n.UID, n.GID = d.original.st.Uid, d.original.st.Gid
 		d.change.Before.UID, d.change.Before.GID = n.UID, n.GID
 	}
-	if has == nil {
+	if dirNode == nil {
 		d.change.Differences = tree.PathAdded
-	} else if err := pl.compare(d, f, &n); err != nil {
+	} else if err := pl.compareEntry(d, f, &n); err != nil {
 		return err
 	}
 	if err := pl.planMtime(d, &n); err != nil {
@@ -141,8 +141,8 @@ func (pl *planner) planStep(d *decision) error {
 
 	// If the file stays, the workspace may have removed a hard link to it, and a refresh may have changed its
 	// number.
-	if d.file != nil && d.action == attributes && has.Mode == n.Mode && has.UID == n.UID && has.GID == n.GID && tree.SameXattrs(has, &n) {
-		n.Ino, d.action = has.Ino, keep
+	if d.file != nil && d.action == changeAttributes && dirNode.Mode == n.Mode && dirNode.UID == n.UID && dirNode.GID == n.GID && tree.SameXattrs(dirNode, &n) {
+		n.Ino, d.action = dirNode.Ino, keep
 	}
 	d.change.After = &n
 
@@ -154,36 +154,36 @@ func (pl *planner) planStep(d *decision) error {
 // Base and workspace are compared by inode, not by path, so that all names of a file get one time. If a refresh
 // has changed the number of a file, the base's file at the path is compared.
 func (pl *planner) planMtime(d *decision, n *tree.Inode) error {
-	made := d.workspace.After
-	if made == nil || made.IsDir() {
+	workspaceNode := d.workspace.After
+	if workspaceNode == nil || workspaceNode.IsDir() {
 		return nil
 	}
 
-	same, err := tree.SameData(pl.o.Source, n, made)
+	same, err := tree.SameData(pl.o.Source, n, workspaceNode)
 	if err != nil || !same {
 		return err
 	}
 
-	was, err := pl.o.Base.Get(pl.o.Source, made.Ino)
+	baseNode, err := pl.o.Base.Get(pl.o.Source, workspaceNode.Ino)
 	if err != nil && !errors.Is(err, tree.ErrNoInode) {
 		return err
 	}
-	if was == nil || was.Btime != made.Btime {
-		was = d.workspace.Before
+	if baseNode == nil || baseNode.Btime != workspaceNode.Btime {
+		baseNode = d.workspace.Before
 	}
 
-	n.Mtime = made.Mtime
-	if f := d.file; f.at != nil && was != nil && f.was.Ino == was.Ino && was.Mtime == made.Mtime {
-		n.Mtime = f.was.Mtime
+	n.Mtime = workspaceNode.Mtime
+	if f := d.file; f.path != nil && baseNode != nil && f.before.Ino == baseNode.Ino && baseNode.Mtime == workspaceNode.Mtime {
+		n.Mtime = f.before.Mtime
 	}
 
 	return nil
 }
 
-// compare sets d.change.Differences for a path that exists in the directory and in the plan. n is the planned inode.
-func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
-	has := d.change.Before
-	same, err := tree.SameData(pl.o.Source, has, n)
+// compareEntry sets d.change.Differences for a path that exists in the directory and in the plan. n is the planned inode.
+func (pl *planner) compareEntry(d *decision, f *threeway.File, n *tree.Inode) error {
+	dirNode := d.change.Before
+	same, err := tree.SameData(pl.o.Source, dirNode, n)
 	if err != nil {
 		return err
 	}
@@ -194,15 +194,15 @@ func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
 	}
 
 	// An inode that replaces another file gets a number that occurs in no state.
-	if was := f.Present(); was != nil && was.Ino == has.Ino && (d.file == nil || d.file.at == nil || d.file.id == d.seen.id()) {
-		n.Ino = has.Ino
-	} else if n.Ino == has.Ino {
+	if kept := f.Present(); kept != nil && kept.Ino == dirNode.Ino && (d.file == nil || d.file.path == nil || d.file.id == d.original.id()) {
+		n.Ino = dirNode.Ino
+	} else if n.Ino == dirNode.Ino {
 		n.Ino = 0
 	}
 
 	// A directory stays at its path.
 	if same && n.IsDir() && d.workspace.Before != nil && d.workspace.After != nil {
-		if n.Mtime = has.Mtime; d.workspace.Before.Mtime != d.workspace.After.Mtime {
+		if n.Mtime = dirNode.Mtime; d.workspace.Before.Mtime != d.workspace.After.Mtime {
 			n.Mtime = d.workspace.After.Mtime
 		}
 	}
@@ -210,19 +210,19 @@ func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
 	return nil
 }
 
-// planTime plans a path at which the directory has the planned version, but perhaps another time.
+// planTime plans the step of a path at which the directory has the planned version, but perhaps another time.
 func (pl *planner) planTime(d *decision) error {
-	has, err := pl.tree.at(d.change.Path.String())
-	if err != nil || has == nil || d.change.After == nil || has.IsDir() || d.change.After.IsDir() {
+	dirNode, err := pl.tree.inodeAt(d.change.Path.String())
+	if err != nil || dirNode == nil || d.change.After == nil || dirNode.IsDir() || d.change.After.IsDir() {
 		return err
 	}
 
-	same, err := tree.SameData(pl.o.Source, has, d.change.After)
+	same, err := tree.SameData(pl.o.Source, dirNode, d.change.After)
 	if err != nil {
 		return err
 	}
 	if d.file = (&hostFile{}); same {
-		d.file.at, d.file.id = d.change.Path, d.seen.id()
+		d.file.path, d.file.id = d.change.Path, d.original.id()
 	}
 
 	return nil

@@ -12,8 +12,8 @@ import (
 )
 
 // A run executes a command in a user namespace, in which an ordinary user seems to own all files. So the copies
-// that the command makes have wrong owners, groups or ACLs. An apply restores those of most copies.
-// noteUnlikeCopies notes the other copies.
+// that the command makes have wrong owners, groups or ACLs. An apply restores these attributes of most copies.
+// reportUnlikeCopies adds notes about the other copies.
 
 // A copyKind has the attributes that a copy shares with its original.
 type copyKind struct {
@@ -22,9 +22,9 @@ type copyKind struct {
 	mtime int64  // 0 for a copy with a time of its own
 }
 
-// noteUnlikeCopies notes the new files and directories that would have another group or other permissions if the
-// command had run in the directory itself instead of in the workspace.
-func (pl *planner) noteUnlikeCopies() error {
+// reportUnlikeCopies adds notes about the new files and directories that would have another group or other
+// permissions if the command had run in the directory itself instead of in the workspace.
+func (pl *planner) reportUnlikeCopies() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
@@ -33,7 +33,7 @@ func (pl *planner) noteUnlikeCopies() error {
 	for _, s := range pl.steps {
 		n, was := s.workspace.After, s.workspace.Before
 		if s.action != keep && s.isTakenOver() {
-			pl.note(s.change.Path.Short(), "another user's, which was renamed: here it becomes yours")
+			pl.addNote(s.change.Path.Short(), "another user's, which was renamed: here it becomes yours")
 		}
 		if s.action == keep || n == nil || n.UID != uint32(os.Geteuid()) || was != nil && was.Ino == n.Ino {
 			continue
@@ -42,7 +42,7 @@ func (pl *planner) noteUnlikeCopies() error {
 		if k, ok := kindOfCopy(n); ok {
 			seen[k] = append(seen[k], s)
 		} else if was != nil && was.GID != n.GID && inGroup(int(was.GID)) {
-			pl.note(s.change.Path.Short(), fmt.Sprintf("a new file, without the group %d of the old one, which the run does not show", was.GID))
+			pl.addNote(s.change.Path.Short(), fmt.Sprintf("a new file, without the group %d of the old one, which the run does not show", was.GID))
 		}
 	}
 	if len(seen) == 0 {
@@ -51,18 +51,18 @@ func (pl *planner) noteUnlikeCopies() error {
 
 	return pl.o.Base.Walk(pl.ctx, pl.o.Source, func(p *tree.Path, n *tree.Inode) error {
 		shown := *n
-		shown.Mode = seenMode(n)
+		shown.Mode = shownMode(n)
 		timed := kindOfOriginal(&shown)
 		untimed := timed
 		untimed.mtime = 0
 
 		for _, s := range slices.Concat(seen[timed], seen[untimed]) {
-			text, err := pl.unlike(s.workspace.After, n, &shown)
+			text, err := pl.missingAttrs(s.workspace.After, n, &shown)
 			if err != nil {
 				return err
 			}
 			if text != "" {
-				pl.note(s.change.Path.Short(), fmt.Sprintf("a copy of %s, %s", p.Short(), text))
+				pl.addNote(s.change.Path.Short(), fmt.Sprintf("a copy of %s, %s", p.Short(), text))
 			}
 		}
 
@@ -80,6 +80,7 @@ func kindOfCopy(n *tree.Inode) (copyKind, bool) {
 	return kind, (n.IsRegular() || n.IsDir()) && (timed || n.Mode&unix.S_IWUSR == 0)
 }
 
+// kindOfOriginal returns the kind that copies of a file have.
 func kindOfOriginal(n *tree.Inode) copyKind {
 	if n.IsRegular() {
 		return copyKind{size: n.Size(), mtime: n.Mtime}
@@ -87,8 +88,8 @@ func kindOfOriginal(n *tree.Inode) copyKind {
 	return copyKind{mode: n.Mode, size: -1, mtime: n.Mtime}
 }
 
-// seenMode returns the mode that a run shows for a file.
-func seenMode(n *tree.Inode) uint32 {
+// shownMode returns the mode that a run shows for a file.
+func shownMode(n *tree.Inode) uint32 {
 	const other, group, owner = unix.S_IRWXO, 3, 6
 	switch {
 	case n.UID == uint32(os.Geteuid()):
@@ -100,28 +101,28 @@ func seenMode(n *tree.Inode) uint32 {
 	return n.Mode&^unix.S_IRWXU | n.Mode&other<<owner
 }
 
-// unlike describes the attributes that the copy n lacks, "" if it lacks none. of is the original, and shown is
-// the original as the run showed it.
-func (pl *planner) unlike(n, of, shown *tree.Inode) (string, error) {
-	unwritable := of.Mode != shown.Mode && n.Mode&0o777 == shown.Mode&0o777
-	if n.Mtime != of.Mtime && !unwritable {
+// missingAttrs describes the attributes that the copy n lacks, "" if it lacks none. shown is the original as the run
+// showed it.
+func (pl *planner) missingAttrs(n, original, shown *tree.Inode) (string, error) {
+	unwritable := original.Mode != shown.Mode && n.Mode&0o777 == shown.Mode&0o777
+	if n.Mtime != original.Mtime && !unwritable {
 		return "", nil
 	}
 
 	if !n.IsDir() {
-		if same, err := tree.SameData(pl.o.Source, of, n); err != nil || !same {
+		if same, err := tree.SameData(pl.o.Source, original, n); err != nil || !same {
 			return "", err
 		}
 	}
 
 	lacks := func(acl string) bool {
-		return hasXattr(of, acl) && slices.Contains(threeway.ChangedXattrs(of, n), acl)
+		return hasXattr(original, acl) && slices.Contains(threeway.ChangedXattrs(original, n), acl)
 	}
 	switch {
 	case unwritable:
 		return "without its permission to write, which the run does not show", nil
-	case of.GID != n.GID && inGroup(int(of.GID)):
-		return fmt.Sprintf("without its group %d, which the run does not show", of.GID), nil
+	case original.GID != n.GID && inGroup(int(original.GID)):
+		return fmt.Sprintf("without its group %d, which the run does not show", original.GID), nil
 	case lacks("system.posix_acl_access"), lacks("system.posix_acl_default"):
 		return "without its access control list, which the run does not show", nil
 	}

@@ -32,17 +32,17 @@ type ReadOptions struct {
 	Hidden Hidden
 	// Git, if set, finds git directories outside of the directory, which are then read as if they were in it.
 	Git Git
-	// Whole also reads files whose mode denies their owner the access, see asOwner.
-	Whole bool
-	// Stubs copies an entry that cannot be read as an empty one, instead of leaving it out.
-	Stubs bool
+	// ReadDenied also reads files whose mode denies their owner the access, see asOwner.
+	ReadDenied bool
+	// StubUnreadable feeds an empty entry in place of an entry that cannot be read. Otherwise the entry is left out.
+	StubUnreadable bool
 	// Prefetch, if set, is called with the objects that are read next.
 	Prefetch func([]cas.Hash) error
-	// Since, if set, is the time at which the tree was written to the directory, perhaps with other owners.
-	// ReadChanges takes a file for unchanged if its change time is not later than Since.
-	Since int64
+	// WrittenAt, if set, is the time (ns since 1970) at which the tree was written to the directory, perhaps with
+	// other owners. ReadChanges takes a file for unchanged if its change time is not later than WrittenAt.
+	WrittenAt int64
 
-	only *pathSet // the paths to read; nil for all. If it is set, the caller has locked the directory with lockDir.
+	onlyPaths *pathSet // the paths to read; nil for all. If it is set, the caller has locked the directory with lockDir.
 }
 
 // Read feeds a directory of the host to sink: files with their holes, symbolic links, hard links between its
@@ -54,7 +54,7 @@ func Read(ctx context.Context, dir string, sink stream.Sink, o ReadOptions) erro
 }
 
 func newDirReader(ctx context.Context, sink stream.Sink, o ReadOptions) *dirReader {
-	d := &dirReader{Checker: stream.NewChecker(sink, o.Options), ctx: ctx, o: o, links: make(map[fileID]string), groups: make(map[uint64]bool), exclude: excluded(o.Exclude)}
+	d := &dirReader{Checker: stream.NewChecker(sink, o.Options), ctx: ctx, o: o, linkPaths: make(map[fileID]string), prefetchedGroups: make(map[uint64]bool), exclude: idsOf(o.Exclude)}
 	d.hidden.Hidden = o.Hidden
 	return d
 }
@@ -69,9 +69,9 @@ func (d *dirReader) read(dir string) error {
 	return nil
 }
 
-// NotThere reports whether a directory is empty, and is not the directory from which the state was read. Then the
-// file system that was mounted at its path is probably not mounted now.
-func NotThere(dir string, src *tree.Source, before *tree.State) (bool, error) {
+// ProbablyUnmounted reports whether a directory is empty, and is not the directory from which the state was read.
+// Then the file system that was mounted at its path is probably not mounted now.
+func ProbablyUnmounted(dir string, src *tree.Source, before *tree.State) (bool, error) {
 	root, err := before.Get(src, tree.RootIno)
 	if err != nil || root == nil || root.Dir.Len() == 0 {
 		return false, err
@@ -87,26 +87,27 @@ func NotThere(dir string, src *tree.Source, before *tree.State) (bool, error) {
 		return false, err
 	}
 
-	at := birthTime(int(f.Fd()))
-	return at == 0 || at != root.Btime, nil
+	birth := birthTime(int(f.Fd()))
+	return birth == 0 || birth != root.Btime, nil
 }
 
 // A fileID identifies a file: hard links of one file have one fileID.
 type fileID struct{ dev, ino uint64 }
 
+// A dirReader feeds a directory to a sink, for Read and ReadChanges.
 type dirReader struct {
 	*stream.Checker
 	*delivery
-	ctx     context.Context
-	o       ReadOptions
-	src     *tree.Source
-	before  *tree.State // see ReadChanges; nil to read all entries
-	links   map[fileID]string
-	groups  map[uint64]bool // groups of inodes of before that prefetch has asked for
-	exclude map[fileID]bool
-	hidden  hiddenFiles
-	top     string         // the directory's path without symbolic links if git is set, else ""
-	buf     [64 << 10]byte // large enough for the longest extended attribute
+	ctx              context.Context
+	o                ReadOptions
+	src              *tree.Source
+	before           *tree.State // see ReadChanges; nil to read all entries
+	linkPaths        map[fileID]string
+	prefetchedGroups map[uint64]bool // groups of inodes of before that prefetch has asked for
+	exclude          map[fileID]bool
+	hidden           hiddenFiles
+	topPath          string         // the directory's path without symbolic links if git is set, else ""
+	buf              [64 << 10]byte // large enough for the longest extended attribute
 }
 
 // applyWait is the longest time that a read waits for another process that has the directory locked.
@@ -117,14 +118,14 @@ func (d *dirReader) readRoot(dir string) error {
 	if err != nil {
 		return err
 	}
-	f := &namedFile{path: -1, data: fd}
+	f := &namedFile{pathFD: -1, dataFD: fd}
 	defer f.close()
 
-	if d.hidden, err = d.hidden.in(d.ctx, procPath(fd), d.exclude); err != nil {
+	if d.hidden, err = d.hidden.find(d.ctx, procPath(fd), d.exclude); err != nil {
 		return err
 	}
 	if d.o.Git != nil {
-		if d.top, err = os.Readlink(procPath(fd)); err != nil {
+		if d.topPath, err = os.Readlink(procPath(fd)); err != nil {
 			return reason(err)
 		}
 	}
@@ -133,7 +134,7 @@ func (d *dirReader) readRoot(dir string) error {
 	ctx, stop := context.WithTimeout(d.ctx, applyWait)
 	defer stop()
 
-	if d.o.only == nil {
+	if d.o.onlyPaths == nil {
 		lock, err := lockDir(ctx, fd, unix.F_RDLCK, nil)
 		if err != nil && d.ctx.Err() != nil {
 			return d.ctx.Err()
@@ -144,29 +145,30 @@ func (d *dirReader) readRoot(dir string) error {
 	if err := f.stat(); err != nil {
 		return err
 	}
-	e, err := d.open(".", f)
+	e, err := d.openEntry(".", f)
 	if err != nil {
 		return err
 	}
 
-	var was *tree.Inode
+	var before *tree.Inode
 	if d.before != nil {
-		if was, err = d.before.Get(d.src, tree.RootIno); err != nil {
+		if before, err = d.before.Get(d.src, tree.RootIno); err != nil {
 			return err
 		}
 	}
 
-	if was == nil || !d.unchanged(was, f.born, &f.st) {
+	if before == nil || !d.isUnchanged(before, f.birthTime, &f.st) {
 		if err := d.add(e); err != nil {
 			return err
 		}
 	}
 
-	return d.dir(".", f.directory(), was)
+	return d.readEntries(".", f.takeDir(), before)
 }
 
-// dir reads the entries of an open directory, and closes it. was is the directory in d.before, nil if it is new.
-func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
+// readEntries reads the entries of an open directory, and closes it. dirPath is its path in the directory that is read,
+// and before is the directory in d.before, nil if it is new.
+func (d *dirReader) readEntries(dirPath string, f *os.File, before *tree.Inode) error {
 	if f == nil {
 		return nil // a directory that cannot be read is copied without its entries
 	}
@@ -178,7 +180,7 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 
 	entries, err := f.ReadDir(-1)
 	if err != nil {
-		return d.SkipFile(at, fmt.Errorf("%q: %w", at, reason(err)))
+		return d.SkipFile(dirPath, fmt.Errorf("%q: %w", dirPath, reason(err)))
 	}
 
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
@@ -186,48 +188,49 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 
 	for _, e := range entries {
 		name := e.Name()
-		if !d.o.only.has(path.Join(at, name)) || d.isLeftTemp(at, name) {
+		if !d.o.onlyPaths.has(path.Join(dirPath, name)) || d.isTempName(dirPath, name) {
 			continue
 		}
 
 		names = append(names, name)
-		then, err := d.beforeIn(was, name)
+		child, err := d.childBefore(before, name)
 		if err == nil {
-			err = d.entry(path.Join(at, name), f, name, e.Type(), then)
+			err = d.readEntry(path.Join(dirPath, name), f, name, e.Type(), child)
 		}
 		if err != nil {
 			return err
 		}
 	}
 
-	return d.addWhiteouts(at, was, names)
+	return d.addWhiteouts(dirPath, before, names)
 }
 
-// isLeftTemp reports whether a name is the temporary name of a file that a killed apply left.
-func (d *dirReader) isLeftTemp(at, name string) bool {
-	if !anyTemp().MatchString(name) {
+// isTempName reports whether a name is the temporary name of a file that a killed apply left. It passes such a name
+// to d.Skip.
+func (d *dirReader) isTempName(dirPath, name string) bool {
+	if !tempPattern().MatchString(name) {
 		return false
 	}
 	if d.Skip != nil {
-		d.Skip(path.Join(at, name), ErrInterrupted)
+		d.Skip(path.Join(dirPath, name), ErrInterrupted)
 	}
 
 	return true
 }
 
-// entry reads one name of an open directory. It opens the file once, without following a link, and reads the file
-// that it opened even if a program replaces the name. listed is the type of the file in the directory's listing.
-func (d *dirReader) entry(at string, parent *os.File, name string, listed fs.FileMode, was *tree.Inode) error {
-	if was != nil && !was.IsDir() && name != ".git" && d.unchangedIn(was, int(parent.Fd()), name) {
+// readEntry reads one name of an open directory. It opens the file once, without following a link, and reads the file
+// that it opened even if a program replaces the name. listedType is the type of the file in the directory's listing.
+func (d *dirReader) readEntry(entryPath string, parent *os.File, name string, listedType fs.FileMode, before *tree.Inode) error {
+	if before != nil && !before.IsDir() && name != ".git" && d.isUnchangedIn(before, int(parent.Fd()), name) {
 		return nil
 	}
 
-	f, err := d.openName(int(parent.Fd()), name, listed)
+	f, err := d.openName(int(parent.Fd()), name, listedType)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the file was deleted after the names were read
 	}
 	if err != nil {
-		return d.SkipFile(at, fmt.Errorf("%q: %w", at, err))
+		return d.SkipFile(entryPath, fmt.Errorf("%q: %w", entryPath, err))
 	}
 	defer f.close()
 
@@ -236,47 +239,47 @@ func (d *dirReader) entry(at string, parent *os.File, name string, listed fs.Fil
 	if isDir && d.exclude[fileID{st.Dev, st.Ino}] {
 		return nil
 	}
-	if d.hidden.has(at, st) {
-		if was != nil || !d.hidden.Empty {
+	if d.hidden.hides(entryPath, st) {
+		if before != nil || !d.hidden.ShowEmpty {
 			return nil
 		}
-		return d.addHidden(at, st)
+		return d.addHidden(entryPath, st)
 	}
 
-	if name == ".git" && !isDir && d.top != "" {
-		if l := d.linkedIn(int(parent.Fd())); l != nil {
-			return d.addLinked(at, l, was)
+	if name == ".git" && !isDir && d.topPath != "" {
+		if l := d.linkedGitDir(int(parent.Fd())); l != nil {
+			return d.addLinked(entryPath, l, before)
 		}
 	}
 
-	return d.file(at, f, was)
+	return d.readFile(entryPath, f, before)
 }
 
-// file reads a file or directory.
-func (d *dirReader) file(at string, f *namedFile, was *tree.Inode) error {
+// readFile reads a file or directory.
+func (d *dirReader) readFile(entryPath string, f *namedFile, before *tree.Inode) error {
 	st := &f.st
 	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
-	if isDir && was != nil && was.Mode&ownerAccess != ownerAccess && st.Mode == was.Mode|openMode {
-		st.Mode = was.Mode // a killed apply has left the directory open, see host_open.go
+	if isDir && before != nil && before.Mode&ownerAccess != ownerAccess && st.Mode == before.Mode|openMode {
+		st.Mode = before.Mode // a killed apply has left the directory open, see host_open.go
 	}
 
-	same := was != nil && d.unchanged(was, f.born, st)
+	same := before != nil && d.isUnchanged(before, f.birthTime, st)
 	if same && !isDir {
 		return nil
 	}
-	if d.before != nil && len(at) > stream.MaxPath {
-		return d.SkipFile(at, fmt.Errorf("%.40q… is over %d bytes long", at, stream.MaxPath))
+	if d.before != nil && len(entryPath) > stream.MaxPath {
+		return d.SkipFile(entryPath, fmt.Errorf("%.40q… is over %d bytes long", entryPath, stream.MaxPath))
 	}
 
 	id, linked := fileID{st.Dev, st.Ino}, st.Nlink > 1 && !isDir
-	if old, ok := d.links[id]; ok && linked {
-		return d.add(stream.Entry{Path: at, Hardlink: old})
+	if old, ok := d.linkPaths[id]; ok && linked {
+		return d.add(stream.Entry{Path: entryPath, Hardlink: old})
 	}
 
-	e, err := d.open(at, f)
+	e, err := d.openEntry(entryPath, f)
 	if err != nil {
-		stub := d.o.Stubs && errors.Is(err, unix.EACCES) && st.Uid != uint32(os.Geteuid())
-		if err = d.SkipFile(at, fmt.Errorf("%q: %w", at, reason(err))); err != nil || !stub {
+		stub := d.o.StubUnreadable && errors.Is(err, unix.EACCES) && st.Uid != uint32(os.Geteuid())
+		if err = d.SkipFile(entryPath, fmt.Errorf("%q: %w", entryPath, reason(err))); err != nil || !stub {
 			return err
 		}
 
@@ -286,9 +289,9 @@ func (d *dirReader) file(at string, f *namedFile, was *tree.Inode) error {
 
 	if !isDir {
 		if linked {
-			d.links[id] = at
+			d.linkPaths[id] = entryPath
 		}
-		return d.addFile(e, f.take())
+		return d.addFile(e, f.takeData())
 	}
 	if !same {
 		if err := d.add(e); err != nil {
@@ -296,7 +299,7 @@ func (d *dirReader) file(at string, f *namedFile, was *tree.Inode) error {
 		}
 	}
 
-	return d.dir(at, f.directory(), was)
+	return d.readEntries(entryPath, f.takeDir(), before)
 }
 
 // timeOf returns a time of a file in nanoseconds, limited to the times that a snapshot can store.

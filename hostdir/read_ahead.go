@@ -29,7 +29,7 @@ type queuedEntry struct {
 type delivery struct {
 	queue   chan *queuedEntry
 	readers chan struct{}         // a semaphore of maxReaders
-	err     atomic.Pointer[error] // the first error of the sink
+	sinkErr atomic.Pointer[error] // the first error of the sink
 	ended   chan struct{}         // closed when the sink has all entries
 }
 
@@ -37,22 +37,22 @@ func (d *dirReader) startDelivery() {
 	d.delivery = &delivery{queue: make(chan *queuedEntry, maxAhead), readers: make(chan struct{}, maxReaders), ended: make(chan struct{})}
 	go func() {
 		defer close(d.ended)
-		for a := range d.queue {
-			if a.ready != nil {
-				<-a.ready
+		for queued := range d.queue {
+			if queued.ready != nil {
+				<-queued.ready
 			}
 
-			if d.err.Load() == nil {
-				if err := d.Checker.Add(a.Entry); errors.Is(err, io.ErrUnexpectedEOF) {
-					err = fmt.Errorf("%q became shorter while it was read: %w", a.Path, err)
-					d.err.Store(&err)
+			if d.sinkErr.Load() == nil {
+				if err := d.Checker.Add(queued.Entry); errors.Is(err, io.ErrUnexpectedEOF) {
+					err = fmt.Errorf("%q became shorter while it was read: %w", queued.Path, err)
+					d.sinkErr.Store(&err)
 				} else if err != nil {
-					d.err.Store(&err)
+					d.sinkErr.Store(&err)
 				}
 			}
 
-			if a.file != nil {
-				a.file.Close()
+			if queued.file != nil {
+				queued.file.Close()
 			}
 		}
 	}()
@@ -66,7 +66,7 @@ func (d *dirReader) endDelivery() error {
 }
 
 func (d *dirReader) sinkError() error {
-	if err := d.err.Load(); err != nil {
+	if err := d.sinkErr.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -75,31 +75,31 @@ func (d *dirReader) sinkError() error {
 // add queues an entry. If the sink has failed, it returns the error of the sink.
 func (d *dirReader) add(e stream.Entry) error { return d.addFile(e, nil) }
 
-// addFile does as add for an entry whose data comes from a file. The file is closed after the sink has read it.
+// addFile is add for an entry whose data comes from a file. The file is closed after the sink has read it.
 func (d *dirReader) addFile(e stream.Entry, f *sourceFile) error {
-	a := &queuedEntry{Entry: e, file: f}
+	queued := &queuedEntry{Entry: e, file: f}
 
 	if f != nil && e.DataSize() > smallSize {
-		a.File = f
+		queued.File = f
 	} else if f != nil {
-		a.ready = make(chan struct{})
+		queued.ready = make(chan struct{})
 		d.readers <- struct{}{}
 		go func() {
-			defer func() { <-d.readers; close(a.ready) }()
+			defer func() { <-d.readers; close(queued.ready) }()
 
 			b := make([]byte, e.DataSize())
 			n, err := io.ReadFull(e.Data, b)
-			if a.Data = bytes.NewReader(b[:n]); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-				a.Data = io.MultiReader(a.Data, errorReader{err})
+			if queued.Data = bytes.NewReader(b[:n]); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+				queued.Data = io.MultiReader(queued.Data, errorReader{err})
 			}
 		}()
 	}
 
-	d.queue <- a
+	d.queue <- queued
 	return d.sinkError()
 }
 
-// An errorReader returns its error instead of the rest of a file that cannot be read.
+// An errorReader returns an error. It takes the place of the part of a file that could not be read.
 type errorReader struct{ err error }
 
 func (f errorReader) Read([]byte) (int, error) { return 0, f.err }

@@ -46,24 +46,24 @@ func changeTime(st *unix.Stat_t) int64 {
 // recordedTime returns the changeTime of a file that is read now. If the file may change again without a new
 // change time, it returns a time that no file has.
 func recordedTime(st *unix.Stat_t) int64 {
-	at := changeTime(st)
+	t := changeTime(st)
 	if time.Since(time.Unix(0, timeOf(st.Ctim))) < settleTime {
-		at ^= 1
+		t ^= 1
 	}
-	return at
+	return t
 }
 
-// birthTime returns when an open file was created, 0 if its file system does not record birth times. It
+// birthTime returns the time at which an open file was created, 0 if its file system does not record birth times. It
 // distinguishes a file from an earlier one with an equal inode number.
 func birthTime(fd int) int64 {
 	var st unix.Statx_t
 	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st) != nil {
 		return 0
 	}
-	return birthOf(&st)
+	return birthTimeOf(&st)
 }
 
-func birthOf(st *unix.Statx_t) int64 {
+func birthTimeOf(st *unix.Statx_t) int64 {
 	if st.Mask&unix.STATX_BTIME == 0 {
 		return 0
 	}
@@ -71,33 +71,33 @@ func birthOf(st *unix.Statx_t) int64 {
 	return t
 }
 
-// unchangedIn reports whether a name of an open directory is the file n of the tree, and the file's status did
+// isUnchangedIn reports whether a name of an open directory is the file n of the tree, and the file's status did
 // not change. It takes one system call.
-func (d *dirReader) unchangedIn(n *tree.Inode, dir int, name string) bool {
+func (d *dirReader) isUnchangedIn(n *tree.Inode, dir int, name string) bool {
 	var x unix.Statx_t
 	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x) != nil {
 		return false
 	}
 	st := statusOf(&x)
-	return d.unchanged(n, birthOf(&x), &st)
+	return d.isUnchanged(n, birthTimeOf(&x), &st)
 }
 
-// unchanged reports whether a file is the one in the tree.
-func (d *dirReader) unchanged(n *tree.Inode, born int64, st *unix.Stat_t) bool {
-	if d.o.Since != 0 {
-		return n.Mode&unix.S_IFMT == st.Mode&unix.S_IFMT && timeOf(st.Ctim) <= d.o.Since && (!n.IsRegular() || n.Size() == st.Size)
+// isUnchanged reports whether a file is still the file n of the tree.
+func (d *dirReader) isUnchanged(n *tree.Inode, born int64, st *unix.Stat_t) bool {
+	if d.o.WrittenAt != 0 {
+		return n.Mode&unix.S_IFMT == st.Mode&unix.S_IFMT && timeOf(st.Ctim) <= d.o.WrittenAt && (!n.IsRegular() || n.Size() == st.Size)
 	}
-	return unchanged(n, born, st)
+	return matchesStatus(n, born, st)
 }
 
-// unchanged reports whether the status of a file equals the one in the tree.
-func unchanged(n *tree.Inode, born int64, st *unix.Stat_t) bool {
+// matchesStatus reports whether the status of a file equals the status that the tree has for it.
+func matchesStatus(n *tree.Inode, born int64, st *unix.Stat_t) bool {
 	return n.Mode == st.Mode && n.UID == st.Uid && n.GID == st.Gid && n.Mtime == timeOf(st.Mtim) && n.Ctime == changeTime(st) &&
 		(!n.IsRegular() || n.Size() == st.Size) && n.Btime == cmp.Or(born, n.Mtime)
 }
 
-// beforeIn returns the entry of a directory of the tree by its name, nil if there is none.
-func (d *dirReader) beforeIn(dir *tree.Inode, name string) (*tree.Inode, error) {
+// childBefore returns the entry of a directory of the tree by its name, nil if there is none.
+func (d *dirReader) childBefore(dir *tree.Inode, name string) (*tree.Inode, error) {
 	if dir == nil || !dir.IsDir() {
 		return nil, nil
 	}
@@ -114,10 +114,10 @@ func (d *dirReader) beforeIn(dir *tree.Inode, name string) (*tree.Inode, error) 
 
 // prefetch asks for the pages of a group of inodes at once, unless it has asked for the group before.
 func (d *dirReader) prefetch(group uint64) error {
-	if d.o.Prefetch == nil || d.groups[group] {
+	if d.o.Prefetch == nil || d.prefetchedGroups[group] {
 		return nil
 	}
-	d.groups[group] = true
+	d.prefetchedGroups[group] = true
 	pages, err := d.before.GroupPages(d.src, group*tree.GroupInodes)
 	if err != nil || len(pages) == 0 {
 		return err
@@ -126,27 +126,27 @@ func (d *dirReader) prefetch(group uint64) error {
 	return d.o.Prefetch(pages)
 }
 
-// addWhiteouts feeds a whiteout for each entry of was that the directory no longer has. names are the sorted
+// addWhiteouts feeds a whiteout for each entry of before that the directory no longer has. names are the sorted
 // names that the directory has.
-func (d *dirReader) addWhiteouts(at string, was *tree.Inode, names []string) error {
-	if was == nil || !was.IsDir() {
+func (d *dirReader) addWhiteouts(dirPath string, before *tree.Inode, names []string) error {
+	if before == nil || !before.IsDir() {
 		return nil
 	}
-	var gone []string
-	if err := was.Dir.List(d.src, 0, func(e tree.Dirent, _ uint64) bool {
-		if _, is := slices.BinarySearch(names, e.Name); !is && d.o.only.has(path.Join(at, e.Name)) {
-			gone = append(gone, e.Name)
+	var missing []string
+	if err := before.Dir.List(d.src, 0, func(e tree.Dirent, _ uint64) bool {
+		if _, found := slices.BinarySearch(names, e.Name); !found && d.o.onlyPaths.has(path.Join(dirPath, e.Name)) {
+			missing = append(missing, e.Name)
 		}
 		return true
 	}); err != nil {
 		return err
 	}
 
-	for _, name := range gone {
-		if len(path.Join(at, name)) > stream.MaxPath {
+	for _, name := range missing {
+		if len(path.Join(dirPath, name)) > stream.MaxPath {
 			continue // such a long path was not copied
 		}
-		if err := d.add(stream.Entry{Path: path.Join(at, name), Whiteout: true}); err != nil {
+		if err := d.add(stream.Entry{Path: path.Join(dirPath, name), Whiteout: true}); err != nil {
 			return err
 		}
 	}
@@ -161,7 +161,7 @@ func ChangedFile(c tree.Change) (file, inGit bool) {
 	if is == nil {
 		is = c.Before
 	}
-	if is.IsDir() || minor(c) {
+	if is.IsDir() || isMinor(c) {
 		return false, false
 	}
 
@@ -169,5 +169,5 @@ func ChangedFile(c tree.Change) (file, inGit bool) {
 	return !inGit, inGit
 }
 
-// NothingApplied returns the result of an apply without changes.
-func NothingApplied(dir string) *Applied { return &Applied{Dir: dir, Paths: []graft.PathChange{}} }
+// EmptyResult returns the result of an apply without changes.
+func EmptyResult(dir string) *ApplyResult { return &ApplyResult{Dir: dir, Paths: []graft.PathChange{}} }

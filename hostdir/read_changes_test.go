@@ -30,7 +30,9 @@ func TestUnchanged(t *testing.T) {
 	in, err := os.Open(dir)
 	must.OK(t, err)
 	defer in.Close()
-	is := func() (bool, bool) { return unchanged(n, born, &st), (&dirReader{}).unchangedIn(n, int(in.Fd()), name) }
+	is := func() (bool, bool) {
+		return matchesStatus(n, born, &st), (&dirReader{}).isUnchangedIn(n, int(in.Fd()), name)
+	}
 
 	if a, b := is(); !a || !b {
 		t.Errorf("the same file is read again: %v, %v", a, b)

@@ -10,19 +10,19 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// openData is a file that is open for reading.
-type openData interface {
+// A readableFile is a file that is open for reading.
+type readableFile interface {
 	io.ReaderAt
 	Fd() uintptr
 }
 
-// dataOf returns the parts of a file between its holes, and a reader of these parts; nil for a file without
+// dataParts returns the parts of a file that are not holes, and a reader of these parts; nil for a file without
 // holes.
-func dataOf(f openData, size int64) ([]content.DataRange, io.Reader, error) {
+func dataParts(f readableFile, size int64) ([]content.DataRange, io.Reader, error) {
 	parts, readers := []content.DataRange{}, []io.Reader{}
 
-	for at := int64(0); at < size; {
-		begin, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
+	for off := int64(0); off < size; {
+		begin, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
 			break
 		}
@@ -40,7 +40,7 @@ func dataOf(f openData, size int64) ([]content.DataRange, io.Reader, error) {
 			readers = append(readers, io.NewSectionReader(f, begin, end-begin))
 		}
 
-		at = end
+		off = end
 	}
 	if len(parts) == 1 && parts[0].N == size {
 		return nil, nil, nil

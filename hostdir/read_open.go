@@ -15,23 +15,23 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// A namedFile is a file that was opened by its name in a directory.
+// A namedFile is an open file. It was opened by its name in a directory.
 type namedFile struct {
-	path int // a descriptor (O_PATH), or -1 if data was opened by the name
-	data int // a descriptor for reading, or -1
-	st   unix.Stat_t
-	born int64 // see birthTime
+	pathFD    int // a descriptor (O_PATH), or -1 if data was opened by the name
+	dataFD    int // a descriptor for reading, or -1
+	st        unix.Stat_t
+	birthTime int64 // see birthTime
 }
 
-// openName opens a file by its name in a directory, without following a link. listed is the type of the file in the
+// openName opens a file by its name in a directory, without following a link. listedType is the type of the file in the
 // directory's listing. A regular file is opened for reading if this is permitted, which saves a third of the system
 // calls for it. All other files are opened by O_PATH, because opening a device or a file system can have effects.
-func (d *dirReader) openName(dir int, name string, listed fs.FileMode) (*namedFile, error) {
-	f := &namedFile{path: -1, data: -1}
+func (d *dirReader) openName(dir int, name string, listedType fs.FileMode) (*namedFile, error) {
+	f := &namedFile{pathFD: -1, dataFD: -1}
 
-	if listed.IsRegular() {
+	if listedType.IsRegular() {
 		if fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0); err == nil {
-			f.data = fd
+			f.dataFD = fd
 			if f.stat() == nil && f.st.Mode&unix.S_IFMT == unix.S_IFREG {
 				return f, nil
 			}
@@ -41,7 +41,7 @@ func (d *dirReader) openName(dir int, name string, listed fs.FileMode) (*namedFi
 	}
 
 	err := d.asOwner(dir, &unix.Stat_t{}, unix.S_IXUSR, func() (err error) {
-		f.path, err = unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		f.pathFD, err = unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		return err
 	})
 	if err == nil {
@@ -57,24 +57,25 @@ func (d *dirReader) openName(dir int, name string, listed fs.FileMode) (*namedFi
 // stat reads the status of the file.
 func (f *namedFile) stat() error {
 	var x unix.Statx_t
-	if err := unix.Statx(max(f.path, f.data), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x); err != nil {
+	if err := unix.Statx(max(f.pathFD, f.dataFD), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x); err != nil {
 		return err
 	}
-	f.st, f.born = statusOf(&x), birthOf(&x)
+	f.st, f.birthTime = statusOf(&x), birthTimeOf(&x)
 	return nil
 }
 
+// statusOf converts the status of statx(2) to the status of stat(2).
 func statusOf(x *unix.Statx_t) unix.Stat_t {
-	at := func(t unix.StatxTimestamp) unix.Timespec { return unix.Timespec{Sec: t.Sec, Nsec: int64(t.Nsec)} }
+	timespec := func(t unix.StatxTimestamp) unix.Timespec { return unix.Timespec{Sec: t.Sec, Nsec: int64(t.Nsec)} }
 	return unix.Stat_t{
 		Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino, Nlink: uint64(x.Nlink), Mode: uint32(x.Mode), Uid: x.Uid, Gid: x.Gid,
-		Rdev: unix.Mkdev(x.Rdev_major, x.Rdev_minor), Size: int64(x.Size), Blocks: int64(x.Blocks), Atim: at(x.Atime), Mtim: at(x.Mtime), Ctim: at(x.Ctime),
+		Rdev: unix.Mkdev(x.Rdev_major, x.Rdev_minor), Size: int64(x.Size), Blocks: int64(x.Blocks), Atim: timespec(x.Atime), Mtim: timespec(x.Mtime), Ctim: timespec(x.Ctime),
 	}
 }
 
-// close closes the descriptors that were not taken.
+// close closes the descriptors, except for a descriptor that takeData or takeDir returned.
 func (f *namedFile) close() {
-	for _, fd := range []*int{&f.path, &f.data} {
+	for _, fd := range []*int{&f.pathFD, &f.dataFD} {
 		if *fd >= 0 {
 			_ = unix.Close(*fd) // not opened for writing, so close reports no errors
 			*fd = -1
@@ -82,26 +83,26 @@ func (f *namedFile) close() {
 	}
 }
 
-// take returns the descriptor for reading, which the caller closes. It returns nil if there is none.
-func (f *namedFile) take() *sourceFile {
-	if f.data < 0 {
+// takeData returns the descriptor for reading, which the caller closes. It returns nil if there is none.
+func (f *namedFile) takeData() *sourceFile {
+	if f.dataFD < 0 {
 		return nil
 	}
-	h := &sourceFile{f.data}
-	f.data = -1
+	h := &sourceFile{f.dataFD}
+	f.dataFD = -1
 	return h
 }
 
-// directory does as take for a directory.
-func (f *namedFile) directory() *os.File {
-	h := f.take()
+// takeDir is takeData for a directory.
+func (f *namedFile) takeDir() *os.File {
+	h := f.takeData()
 	if h == nil {
 		return nil
 	}
 	return os.NewFile(uintptr(h.fd), procPath(h.fd))
 }
 
-// A sourceFile is a regular file that is open for reading. os.NewFile would take further system calls to find out that
+// A sourceFile is a regular file that is open for reading. os.NewFile would make further system calls to find out that
 // it cannot be polled.
 type sourceFile struct{ fd int }
 
@@ -128,23 +129,23 @@ func (f *sourceFile) Fd() uintptr { return uintptr(f.fd) }
 // Close closes the file.
 func (f *sourceFile) Close() { _ = unix.Close(f.fd) }
 
-// open returns the entry of a file. It opens a regular file or a directory for reading.
-func (d *dirReader) open(at string, f *namedFile) (e stream.Entry, err error) {
+// openEntry returns the entry of a file. It opens a regular file or a directory for reading.
+func (d *dirReader) openEntry(entryPath string, f *namedFile) (e stream.Entry, err error) {
 	st := &f.st
 	kind := st.Mode & unix.S_IFMT
 	var xattrs []tree.Xattr
-	if f.path < 0 {
+	if f.pathFD < 0 {
 		xattrs, err = f.readXattrs(d.buf[:])
 	} else {
 		xattrs, err = d.openAsOwner(f, kind)
 	}
 
-	e = stream.Entry{Path: at, Rdev: uint32(st.Rdev)}
-	e.Meta = d.WithOwner(stream.Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: recordedTime(st), Btime: f.born})
+	e = stream.Entry{Path: entryPath, Rdev: uint32(st.Rdev)}
+	e.Meta = d.WithOwner(stream.Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: recordedTime(st), Btime: f.birthTime})
 
 	switch kind {
 	case unix.S_IFLNK:
-		n, err := unix.Readlinkat(f.path, "", d.buf[:])
+		n, err := unix.Readlinkat(f.pathFD, "", d.buf[:])
 		e.Target = string(d.buf[:max(n, 0)])
 		return e, err
 	case unix.S_IFREG:
@@ -152,10 +153,10 @@ func (d *dirReader) open(at string, f *namedFile) (e stream.Entry, err error) {
 			return e, err
 		}
 
-		h := &sourceFile{f.data}
+		h := &sourceFile{f.dataFD}
 		e.Data = stream.WithContext(d.ctx, io.NewSectionReader(h, 0, st.Size))
 		if st.Blocks*512 < st.Size { // only a file with fewer blocks than bytes can have holes
-			if parts, data, err := dataOf(h, st.Size); err == nil && parts != nil {
+			if parts, data, err := dataParts(h, st.Size); err == nil && parts != nil {
 				e.Sparse, e.Parts, e.Data = true, parts, stream.WithContext(d.ctx, data)
 			}
 		}
@@ -167,10 +168,10 @@ func (d *dirReader) open(at string, f *namedFile) (e stream.Entry, err error) {
 // openAsOwner reads the extended attributes of a file that was opened by O_PATH, and opens a regular file or a
 // directory for reading.
 func (d *dirReader) openAsOwner(f *namedFile, kind uint32) (xattrs []tree.Xattr, err error) {
-	proc := procPath(f.path)
-	err = d.asOwner(f.path, &f.st, unix.S_IRUSR, func() (err error) {
+	proc := procPath(f.pathFD)
+	err = d.asOwner(f.pathFD, &f.st, unix.S_IRUSR, func() (err error) {
 		if xattrs, err = readXattrs(proc, d.buf[:]); err == nil && (kind == unix.S_IFDIR || kind == unix.S_IFREG) {
-			f.data, err = openFile(proc, 0)
+			f.dataFD, err = openFile(proc, 0)
 		}
 		return err
 	})
@@ -186,32 +187,32 @@ func (d *dirReader) openAsOwner(f *namedFile, kind uint32) (xattrs []tree.Xattr,
 	return xattrs, err
 }
 
-// openFile opens a file for reading, with further flags in how. It returns -1 if this fails.
-func openFile(name string, how int) (int, error) {
+// openFile opens a file for reading, with further flags of open(2). It returns -1 if this fails.
+func openFile(name string, flags int) (int, error) {
 	for {
-		fd, err := unix.Open(name, how|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		fd, err := unix.Open(name, flags|unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if !errors.Is(err, unix.EINTR) {
 			return fd, err
 		}
 	}
 }
 
-// asOwner calls do, which accesses a file. fd is a descriptor (O_PATH) of the file. If the access is denied,
-// asOwner adds the permissions in needs to the file's mode, calls do again, and restores the mode. Then it sets
+// asOwner calls fn, which accesses a file. fd is a descriptor (O_PATH) of the file. If the access is denied,
+// asOwner adds the permissions in perm to the file's mode, calls fn again, and restores the mode. Then it sets
 // st to the new status.
-func (d *dirReader) asOwner(fd int, st *unix.Stat_t, needs uint32, do func() error) error {
-	err := do()
-	if !d.o.Whole || !errors.Is(err, unix.EACCES) || unix.Fstat(fd, st) != nil || !mayChmod(st) {
+func (d *dirReader) asOwner(fd int, st *unix.Stat_t, perm uint32, fn func() error) error {
+	err := fn()
+	if !d.o.ReadDenied || !errors.Is(err, unix.EACCES) || unix.Fstat(fd, st) != nil || !mayChmod(st) {
 		return err
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		needs = openMode
+		perm = openMode
 	}
-	if unix.Chmod(procPath(fd), st.Mode&0o7777|needs) != nil {
+	if unix.Chmod(procPath(fd), st.Mode&0o7777|perm) != nil {
 		return err
 	}
 
-	err = do()
+	err = fn()
 	return errors.Join(err, unix.Chmod(procPath(fd), st.Mode&0o7777), unix.Fstat(fd, st))
 }
 
@@ -219,18 +220,18 @@ func (d *dirReader) asOwner(fd int, st *unix.Stat_t, needs uint32, do func() err
 // longest attribute.
 func readXattrs(proc string, buf []byte) ([]tree.Xattr, error) {
 	n, err := unix.Listxattr(proc, buf)
-	return readListed(buf, n, err, func(name string) (int, error) { return unix.Getxattr(proc, name, buf) })
+	return readListedXattrs(buf, n, err, func(name string) (int, error) { return unix.Getxattr(proc, name, buf) })
 }
 
 // readXattrs reads the extended attributes of a file that is open for reading.
 func (f *namedFile) readXattrs(buf []byte) ([]tree.Xattr, error) {
-	n, err := unix.Flistxattr(f.data, buf)
-	return readListed(buf, n, err, func(name string) (int, error) { return unix.Fgetxattr(f.data, name, buf) })
+	n, err := unix.Flistxattr(f.dataFD, buf)
+	return readListedXattrs(buf, n, err, func(name string) (int, error) { return unix.Fgetxattr(f.dataFD, name, buf) })
 }
 
-// readListed reads the extended attributes whose names are in the first n bytes of buf, or returns the error of
+// readListedXattrs reads the extended attributes whose names are in the first n bytes of buf, or returns the error of
 // listing them. get reads one of them into buf.
-func readListed(buf []byte, n int, err error, get func(name string) (int, error)) (xs []tree.Xattr, _ error) {
+func readListedXattrs(buf []byte, n int, err error, get func(name string) (int, error)) (xs []tree.Xattr, _ error) {
 	if errors.Is(err, unix.ENOTSUP) || err == nil && n == 0 {
 		return nil, nil
 	}

@@ -128,7 +128,7 @@ func TestReadLists(t *testing.T) {
 		must.OK(t, unix.Setxattr(filepath.Join(root, name), "system.posix_acl_access", list, 0))
 	}
 	sink := trees.NewMapSink(t)
-	must.OK(t, Read(t.Context(), root, sink.Add, ReadOptions{Whole: true}))
+	must.OK(t, Read(t.Context(), root, sink.Add, ReadOptions{ReadDenied: true}))
 	for _, name := range []string{"d", "f"} {
 		want := []tree.Xattr{{Name: "system.posix_acl_access", Value: list}, {Name: "user.k", Value: []byte("v")}}
 		if n := sink.Files[name]; n.Mode&0o777 != 0o300 || !reflect.DeepEqual(n.Xattrs, want) {

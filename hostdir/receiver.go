@@ -14,9 +14,9 @@ type Receiver struct{ pl *planner }
 // Path returns the path of the directory, without symbolic links.
 func (r Receiver) Path() string { return r.pl.host.path }
 
-// Resolved returns the absolute path of a directory in it. It follows no symbolic links.
-func (r Receiver) Resolved(p *tree.Path) (string, error) {
-	fd, err := r.pl.host.walk(p)
+// ResolvePath returns the absolute path of a subdirectory. It follows no symbolic links.
+func (r Receiver) ResolvePath(p *tree.Path) (string, error) {
+	fd, err := r.pl.host.newDirFD(p)
 	if err != nil {
 		return "", err
 	}
@@ -24,10 +24,10 @@ func (r Receiver) Resolved(p *tree.Path) (string, error) {
 	return os.Readlink(procPath(fd))
 }
 
-// At returns the entry at a path in the merge's tree of the directory, nil if there is none.
-func (r Receiver) At(name string) (*tree.Inode, error) {
-	if err := r.pl.readNamed(name, r.pl.tree.read); err != nil {
+// EntryAt returns the entry at a path in the merge's tree of the directory, nil if there is none.
+func (r Receiver) EntryAt(name string) (*tree.Inode, error) {
+	if err := r.pl.readPath(name, r.pl.tree.read); err != nil {
 		return nil, err
 	}
-	return r.pl.tree.at(name)
+	return r.pl.tree.inodeAt(name)
 }

@@ -35,9 +35,9 @@ func (x *pathSet) has(p string) bool {
 	return false
 }
 
-// add adds a path and the directories above it, and with below all paths below it.
-func (x *pathSet) add(p string, below bool) {
-	x.paths[p] = x.paths[p] || below
+// add adds a path and the directories above it. If recursive is set, it also adds all paths below the path.
+func (x *pathSet) add(p string, recursive bool) {
+	x.paths[p] = x.paths[p] || recursive
 	for p = path.Dir(p); p != "."; p = path.Dir(p) {
 		x.paths[p] = x.paths[p]
 	}
@@ -53,7 +53,7 @@ func (pl *planner) changedPaths() *pathSet {
 		}
 
 		x.add(d.change.Path.String(), false)
-		x.all = x.all || d.seen.exists && !d.seen.isDir() && d.seen.st.Nlink > 1
+		x.all = x.all || d.original.exists && !d.original.isDir() && d.original.st.Nlink > 1
 	}
 
 	for _, g := range pl.res.Git {
@@ -70,7 +70,7 @@ func (pl *planner) recordAround(run func() error) error {
 	}
 
 	o := pl.o.Read
-	o.only = pl.changedPaths()
+	o.onlyPaths = pl.changedPaths()
 	call := func(ctx context.Context, after bool) error {
 		return pl.o.Record(after, func(was *tree.State, sink stream.Sink) error {
 			return ReadChanges(ctx, pl.res.Dir, pl.o.Source, was, sink, o)
@@ -92,18 +92,18 @@ func (pl *planner) recordAround(run func() error) error {
 // read them. Without it, the writer would take these files for changed.
 func (pl *planner) updateChangeTimes() error {
 	for _, d := range pl.steps {
-		if !d.seen.exists || d.seen.st.Mode&unix.S_IRUSR != 0 {
+		if !d.original.exists || d.original.st.Mode&unix.S_IRUSR != 0 {
 			continue
 		}
 
-		now, err := pl.host.look(d.change.Path)
+		present, err := pl.host.entryAt(d.change.Path)
 		if err != nil {
 			return err
 		}
 
-		was, at := d.seen, now.st.Ctim
-		if was.st.Ctim = at; !was.changed(now) {
-			d.seen.st.Ctim = at
+		original, ctime := d.original, present.st.Ctim
+		if original.st.Ctim = ctime; !original.differsFrom(present) {
+			d.original.st.Ctim = ctime
 		}
 	}
 

@@ -26,8 +26,8 @@ type textLog struct {
 // storedText is the payload number of all texts. Files have lower numbers. The log below has no negative numbers.
 const storedText = -1
 
-// addTo sets the log below, and returns the textLog.
-func (l *textLog) addTo(below content.Log) content.Log {
+// setBelow sets the log that has all other contents, and returns the textLog.
+func (l *textLog) setBelow(below content.Log) content.Log {
 	l.Log = below
 	return l
 }
@@ -38,37 +38,37 @@ func (l *textLog) close() {
 	}
 }
 
-// store stores a text, and returns it as a content.
-func (l *textLog) store(_ context.Context, r io.Reader) (_ *content.Content, err error) {
+// storeText stores a text, and returns it as a content.
+func (l *textLog) storeText(_ context.Context, r io.Reader) (_ *content.Content, err error) {
 	if l.texts == nil {
 		if l.texts, err = unnamedFile(); err != nil {
 			return nil, err
 		}
 	}
 
-	at := l.end
-	n, err := io.Copy(io.NewOffsetWriter(l.texts, at), r)
+	off := l.end
+	n, err := io.Copy(io.NewOffsetWriter(l.texts, off), r)
 	l.end += n
 	if err != nil {
 		return nil, err
 	}
 
 	c := content.New(hostEpoch)
-	return c, c.Write(nil, 0, n, at, storedText)
+	return c, c.Write(nil, 0, n, off, storedText)
 }
 
-// ofFile returns the content of a file of the directory, with its holes, and whether the user may read the file.
-func (l *textLog) ofFile(p *tree.Path, size int64) (c *content.Content, readable bool, err error) {
+// fileContent returns the content of a file of the directory, with its holes, and whether the user may read the file.
+func (l *textLog) fileContent(p *tree.Path, size int64) (c *content.Content, readable bool, err error) {
 	l.files = append(l.files, p)
 	payload := storedText - int64(len(l.files))
 	parts := []content.DataRange{{N: size}} // without holes
 
-	f, err := l.host.file(p)
+	f, err := l.host.openFile(p)
 	if err != nil && !errors.Is(err, unix.EACCES) {
 		return nil, false, err
 	}
 	if readable = err == nil; readable {
-		if holes, _, err := dataOf(f, size); err == nil && holes != nil {
+		if holes, _, err := dataParts(f, size); err == nil && holes != nil {
 			parts = holes
 		}
 		f.Close()
@@ -86,20 +86,20 @@ func (l *textLog) ofFile(p *tree.Path, size int64) (c *content.Content, readable
 
 // ReadAt implements content.Log. The number payload chooses what it reads: texts (storedText), a file of the directory
 // (a lower number), or the log below (a higher number).
-func (l *textLog) ReadAt(p []byte, at, payload int64) error {
+func (l *textLog) ReadAt(p []byte, off, payload int64) error {
 	if payload >= 0 {
-		return l.Log.ReadAt(p, at, payload)
+		return l.Log.ReadAt(p, off, payload)
 	}
 
 	f := l.texts
 	if payload != storedText {
 		var err error
-		if f, err = l.host.file(l.files[storedText-1-payload]); err != nil {
+		if f, err = l.host.openFile(l.files[storedText-1-payload]); err != nil {
 			return err
 		}
 		defer f.Close()
 	}
 
-	_, err := f.ReadAt(p, at)
+	_, err := f.ReadAt(p, off)
 	return errs.Ignore(err, io.EOF) // the file was truncated: the writer will find that it changed
 }

@@ -23,7 +23,7 @@ import (
 //
 // A path at which the directory has the workspace's version of a file already counts as unchanged since the base. So
 // the merge does not depend on how far an interrupted apply came, and finds no conflict in what that apply did. The
-// planner compares such a path with the plan afterwards (see here).
+// planner compares such a path with the plan afterwards (see dirVersion).
 type hostTree struct {
 	host      *host
 	src       *tree.Source
@@ -31,14 +31,14 @@ type hostTree struct {
 	texts     *textLog
 	ctx       context.Context
 
-	edit    *tree.Editor
-	changes map[string]tree.Change // the planner's changes
-	applied map[string]*tree.Inode // the directory's files at the paths that count as unchanged, but have the workspace's file
-	places  map[string]hostEntry   // the entries at the paths that were read
-	listed  map[string]bool        // directories that were read with all entries below
-	files   map[uint64]hostFile    // the files that were read, by their inode numbers in the tree
-	numbers map[fileID]uint64      // the inode numbers in the tree of the files that were read
-	last    uint64                 // the number of the last new file; new numbers are counted down
+	edit           *tree.Editor
+	changes        map[string]tree.Change // the planner's changes
+	alreadyApplied map[string]*tree.Inode // the directory's files at the paths that count as unchanged, but have the workspace's file
+	entries        map[string]hostEntry   // the entries at the paths that were read
+	fullyRead      map[string]bool        // directories that were read with all entries below
+	files          map[uint64]hostFile    // the files that were read, by their inode numbers in the tree
+	inodeNumbers   map[fileID]uint64      // the inode numbers in the tree of the files that were read
+	nextIno        uint64                 // the number for the next new file; new numbers are counted down
 }
 
 // hostEpoch is the epoch of changes to a hostTree. No state of a store has it.
@@ -46,26 +46,26 @@ const hostEpoch = math.MaxUint64 - 1
 
 func newHostTree(ctx context.Context, h *host, o *ApplyOptions, texts *textLog) *hostTree {
 	return &hostTree{
-		host: h, src: o.Source, base: o.Base, now: o.Now, texts: texts, ctx: ctx, edit: &tree.Editor{State: o.Base.Clone(), Source: o.Source, Epoch: hostEpoch}, changes: make(map[string]tree.Change), applied: make(map[string]*tree.Inode),
-		places: make(map[string]hostEntry), listed: make(map[string]bool), files: make(map[uint64]hostFile), numbers: make(map[fileID]uint64), last: tree.MaxIno,
+		host: h, src: o.Source, base: o.Base, now: o.Now, texts: texts, ctx: ctx, edit: &tree.Editor{State: o.Base.Clone(), Source: o.Source, Epoch: hostEpoch}, changes: make(map[string]tree.Change), alreadyApplied: make(map[string]*tree.Inode),
+		entries: make(map[string]hostEntry), fullyRead: make(map[string]bool), files: make(map[uint64]hostFile), inodeNumbers: make(map[fileID]uint64), nextIno: tree.MaxIno,
 	}
 }
 
-// at returns the inode at a path, nil if there is none.
-func (h *hostTree) at(name string) (*tree.Inode, error) { return h.edit.State.InodeAt(h.src, name) }
+// inodeAt returns the inode at a path, nil if there is none.
+func (h *hostTree) inodeAt(name string) (*tree.Inode, error) { return h.edit.State.InodeAt(h.src, name) }
 
-// here returns the directory's version of a path that was read, nil if there is none.
-func (h *hostTree) here(name string) (*tree.Inode, error) {
-	if n := h.applied[name]; n != nil {
+// dirVersion returns the directory's version of a path that was read, nil if there is none.
+func (h *hostTree) dirVersion(name string) (*tree.Inode, error) {
+	if n := h.alreadyApplied[name]; n != nil {
 		return n, nil
 	}
-	return h.at(name)
+	return h.inodeAt(name)
 }
 
 // read reads the directory's entry at a path into the tree.
 func (h *hostTree) read(p *tree.Path) error {
 	name := p.String()
-	if _, done := h.places[name]; done {
+	if _, done := h.entries[name]; done {
 		return nil
 	}
 
@@ -75,22 +75,22 @@ func (h *hostTree) read(p *tree.Path) error {
 		}
 	}
 
-	at, err := h.host.look(p)
+	entry, err := h.host.entryAt(p)
 	if err != nil {
 		return err
 	}
-	h.places[name] = at
+	h.entries[name] = entry
 
-	was, err := h.at(name)
+	before, err := h.inodeAt(name)
 	if err != nil {
 		return err
 	}
 
 	switch {
-	case at.exists:
-		err = h.put(p, at, was)
-	case was != nil:
-		_, err = h.remove(p, was)
+	case entry.exists:
+		err = h.putEntry(p, entry, before)
+	case before != nil:
+		_, err = h.removeEntry(p, before)
 	}
 
 	return err
@@ -98,12 +98,12 @@ func (h *hostTree) read(p *tree.Path) error {
 
 // readBelow reads a path and, if it is a directory, all entries below.
 func (h *hostTree) readBelow(p *tree.Path) error {
-	if err := h.read(p); err != nil || h.listed[p.String()] || !h.places[p.String()].isDir() {
+	if err := h.read(p); err != nil || h.fullyRead[p.String()] || !h.entries[p.String()].isDir() {
 		return err
 	}
-	h.listed[p.String()] = true
+	h.fullyRead[p.String()] = true
 
-	entries, err := h.host.list(p)
+	entries, err := h.host.readDir(p)
 	if errors.Is(err, unix.EACCES) {
 		return nil // the directory cannot be read, and counts as unchanged since the base
 	}
@@ -112,7 +112,7 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 	}
 
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), h.host.temps) {
+		if strings.HasPrefix(e.Name(), h.host.ownTempPrefix) {
 			continue // a temporary name; the writer removes its file
 		}
 		if err := h.readBelow(p.ChildUnchecked(e.Name())); err != nil {
@@ -124,30 +124,30 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 	return h.base.WalkFrom(h.ctx, h.src, p.String(), func(q *tree.Path, _ *tree.Inode) error { return h.read(q) })
 }
 
-// remove removes was, the inode at a path, if it is not nil. It returns the inode number of the directory above
+// removeEntry removes before, the inode at a path, if it is not nil. It returns the inode number of the directory above
 // the path.
-func (h *hostTree) remove(p *tree.Path, was *tree.Inode) (parent uint64, err error) {
+func (h *hostTree) removeEntry(p *tree.Path, before *tree.Inode) (parent uint64, err error) {
 	n, err := h.edit.State.Resolve(h.src, p.Dir.String())
 	if err != nil {
 		return 0, err
 	}
-	if was != nil {
+	if before != nil {
 		h.edit.RemoveAll(n.Ino, p.Name, func(uint64, string, *tree.Inode, bool) {})
 	}
 
 	return n.Ino, h.edit.Err()
 }
 
-// put adds the directory's entry at a path to the tree. was is the inode that the tree has at the path, or nil.
-func (h *hostTree) put(p *tree.Path, at hostEntry, was *tree.Inode) error {
-	isDir := at.isDir()
-	number, known := h.numbers[at.id()]
+// putEntry adds the directory's entry at a path to the tree. before is the inode that the tree has at the path, or nil.
+func (h *hostTree) putEntry(p *tree.Path, entry hostEntry, before *tree.Inode) error {
+	isDir := entry.isDir()
+	number, known := h.inodeNumbers[entry.id()]
 	c := h.changes[p.String()]
-	if known && !isDir && (c.After == nil || was != nil && was.Ino == number) {
-		return h.link(p, number, was)
+	if known && !isDir && (c.After == nil || before != nil && before.Ino == number) {
+		return h.linkEntry(p, number, before)
 	}
 
-	n, same, err := h.inode(p, at, was)
+	n, same, err := h.newInode(p, entry, before)
 	if err != nil {
 		return err
 	}
@@ -155,47 +155,48 @@ func (h *hostTree) put(p *tree.Path, at hostEntry, was *tree.Inode) error {
 	if applied, err := h.isApplied(c, n, known); err != nil {
 		return err
 	} else if applied {
-		n.Ino, h.last = h.last, h.last-1
-		h.applied[p.String()] = n
-		h.files[n.Ino] = hostFile{at: p, id: at.id()}
+		n.Ino, h.nextIno = h.nextIno, h.nextIno-1
+		h.alreadyApplied[p.String()] = n
+		h.files[n.Ino] = hostFile{path: p, id: entry.id()}
 		return nil
 	}
 	if known && !isDir {
-		return h.link(p, number, was)
+		return h.linkEntry(p, number, before)
 	}
 
-	again, err := h.continues(was, n)
+	keepsIno, err := h.keepsNumber(before, n)
 	switch {
 	case err != nil:
 		return err
-	case again:
-		n.Ino = was.Ino
+	case keepsIno:
+		n.Ino = before.Ino
 		if !same {
-			own := h.edit.Own(was.Ino)
-			own.SetAttrs(n, n.Ctime)
-			own.Content, own.Target, own.Rdev = n.Content, n.Target, n.Rdev
+			owned := h.edit.Own(before.Ino)
+			owned.SetAttrs(n, n.Ctime)
+			owned.Content, owned.Target, owned.Rdev = n.Content, n.Target, n.Rdev
 		}
 
 	default:
-		parent, err := h.remove(p, was)
+		parent, err := h.removeEntry(p, before)
 		if err != nil {
 			return err
 		}
-		n.Ino, h.last = h.last, h.last-1
+		n.Ino, h.nextIno = h.nextIno, h.nextIno-1
 		h.edit.Add(parent, p.Name, n)
 	}
 
 	if !isDir {
-		h.numbers[at.id()] = n.Ino
-		h.files[n.Ino] = hostFile{at: p, id: at.id()}
+		h.inodeNumbers[entry.id()] = n.Ino
+		h.files[n.Ino] = hostFile{path: p, id: entry.id()}
 	}
 
 	return h.edit.Err()
 }
 
-// isApplied reports whether n, the directory's file at the path of a change, is what the change makes of it. Its
-// attributes may be those that the file has in the base, at another path: an apply sets attributes last. If the change
-// keeps the contents, n is also what was at the path; then it is the changed file only if it has another name.
+// isApplied reports whether n, the directory's file at the path of a change, is the file after the change. n may have
+// the attributes that the file has in the base, at another path, because an apply sets attributes last. If the change
+// keeps the contents, n equals also the file before the change; then n is the file after the change only if it has
+// another name (linked).
 func (h *hostTree) isApplied(c tree.Change, n *tree.Inode, linked bool) (bool, error) {
 	if c.After == nil || c.After.IsDir() || n.IsDir() || c.After.Type() != n.Type() {
 		return false, nil
@@ -205,20 +206,20 @@ func (h *hostTree) isApplied(c tree.Change, n *tree.Inode, linked bool) (bool, e
 		return false, err
 	}
 
-	was, err := h.base.Get(h.src, c.After.Ino)
+	baseNode, err := h.base.Get(h.src, c.After.Ino)
 	if err = errs.Ignore(err, tree.ErrNoInode); err != nil {
 		return false, err
 	}
-	if !sameAttrs(n, c.After) && (was == nil || was.Type() != n.Type() || !sameAttrs(n, was)) {
+	if !sameAttrs(n, c.After) && (baseNode == nil || baseNode.Type() != n.Type() || !sameAttrs(n, baseNode)) {
 		return false, nil
 	}
 
-	unchanged, err := isUnchanged(h.src, c, n)
+	unchanged, err := isOldVersion(h.src, c, n)
 	return err == nil && (!unchanged || linked), err
 }
 
-// isUnchanged reports whether n, the directory's file at the path of a change, is also the file before the change.
-func isUnchanged(src *tree.Source, c tree.Change, n *tree.Inode) (bool, error) {
+// isOldVersion reports whether n, the directory's file at the path of a change, is also the file before the change.
+func isOldVersion(src *tree.Source, c tree.Change, n *tree.Inode) (bool, error) {
 	if c.Before == nil || c.Before.Type() != n.Type() || !sameAttrs(n, c.Before) {
 		return false, nil
 	}
@@ -230,24 +231,24 @@ func sameAttrs(n, m *tree.Inode) bool {
 	return n.Mode == m.Mode && n.UID == m.UID && n.GID == m.GID && tree.SameXattrs(n, m)
 }
 
-// continues reports whether n, the file at a name of was, gets the inode number of was. It does if no other file
-// that was read has this number. If was has several names, the contents must be equal, too.
-func (h *hostTree) continues(was, n *tree.Inode) (bool, error) {
-	if was == nil || was.Type() != n.Type() {
+// keepsNumber reports whether n, the file at a name of before, gets the inode number of before: if no other file that
+// was read has this number. If before has several names, the contents must be equal, too.
+func (h *hostTree) keepsNumber(before, n *tree.Inode) (bool, error) {
+	if before == nil || before.Type() != n.Type() {
 		return false, nil
 	}
-	if _, taken := h.files[was.Ino]; taken || was.IsDir() || len(was.Links) == 1 {
+	if _, taken := h.files[before.Ino]; taken || before.IsDir() || len(before.Links) == 1 {
 		return !taken, nil
 	}
-	return tree.SameData(h.src, was, n)
+	return tree.SameData(h.src, before, n)
 }
 
-// link makes a path a further hard link of a file in the tree.
-func (h *hostTree) link(p *tree.Path, number uint64, was *tree.Inode) error {
-	if was != nil && was.Ino == number {
+// linkEntry makes a path a further hard link of a file in the tree.
+func (h *hostTree) linkEntry(p *tree.Path, number uint64, before *tree.Inode) error {
+	if before != nil && before.Ino == number {
 		return nil
 	}
-	parent, err := h.remove(p, was)
+	parent, err := h.removeEntry(p, before)
 	if err != nil {
 		return err
 	}
@@ -256,66 +257,66 @@ func (h *hostTree) link(p *tree.Path, number uint64, was *tree.Inode) error {
 	return h.edit.Err()
 }
 
-// inode returns the directory's entry at a path as an inode. same is set if it equals was.
-func (h *hostTree) inode(p *tree.Path, at hostEntry, was *tree.Inode) (n *tree.Inode, same bool, err error) {
-	st := &at.st
+// newInode returns the directory's entry at a path as an inode. same is set if the inode equals before.
+func (h *hostTree) newInode(p *tree.Path, entry hostEntry, before *tree.Inode) (n *tree.Inode, same bool, err error) {
+	st := &entry.st
 	n = &tree.Inode{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Nlink: 1, Mtime: timeOf(st.Mtim)}
-	if at.isDir() {
+	if entry.isDir() {
 		n.Nlink = 2
 	}
-	if err := h.keepOwner(p, n, was); err != nil {
+	if err := h.restoreOwner(p, n, before); err != nil {
 		return nil, false, err
 	}
 
-	kept := was != nil && was.Mode == n.Mode && was.UID == n.UID && was.GID == n.GID
-	if kept && was.Mtime == n.Mtime && was.Ctime == changeTime(st) && (!was.IsRegular() || was.Size() == st.Size) {
-		n.Xattrs, n.Content, n.Target, n.Rdev = was.Xattrs, was.Content, was.Target, was.Rdev
+	attrsKept := before != nil && before.Mode == n.Mode && before.UID == n.UID && before.GID == n.GID
+	if attrsKept && before.Mtime == n.Mtime && before.Ctime == changeTime(st) && (!before.IsRegular() || before.Size() == st.Size) {
+		n.Xattrs, n.Content, n.Target, n.Rdev = before.Xattrs, before.Content, before.Target, before.Rdev
 		return n, true, nil
 	}
 
 	n.Xattrs, err = h.host.xattrs(p)
 	if errors.Is(err, unix.EACCES) {
-		if err = nil; was != nil {
-			n.Xattrs = was.Xattrs
+		if err = nil; before != nil {
+			n.Xattrs = before.Xattrs
 		}
 	}
-	if err == nil && !at.isDir() {
-		err = h.data(p, at, n)
+	if err == nil && !entry.isDir() {
+		err = h.setContents(p, entry, n)
 	}
 
-	same = kept && was.Mtime == n.Mtime && tree.SameXattrs(was, n) && was.Content == n.Content && was.Target == n.Target && was.Rdev == n.Rdev
+	same = attrsKept && before.Mtime == n.Mtime && tree.SameXattrs(before, n) && before.Content == n.Content && before.Target == n.Target && before.Rdev == n.Rdev
 	return n, same, err
 }
 
-// keepOwner sets the owner of an inode to the owner in the base or, if the base does not have it, in the
-// workspace. For root it does nothing: other users cannot change owners.
-func (h *hostTree) keepOwner(p *tree.Path, n, was *tree.Inode) (err error) {
+// restoreOwner sets the owner of an inode to the owner in the base or, if the base does not have the file, in the
+// workspace: an ordinary user cannot change owners, so another owner counts as no change. For root it does nothing.
+func (h *hostTree) restoreOwner(p *tree.Path, n, before *tree.Inode) (err error) {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	if was == nil {
-		if was, err = h.now.InodeAt(h.src, p.String()); err != nil {
+	if before == nil {
+		if before, err = h.now.InodeAt(h.src, p.String()); err != nil {
 			return err
 		}
 	}
-	if was != nil && was.UID != n.UID {
-		n.UID, n.GID = was.UID, was.GID
+	if before != nil && before.UID != n.UID {
+		n.UID, n.GID = before.UID, before.GID
 	}
 	return nil
 }
 
-// data sets the contents of a file that is no directory. Contents that equal the contents in the base or in the
+// setContents sets the contents of a file that is no directory. Contents that equal the contents in the base or in the
 // workspace are replaced by these, so that the merge need not compare bytes.
-func (h *hostTree) data(p *tree.Path, at hostEntry, n *tree.Inode) (err error) {
+func (h *hostTree) setContents(p *tree.Path, entry hostEntry, n *tree.Inode) (err error) {
 	readable := true
 
 	switch n.Type() {
 	case unix.S_IFLNK:
 		n.Target, err = h.host.readlink(p)
 	case unix.S_IFREG:
-		n.Content, readable, err = h.texts.ofFile(p, at.st.Size)
+		n.Content, readable, err = h.texts.fileContent(p, entry.st.Size)
 	case unix.S_IFBLK, unix.S_IFCHR:
-		n.Rdev = uint32(at.st.Rdev)
+		n.Rdev = uint32(entry.st.Rdev)
 	}
 	if err != nil {
 		return err
@@ -343,11 +344,11 @@ func (h *hostTree) data(p *tree.Path, at hostEntry, n *tree.Inode) (err error) {
 	}
 
 	if !readable { // the contents are random bytes, which equal no other file's
-		n.Content, err = h.texts.store(h.ctx, strings.NewReader("\x00"+rand.Text()))
+		n.Content, err = h.texts.storeText(h.ctx, strings.NewReader("\x00"+rand.Text()))
 		return err
 	}
 
-	half, err := h.halfWritten(p, at, versions[0], versions[1])
+	half, err := h.isHalfWritten(p, entry, versions[0], versions[1])
 	if half {
 		n.Content = versions[0].Content
 	}
@@ -368,34 +369,34 @@ func (h *hostTree) sameData(n, v *tree.Inode) (bool, error) {
 	return same, err
 }
 
-// halfWritten reports whether an apply was killed while it overwrote a file. Such a file counts as
+// isHalfWritten reports whether an apply was killed while it overwrote a file. Such a file counts as
 // unchanged since the base.
-func (h *hostTree) halfWritten(p *tree.Path, at hostEntry, was, is *tree.Inode) (bool, error) {
-	st := at.st
-	if os.Geteuid() == 0 || was == nil || is == nil || was.Ino != is.Ino || !is.IsRegular() ||
-		st.Mode != was.Mode || st.Size > max(was.Size(), is.Size()) || st.Size < min(was.Size(), is.Size()) {
+func (h *hostTree) isHalfWritten(p *tree.Path, entry hostEntry, baseNode, nowNode *tree.Inode) (bool, error) {
+	st := entry.st
+	if os.Geteuid() == 0 || baseNode == nil || nowNode == nil || baseNode.Ino != nowNode.Ino || !nowNode.IsRegular() ||
+		st.Mode != baseNode.Mode || st.Size > max(baseNode.Size(), nowNode.Size()) || st.Size < min(baseNode.Size(), nowNode.Size()) {
 		return false, nil
 	}
-	if dir, err := h.host.dirOf(p); err != nil || st.Uid == uint32(os.Geteuid()) && !lockedDir(dir) {
+	if dir, err := h.host.parentFD(p); err != nil || st.Uid == uint32(os.Geteuid()) && !isLockedDir(dir) {
 		return false, err
 	}
 
-	f, err := h.host.file(p)
+	f, err := h.host.openFile(p)
 	if err != nil {
 		return false, errs.Ignore(err, unix.EACCES)
 	}
 	defer f.Close()
 
-	here, before, after := bufio.NewReader(f), bufio.NewReader(was.Content.Reader(h.src.Files)), bufio.NewReader(is.Content.Reader(h.src.Files))
+	dirReader, baseReader, nowReader := bufio.NewReader(f), bufio.NewReader(baseNode.Content.Reader(h.src.Files)), bufio.NewReader(nowNode.Content.Reader(h.src.Files))
 
 	for {
-		b, err := here.ReadByte()
+		b, err := dirReader.ReadByte()
 		if err != nil {
 			return errors.Is(err, io.EOF), errs.Ignore(err, io.EOF)
 		}
 
-		x, xerr := before.ReadByte()
-		y, yerr := after.ReadByte()
+		x, xerr := baseReader.ReadByte()
+		y, yerr := nowReader.ReadByte()
 		if (xerr != nil || b != x) && (yerr != nil || b != y) {
 			return false, nil
 		}
@@ -404,23 +405,23 @@ func (h *hostTree) halfWritten(p *tree.Path, at hostEntry, was, is *tree.Inode) 
 
 // hasMoreThanBase reports whether the directory has an entry below a path that the base does not have.
 func (h *hostTree) hasMoreThanBase(name string) (bool, error) {
-	only := false
+	found := false
 	err := h.edit.State.WalkFrom(h.ctx, h.src, name, func(p *tree.Path, _ *tree.Inode) error {
 		n, err := h.base.InodeAt(h.src, p.String())
-		only = only || n == nil && p.String() != name
+		found = found || n == nil && p.String() != name
 		return err
 	})
-	return only, err
+	return found, err
 }
 
 // isFileInWay reports whether a file that the base does not have is at the path of a directory, or above it.
 func (h *hostTree) isFileInWay(dir string) (bool, error) {
 	for ; dir != "."; dir = path.Dir(dir) {
-		if n, err := h.at(dir); err != nil || n != nil && n.IsDir() {
+		if n, err := h.inodeAt(dir); err != nil || n != nil && n.IsDir() {
 			return false, err
 		} else if n != nil {
-			was, err := h.base.InodeAt(h.src, dir)
-			return was == nil || was.IsDir(), err
+			baseNode, err := h.base.InodeAt(h.src, dir)
+			return baseNode == nil || baseNode.IsDir(), err
 		}
 	}
 	return false, nil

@@ -18,19 +18,19 @@ type writer struct {
 	ctx   context.Context
 	o     ApplyOptions // only Source, Base, Now, Undo, Prefetch and Progress are used
 	host  *host
-	res   *Applied
+	res   *ApplyResult
 	repos Repositories
 
-	steps   []*step     // sorted by path, a directory before its entries
-	staged  []*step     // the steps whose state becomes placed by a rename or an overwrite, in the order of staging
-	reached func(*step) // for tests: called after each change of a step's state
+	steps     []*step     // sorted by path, a directory before its entries
+	staged    []*step     // the steps whose state becomes placed by a rename or an overwrite, in the order of staging
+	onAdvance func(*step) // for tests: called after each change of a step's state
 
 	placer *placer
 	attrs  attrSetter
 	dirs   changedDirs
 }
 
-func newWriter(ctx context.Context, h *host, o ApplyOptions, res *Applied) *writer {
+func newWriter(ctx context.Context, h *host, o ApplyOptions, res *ApplyResult) *writer {
 	p := &placer{h, res.Dir, make(map[uint64]bool)}
 	return &writer{ctx: ctx, o: o, host: h, res: res, placer: p, attrs: attrSetter{p, res}, dirs: changedDirs{p, o, res, make(map[string]*touchedDir)}}
 }
@@ -38,7 +38,7 @@ func newWriter(ctx context.Context, h *host, o ApplyOptions, res *Applied) *writ
 // run stages all steps, and then places them. When it returns, the directory is on disk. Until all files are
 // staged, the directory has not changed.
 func (w *writer) run() error {
-	defer w.discard()
+	defer w.discardStaged()
 
 	if err := w.stageAll(); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (w *writer) run() error {
 
 	for _, s := range w.steps {
 		if s.action != keep {
-			if err := w.placer.check(s); err != nil {
+			if err := w.placer.checkUnchanged(s); err != nil {
 				return err
 			}
 		}
@@ -86,7 +86,7 @@ func (w *writer) run() error {
 	w.res.Files = 0
 	for _, s := range w.steps {
 		if s.action != keep && s.state >= placed {
-			w.res.count(s)
+			w.res.countFile(s)
 		}
 	}
 
@@ -97,23 +97,23 @@ func (w *writer) run() error {
 func (w *writer) stageAll() error {
 	// Stage the files that may be overwritten first: their other names are linked to them.
 	for _, s := range w.steps {
-		if f := s.file; f != nil && f.was != nil && f.at == nil && s.change.Before != nil && s.change.Before.Ino == f.was.Ino && isForeign(s.change.After) {
-			if err := w.stage(s); err != nil {
+		if f := s.file; f != nil && f.before != nil && f.path == nil && s.change.Before != nil && s.change.Before.Ino == f.before.Ino && isForeign(s.change.After) {
+			if err := w.stageStep(s); err != nil {
 				return err
 			}
 		}
 	}
 
-	ahead := 0
+	prefetched := 0
 
 	for i, s := range w.steps {
 		if err := w.ctx.Err(); err != nil {
 			return err
 		}
 
-		if i >= ahead {
+		if i >= prefetched {
 			var err error
-			if ahead, err = stream.Prefetch(w.o.Prefetch, w.o.Source, i, len(w.steps), func(i int) *tree.Inode {
+			if prefetched, err = stream.Prefetch(w.o.Prefetch, w.o.Source, i, len(w.steps), func(i int) *tree.Inode {
 				if s := w.steps[i]; s.action == write {
 					return s.change.After
 				}
@@ -123,10 +123,10 @@ func (w *writer) stageAll() error {
 			}
 		}
 
-		if err := w.sweepAbove(s); err != nil {
+		if err := w.sweepParent(s); err != nil {
 			return err
 		}
-		if err := w.stage(s); err != nil {
+		if err := w.stageStep(s); err != nil {
 			return err
 		}
 		if w.o.Progress != nil {
@@ -136,9 +136,9 @@ func (w *writer) stageAll() error {
 
 	for _, s := range slices.Backward(w.steps) {
 		if s.action == makeDir {
-			err := w.attrs.finishDir(s)
+			err := w.attrs.setDirAttrs(s)
 			if err == nil {
-				_, err = w.dirs.open(s.change.Path)
+				_, err = w.dirs.openDir(s.change.Path)
 			}
 			if err != nil {
 				return err
@@ -154,7 +154,7 @@ func (w *writer) stageAll() error {
 func (w *writer) commit() error {
 	replaced := make(map[string]bool) // directories that a file replaces
 	for _, s := range w.steps {
-		replaced[s.change.Path.String()] = s.action == write && s.seen.isDir()
+		replaced[s.change.Path.String()] = s.action == write && s.original.isDir()
 	}
 	if err := w.moveAll(replaced); err != nil {
 		return err
@@ -162,26 +162,26 @@ func (w *writer) commit() error {
 
 	for _, s := range slices.Backward(w.steps) {
 		if inSet(s.change.Path, replaced) {
-			if err := w.remove(s); err != nil {
+			if err := w.removeFile(s); err != nil {
 				return err
 			}
 		}
 	}
 
 	for _, s := range w.staged {
-		if err := w.place(s); err != nil {
+		if err := w.placeFile(s); err != nil {
 			return err
 		}
 	}
 
 	for _, s := range slices.Backward(w.steps) {
-		if err := w.remove(s); err != nil {
+		if err := w.removeFile(s); err != nil {
 			return err
 		}
 	}
 
 	for _, s := range w.steps {
-		if err := w.finish(s); err != nil {
+		if err := w.finishFile(s); err != nil {
 			return err
 		}
 	}
@@ -191,8 +191,8 @@ func (w *writer) commit() error {
 	for _, s := range slices.Backward(w.steps) {
 		switch c := s.change; {
 		case c.After == nil || !c.After.IsDir():
-		case s.seen.isDir():
-			if err := w.attrs.finishDir(s); err != nil {
+		case s.original.isDir():
+			if err := w.attrs.setDirAttrs(s); err != nil {
 				return err
 			}
 			w.advance(s, done)
@@ -204,7 +204,7 @@ func (w *writer) commit() error {
 		}
 	}
 
-	if err := w.host.closeUp(); err != nil {
+	if err := w.host.restoreModes(); err != nil {
 		return fmt.Errorf("setting the mode of a directory: %w", err)
 	}
 
@@ -218,29 +218,30 @@ func (w *writer) advance(s *step, to state) {
 	}
 
 	s.state = max(s.state, to)
-	if w.reached != nil {
-		w.reached(s)
+	if w.onAdvance != nil {
+		w.onAdvance(s)
 	}
 }
 
-func (w *writer) remove(s *step) error {
+// removeFile carries out a step that removes a file or directory. It keeps a directory that has other entries.
+func (w *writer) removeFile(s *step) error {
 	c := s.change
-	if s.action != remove || s.state >= placed || !s.seen.exists {
+	if s.action != remove || s.state >= placed || !s.original.exists {
 		return nil
 	}
 	if err := w.placer.checkAndTouch(s); err != nil {
 		return err
 	}
 
-	dir, err := w.host.dirOf(c.Path)
+	dir, err := w.host.parentFD(c.Path)
 	if err != nil {
 		return err
 	}
 
-	if s.seen.isDir() {
+	if s.original.isDir() {
 		err = unix.Unlinkat(dir, c.Path.Name, unix.AT_REMOVEDIR)
 	} else {
-		err = w.placer.removeSeen(dir, s)
+		err = w.placer.removeOriginal(dir, s)
 	}
 	if errors.Is(err, unix.ENOTEMPTY) {
 		return nil // the directory has files that exist only on the host
@@ -250,70 +251,70 @@ func (w *writer) remove(s *step) error {
 	}
 
 	w.advance(s, done)
-	w.host.forget()
+	w.host.closeLastDir()
 
 	return nil
 }
 
-// place renames the staged file of a step to its final name.
-func (w *writer) place(s *step) error {
+// placeFile renames the staged file of a step to its final name.
+func (w *writer) placeFile(s *step) error {
 	if s.state >= placed {
-		return nil // move has renamed it together with another file
+		return nil // moveFile has renamed it together with another file
 	}
 	if err := w.placer.checkAndTouch(s); err != nil {
 		return err
 	}
 
 	p := s.change.Path
-	dir, err := w.host.dirOf(p)
+	dir, err := w.host.parentFD(p)
 	switch {
 	case err != nil:
 	case s.action == moveDir:
 		err = w.moveDir(s)
-	case s.how == moveName && s.temp == "":
-		if err = w.move(s); err == nil && s.temp != "" {
+	case s.placement == moveName && s.tempName == "":
+		if err = w.moveFile(s); err == nil && s.tempName != "" {
 			return nil // it is renamed after the directory at its path was removed
 		}
-	case s.how == overwrite:
+	case s.placement == overwrite:
 		if err = w.overwriteFile(dir, s); err == nil {
-			w.placer.touched[s.seen.st.Ino] = true
+			w.placer.touched[s.original.st.Ino] = true
 			err = w.attrs.changeAttrs(s)
 		}
 
 	default:
-		err = w.placer.put(dir, s)
+		err = w.placer.placeStaged(dir, s)
 	}
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", p.Short(), err)
 	}
 
-	s.temp = ""
+	s.tempName = ""
 	delete(w.host.alias, p.String())
-	w.host.forget()
+	w.host.closeLastDir()
 	w.advance(s, placed)
 
 	return nil
 }
 
-// finish sets the attributes and times of files that are at their places.
-func (w *writer) finish(s *step) error {
+// finishFile sets the attributes and the time of a file that has its final name.
+func (w *writer) finishFile(s *step) error {
 	c := s.change
-	if c.After == nil || c.After.IsDir() && s.seen.isDir() {
+	if c.After == nil || c.After.IsDir() && s.original.isDir() {
 		return nil
 	}
 
 	f := s.file
-	known := f != nil && f.at != nil && s.how != overwrite
+	known := f != nil && f.path != nil && s.placement != overwrite
 	switch {
-	case f != nil && f.set && !w.placer.isCopiedApart(s, f):
+	case f != nil && f.attrsSet && !w.placer.isCopiedApart(s, f):
 	case s.action == keep:
 		if !known || c.Before == nil || c.Before.Mtime == c.After.Mtime {
 			return nil
 		}
-		f.set = true
+		f.attrsSet = true
 		return w.attrs.setTime(s) // only the time differs
 
-	case s.action == attributes || s.how == stays:
+	case s.action == changeAttributes || s.placement == inPlace:
 		if err := w.placer.checkAndTouch(s); err != nil {
 			return err
 		}
@@ -330,18 +331,18 @@ func (w *writer) finish(s *step) error {
 	return nil
 }
 
-// discard removes the staged files that do not have their final names.
-func (w *writer) discard() {
+// discardStaged removes the staged files that do not have their final names.
+func (w *writer) discardStaged() {
 	for _, s := range slices.Backward(w.staged) {
-		dir, err := w.host.dirOf(s.change.Path)
+		dir, err := w.host.parentFD(s.change.Path)
 		switch {
-		case err != nil || s.temp == "":
-		case s.how == moveName: // the file has no other name, so it is not removed
-			if kept, err := setAside(dir, s.temp); err == nil {
-				w.res.skip(s.change.Path.Dir.ChildUnchecked(kept), "the file from "+s.from.Short()+", which could not get its name")
+		case err != nil || s.tempName == "":
+		case s.placement == moveName: // the file has no other name, so it is not removed
+			if kept, err := setAside(dir, s.tempName); err == nil {
+				w.res.addSkipped(s.change.Path.Dir.ChildUnchecked(kept), "the file from "+s.fromPath.Short()+", which could not get its name")
 			}
 		default:
-			_ = removeBelow(dir, s.temp) // if it fails, the next apply removes it
+			_ = removeBelow(dir, s.tempName) // if it fails, the next apply removes it
 		}
 	}
 

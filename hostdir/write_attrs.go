@@ -18,32 +18,32 @@ import (
 // An attrSetter sets the attributes and times of files.
 type attrSetter struct {
 	*placer
-	res *Applied
+	res *ApplyResult
 }
 
 // mayChangeAttrs fails if an ordinary user cannot set the planned attributes of an existing file.
 func (w *attrSetter) mayChangeAttrs(s *step) error {
-	n, was, st, uid := s.change.After, s.was(), s.seen.st, uint32(os.Geteuid())
+	n, before, st, uid := s.change.After, s.dirVersion(), s.original.st, uint32(os.Geteuid())
 	if uid == 0 {
 		return nil
 	}
 
-	owner := was != nil && was.UID != n.UID && st.Uid != n.UID
-	group := was != nil && was.GID != n.GID && st.Gid != n.GID && !inGroup(int(n.GID))
-	if !owner && !group && (st.Uid == uid || w.onlyUserXattrs(s, was)) {
+	owner := before != nil && before.UID != n.UID && st.Uid != n.UID
+	group := before != nil && before.GID != n.GID && st.Gid != n.GID && !inGroup(int(n.GID))
+	if !owner && !group && (st.Uid == uid || w.changesOnlyUserXattrs(s, before)) {
 		return nil
 	}
 
-	return byHand(fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), unix.EPERM))
+	return withManualHint(fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), unix.EPERM))
 }
 
-// onlyUserXattrs reports whether a step changes only extended attributes user.*, which requires just the right to
-// write the file.
-func (w *attrSetter) onlyUserXattrs(s *step, was *tree.Inode) bool {
-	if was == nil || was.Mode != s.change.After.Mode || slices.ContainsFunc(threeway.ChangedXattrs(was, s.change.After), func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
+// changesOnlyUserXattrs reports whether a step changes only extended attributes user.*, which requires just the right
+// to write the file.
+func (w *attrSetter) changesOnlyUserXattrs(s *step, before *tree.Inode) bool {
+	if before == nil || before.Mode != s.change.After.Mode || slices.ContainsFunc(threeway.ChangedXattrs(before, s.change.After), func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
 		return false
 	}
-	dir, err := w.host.dirOf(s.change.Path)
+	dir, err := w.host.parentFD(s.change.Path)
 	return err == nil && unix.Faccessat(dir, nameOf(s.change.Path), unix.W_OK, unix.AT_EACCESS) == nil
 }
 
@@ -52,12 +52,12 @@ func inGroup(gid int) bool {
 	return gid == os.Getegid() || err == nil && slices.Contains(groups, gid)
 }
 
-// setAttrs sets the owner, extended attributes, permissions and time of a file. If was is nil, for a new file, it
-// sets all of them, else those that differ from was.
-func (w *attrSetter) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode) error {
-	has, err := statAt(dir, name)
+// setAttrs sets the owner, extended attributes, permissions and time of a file. If before is nil, for a new file, it
+// sets all of them. Else it sets the attributes that differ between before and n.
+func (w *attrSetter) setAttrs(dir int, name string, p *tree.Path, before, n *tree.Inode) error {
+	present, err := statAt(dir, name)
 	if err == nil {
-		err = setOwner(dir, name, was, n, has)
+		err = setOwner(dir, name, before, n, present)
 	}
 	if err != nil {
 		return err
@@ -70,10 +70,10 @@ func (w *attrSetter) setAttrs(dir int, name string, p *tree.Path, was, n *tree.I
 	defer unix.Close(fd)
 
 	proc, mode := procPath(fd), n.Mode&0o7777
-	if was != nil && was.Mode == n.Mode {
-		mode = has.st.Mode & 0o7777
+	if before != nil && before.Mode == n.Mode {
+		mode = present.st.Mode & 0o7777
 	}
-	if err := w.setXattrs(proc, p, was, n, has); err != nil {
+	if err := w.setXattrs(proc, p, before, n, present); err != nil {
 		return err
 	}
 
@@ -82,7 +82,7 @@ func (w *attrSetter) setAttrs(dir int, name string, p *tree.Path, was, n *tree.I
 			return err
 		}
 	}
-	if was != nil && was.Mtime == n.Mtime {
+	if before != nil && before.Mtime == n.Mtime {
 		return nil
 	}
 
@@ -100,12 +100,12 @@ func chmodIn(dir int, name string, mode uint32) error {
 }
 
 // setOwner sets the owner and group of a file. A new file of an ordinary user keeps the user as its owner.
-func setOwner(dir int, name string, was, n *tree.Inode, has hostEntry) error {
+func setOwner(dir int, name string, before, n *tree.Inode, present hostEntry) error {
 	uid, gid, root := -1, -1, os.Geteuid() == 0
-	if (root || was != nil) && n.UID != has.st.Uid && (was == nil || was.UID != n.UID) {
+	if (root || before != nil) && n.UID != present.st.Uid && (before == nil || before.UID != n.UID) {
 		uid = int(n.UID)
 	}
-	if n.GID != has.st.Gid && (was == nil || was.GID != n.GID) {
+	if n.GID != present.st.Gid && (before == nil || before.GID != n.GID) {
 		gid = int(n.GID)
 	}
 	if uid < 0 && gid < 0 {
@@ -113,30 +113,30 @@ func setOwner(dir int, name string, was, n *tree.Inode, has hostEntry) error {
 	}
 
 	err := unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
-	if !root && was == nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL)) {
+	if !root && before == nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL)) {
 		return nil // the file keeps the group that it got from its directory
 	}
 
 	return err
 }
 
-// setXattrs sets the extended attributes that the file has in the workspace. Attributes that the directory's file
-// system refuses are reported.
-func (w *attrSetter) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has hostEntry) error {
-	if was == nil {
-		here, err := readXattrs(proc, make([]byte, 64<<10))
+// setXattrs sets the extended attributes that the file has in the workspace. It adds attributes that the directory's
+// file system refuses to ApplyResult.Skipped.
+func (w *attrSetter) setXattrs(proc string, p *tree.Path, before, n *tree.Inode, present hostEntry) error {
+	if before == nil {
+		found, err := readXattrs(proc, make([]byte, 64<<10))
 		if err != nil && !errors.Is(err, unix.EACCES) {
 			return err
 		}
 		// A new file has a security label, which is kept, and perhaps an ACL from its directory.
-		was = &tree.Inode{Xattrs: slices.DeleteFunc(here, func(x tree.Xattr) bool {
+		before = &tree.Inode{Xattrs: slices.DeleteFunc(found, func(x tree.Xattr) bool {
 			return !strings.HasPrefix(x.Name, "system.posix_acl") && !hasXattr(n, x.Name)
 		})}
 	}
 
-	names := threeway.ChangedXattrs(was, n)
-	if len(names) > 0 && !n.IsSymlink() && has.st.Mode&0o600 != 0o600 && os.Geteuid() != 0 {
-		_ = unix.Chmod(proc, has.st.Mode&0o7777|0o600) // if it fails, the next call fails too, and reports it
+	names := threeway.ChangedXattrs(before, n)
+	if len(names) > 0 && !n.IsSymlink() && present.st.Mode&0o600 != 0o600 && os.Geteuid() != 0 {
+		_ = unix.Chmod(proc, present.st.Mode&0o7777|0o600) // if it fails, the next call fails too, and reports it
 	}
 
 	for _, name := range names {
@@ -148,7 +148,7 @@ func (w *attrSetter) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, ha
 		}
 
 		if err != nil {
-			w.res.skip(p, "extended attribute "+name+": "+err.Error())
+			w.res.addSkipped(p, "extended attribute "+name+": "+err.Error())
 			w.res.Incomplete = true
 		}
 	}
@@ -158,8 +158,8 @@ func (w *attrSetter) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, ha
 
 // isNewVersion reports whether a file that a step writes replaces another version of the same file.
 func (s *step) isNewVersion() bool {
-	n, was := s.change.After, s.file.was
-	return was != nil && was.Type() == n.Type() && s.change.Before != nil && s.change.Before.Ino == was.Ino && s.seen.exists && s.seen.st.Mode&unix.S_IFMT == n.Type()
+	n, before := s.change.After, s.file.before
+	return before != nil && before.Type() == n.Type() && s.change.Before != nil && s.change.Before.Ino == before.Ino && s.original.exists && s.original.st.Mode&unix.S_IFMT == n.Type()
 }
 
 // setMtime sets the modification time of a file. The time of another user's file is set to the present time, if
@@ -176,6 +176,7 @@ func setMtime(dir int, name string, mtime int64) error {
 	return err
 }
 
+// setTime sets the modification time of a file or directory.
 func (w *attrSetter) setTime(s *step) error {
 	c := s.change
 	dir, name, err := w.host.entryOf(s)
@@ -191,21 +192,21 @@ func (w *attrSetter) setTime(s *step) error {
 
 // changeAttrs changes the attributes of an existing file, once for all of its names.
 func (w *attrSetter) changeAttrs(s *step) error {
-	was := s.was()
-	if was == nil {
+	before := s.dirVersion()
+	if before == nil {
 		return nil
 	}
 
 	if f := s.file; f != nil {
-		if f.set && !w.isCopiedApart(s, f) {
+		if f.attrsSet && !w.isCopiedApart(s, f) {
 			return nil
 		}
-		f.set = true
+		f.attrsSet = true
 	}
 
-	dir, err := w.host.dirOf(s.change.Path)
+	dir, err := w.host.parentFD(s.change.Path)
 	if err == nil {
-		err = w.setAttrs(dir, s.change.Path.Name, s.change.Path, was, s.change.After)
+		err = w.setAttrs(dir, s.change.Path.Name, s.change.Path, before, s.change.After)
 	}
 	if err != nil {
 		return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), err)
@@ -214,8 +215,8 @@ func (w *attrSetter) changeAttrs(s *step) error {
 	return nil
 }
 
-// finishDir sets the attributes and time of a directory whose entries are complete.
-func (w *attrSetter) finishDir(s *step) error {
+// setDirAttrs sets the attributes and time of a directory whose entries are complete.
+func (w *attrSetter) setDirAttrs(s *step) error {
 	c := s.change
 	if s.action == keep {
 		if c.Before != nil && c.Before.Mtime == c.After.Mtime {
@@ -224,25 +225,25 @@ func (w *attrSetter) finishDir(s *step) error {
 		return w.setTime(s)
 	}
 
-	var was *tree.Inode
-	if s.action == attributes {
-		was = s.was()
+	var before *tree.Inode
+	if s.action == changeAttributes {
+		before = s.dirVersion()
 	}
 
 	n := *c.After
-	if !s.seen.isDir() && n.Mode&ownerAccess != ownerAccess {
+	if !s.original.isDir() && n.Mode&ownerAccess != ownerAccess {
 		n.Mode |= openMode // until all files in the directory have their final names
 	}
 
 	dir, name, err := w.host.entryOf(s)
 	if err == nil {
-		err = w.setAttrs(dir, name, c.Path, was, &n)
+		err = w.setAttrs(dir, name, c.Path, before, &n)
 	}
 	if err != nil {
 		return fmt.Errorf("setting the owner, mode and time of %q: %w", s.change.Path.Short(), err)
 	}
-	if o := w.host.opened[s.seen.st.Ino]; o != nil && s.seen.isDir() && (was == nil || was.Mode != c.After.Mode) {
-		o.set = true
+	if o := w.host.openedDirs[s.original.st.Ino]; o != nil && s.original.isDir() && (before == nil || before.Mode != c.After.Mode) {
+		o.modeSet = true
 	}
 
 	return nil

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A placer renames staged files to their final names, and removes files. Before, it checks that the file at the
+// A placer renames staged files to their final names, and removes files. It first checks that the file at the
 // path is still the file for which the step was planned.
 type placer struct {
 	host    *host
-	dir     string          // Applied.Dir, for errors
+	dir     string          // ApplyResult.Dir, for errors
 	touched map[uint64]bool // inodes of which this apply made or removed a name; the value is true if it also changed the bytes
 }
 
@@ -22,54 +22,54 @@ func (w *placer) touch(ino uint64) {
 	}
 }
 
-// check fails if the entry at a path changed since the step was planned, unless this apply made the change
+// checkUnchanged fails if the entry at a path changed since the step was planned, unless this apply made the change
 // through another name of the file.
-func (w *placer) check(s *step) error {
-	if s.seen.unreachable != nil {
+func (w *placer) checkUnchanged(s *step) error {
+	if s.original.parentErr != nil {
 		return nil // this apply makes the directory above it
 	}
-	now, err := w.host.look(s.change.Path)
+	present, err := w.host.entryAt(s.change.Path)
 	if err != nil {
 		return err
 	}
-	if w.differs(s, now) {
-		return w.changedMeanwhile(s)
+	if w.differs(s, present) {
+		return w.changedError(s)
 	}
 
 	return nil
 }
 
 // differs reports whether a file changed since the step was planned, except by this apply through another name.
-func (w *placer) differs(s *step, now hostEntry) bool {
-	if now.isDir() {
-		now.st.Mode, _ = w.host.closedMode(s.change.Path, now.st.Mode)
+func (w *placer) differs(s *step, present hostEntry) bool {
+	if present.isDir() {
+		present.st.Mode, _ = w.host.closedMode(s.change.Path, present.st.Mode)
 	}
-	if w.copiedUp(s) {
-		now.st.Dev, now.st.Ino = s.seen.st.Dev, s.seen.st.Ino
+	if w.wasCopiedUp(s) {
+		present.st.Dev, present.st.Ino = s.original.st.Dev, s.original.st.Ino
 	}
 
-	switch written, touched := w.touched[now.st.Ino]; {
+	switch written, touched := w.touched[present.st.Ino]; {
 	case written:
-		return !now.isFile(s.seen)
+		return !present.isSameFile(s.original)
 	case touched:
-		now.st.Ctim = s.seen.st.Ctim
+		present.st.Ctim = s.original.st.Ctim
 	}
 
-	return s.seen.changed(now)
+	return s.original.differsFrom(present)
 }
 
-// copiedUp reports whether this apply made overlayfs copy the file of a step to its upper layer, through this
+// wasCopiedUp reports whether this apply made overlayfs copy the file of a step to its upper layer, through this
 // name or another. A lower-layer file with several names gets a new inode by the copy.
-func (w *placer) copiedUp(s *step) bool {
-	_, touched := w.touched[s.seen.st.Ino]
-	return touched && w.host.overlay && s.seen.exists && !s.seen.isDir() && s.seen.st.Nlink > 1
+func (w *placer) wasCopiedUp(s *step) bool {
+	_, touched := w.touched[s.original.st.Ino]
+	return touched && w.host.overlay && s.original.exists && !s.original.isDir() && s.original.st.Nlink > 1
 }
 
-// checkAndTouch calls check, and then touch for the existing file at the path of a step.
+// checkAndTouch calls checkUnchanged, and then touch for the existing file at the path of a step.
 func (w *placer) checkAndTouch(s *step) error {
-	err := w.check(s)
-	if s.seen.exists {
-		w.touch(s.seen.st.Ino)
+	err := w.checkUnchanged(s)
+	if s.original.exists {
+		w.touch(s.original.st.Ino)
 	}
 	return err
 }
@@ -77,52 +77,53 @@ func (w *placer) checkAndTouch(s *step) error {
 // isCopiedApart reports whether a name of a file has become the name of another file. If one of several names of
 // a lower-layer file changes, overlayfs copies the file for this name only.
 func (w *placer) isCopiedApart(s *step, f *hostFile) bool {
-	if f.at == nil || s.how == overwrite || !w.copiedUp(s) {
+	if f.path == nil || s.placement == overwrite || !w.wasCopiedUp(s) {
 		return false
 	}
-	here, err := w.host.look(s.change.Path)
-	there, terr := w.host.look(f.at)
-	return err == nil && terr == nil && !here.isFile(there)
+	here, err := w.host.entryAt(s.change.Path)
+	there, terr := w.host.entryAt(f.path)
+	return err == nil && terr == nil && !here.isSameFile(there)
 }
 
-// isSeen reports whether a file that was renamed, which changes its ctime, is the file for which a step was
+// isOriginal reports whether a file that was renamed, which changes its ctime, is the file for which a step was
 // planned.
-func (w *placer) isSeen(s *step, out hostEntry) bool {
-	out.st.Ctim = s.seen.st.Ctim
-	return !w.differs(s, out)
+func (w *placer) isOriginal(s *step, renamed hostEntry) bool {
+	renamed.st.Ctim = s.original.st.Ctim
+	return !w.differs(s, renamed)
 }
 
-func (w *placer) changedMeanwhile(s *step) error {
+// changedError returns the error for a file that changed after its step was planned.
+func (w *placer) changedError(s *step) error {
 	return fmt.Errorf("%q changed in %s meanwhile", s.change.Path.Short(), w.dir)
 }
 
 // mayTouch fails if the system would refuse to replace, change or remove the file at a path.
 func (w *placer) mayTouch(s *step) error {
-	if !s.seen.exists {
+	if !s.original.exists {
 		return nil
 	}
 	p := s.change.Path
-	dir, err := w.host.dirOf(p)
+	dir, err := w.host.parentFD(p)
 	if err != nil {
 		return err
 	}
 
-	var x, above unix.Statx_t
+	var x, parent unix.Statx_t
 	if err := unix.Statx(dir, nameOf(p), unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &x); err != nil {
 		return fmt.Errorf("looking at %q: %w", p.Short(), err)
 	}
-	if err := unix.Statx(dir, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &above); err != nil {
+	if err := unix.Statx(dir, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &parent); err != nil {
 		return fmt.Errorf("looking at what has %q: %w", p.Short(), err)
 	}
 
 	const fixed = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
-	if x.Attributes&fixed != 0 || s.action != attributes && above.Attributes&fixed != 0 {
+	if x.Attributes&fixed != 0 || s.action != changeAttributes && parent.Attributes&fixed != 0 {
 		return fmt.Errorf("%q cannot be changed: lsattr shows why, and chattr -ia ends it: %w", p.Short(), unix.EPERM)
 	}
 
 	uid := uint32(os.Geteuid())
-	again := s.change.Before != nil && s.change.After != nil && s.change.Before.Ino == s.change.After.Ino // see keepOwner
-	if !again && above.Mode&unix.S_ISVTX != 0 && uid != 0 && uid != x.Uid && uid != above.Uid {
+	keepsFile := s.change.Before != nil && s.change.After != nil && s.change.Before.Ino == s.change.After.Ino // see hostTree.restoreOwner
+	if !keepsFile && parent.Mode&unix.S_ISVTX != 0 && uid != 0 && uid != x.Uid && uid != parent.Uid {
 		return fmt.Errorf("%q is another user's, in a directory where only he may remove it: %w", p.Short(), unix.EPERM)
 	}
 

@@ -14,7 +14,7 @@ import (
 type changedDirs struct {
 	*placer
 	o    ApplyOptions
-	res  *Applied
+	res  *ApplyResult
 	dirs map[string]*touchedDir // by path
 }
 
@@ -23,7 +23,7 @@ type changedDirs struct {
 // directory gets the workspace's time if it has the workspace's names.
 type touchedDir struct {
 	path        *tree.Path
-	time        *unix.Timespec // the former time; nil if it is not known
+	formerTime  *unix.Timespec // the former time; nil if it is not known
 	swept       bool           // the files that an earlier apply left were removed from it
 	interrupted bool           // an earlier apply was interrupted while it changed the directory
 }
@@ -37,27 +37,27 @@ func (w *changedDirs) touchedDir(p *tree.Path) *touchedDir {
 	return d
 }
 
-// restoreTimes is called before the times of the workspace are set.
+// restoreTimes restores the former times of the directories. The caller sets the times of the workspace afterwards.
 func (w *changedDirs) restoreTimes() {
 	for _, t := range w.dirs {
-		dir, err := w.host.open(t.path)
-		if err != nil || t.time == nil {
+		dir, err := w.host.dirFD(t.path)
+		if err != nil || t.formerTime == nil {
 			continue
 		}
 
-		time := *t.time
-		if n := w.completed(t); n != nil {
+		time := *t.formerTime
+		if n := w.completedVersion(t); n != nil {
 			time = filetime.Timespec(n.Mtime)
 		}
-		if at, err := statAt(dir, "."); err != nil || at.st.Mtim != time {
+		if entry, err := statAt(dir, "."); err != nil || entry.st.Mtim != time {
 			_ = unix.UtimesNanoAt(dir, ".", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, time}, 0) // fails for another user's directory
 		}
 	}
 }
 
-// completed returns the workspace's version of a directory that an interrupted apply has changed, or may have
+// completedVersion returns the workspace's version of a directory that an interrupted apply has changed, or may have
 // changed, if the two have equal names now. Else it returns nil.
-func (w *changedDirs) completed(t *touchedDir) *tree.Inode {
+func (w *changedDirs) completedVersion(t *touchedDir) *tree.Inode {
 	if !t.interrupted && !w.o.Undo {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (w *changedDirs) completed(t *touchedDir) *tree.Inode {
 		return nil
 	}
 
-	entries, err := w.host.list(t.path)
+	entries, err := w.host.readDir(t.path)
 	if err != nil {
 		return nil
 	}

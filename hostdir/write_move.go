@@ -7,26 +7,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkKept makes the name tmp a hard link of a file of the directory. If the link is impossible, as for another
+// linkExisting makes the name tmp a hard link of a file of the directory. If the link is impossible, as for another
 // user's file, it changes the step: a name of the file that the plan removes is later renamed to the step's path. If
-// that is impossible, too, linkKept returns false, and the path gets a copy of the file.
-func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool, err error) {
-	from, err := w.host.walk(f.at.Dir)
+// that is impossible, too, linkExisting returns false, and the path gets a copy of the file.
+func (w *writer) linkExisting(dir int, tmp string, s *step, f *hostFile) (done bool, err error) {
+	from, err := w.host.newDirFD(f.path.Dir)
 	if err != nil {
 		return false, err
 	}
 	defer unix.Close(from)
 
-	switch err = unix.Linkat(from, f.at.Name, dir, tmp, 0); {
+	switch err = unix.Linkat(from, f.path.Name, dir, tmp, 0); {
 	case err == nil:
 		w.placer.touch(f.id.ino)
 		return true, nil
 	case errors.Is(err, unix.ENOENT):
-		return false, w.placer.changedMeanwhile(s)
+		return false, w.placer.changedError(s)
 	case !cannotLink(err):
 		return false, err
 	}
-	if errors.Is(err, unix.EXDEV) || f.was == nil {
+	if errors.Is(err, unix.EXDEV) || f.before == nil {
 		return false, nil // the name gets a copy of the file
 	}
 
@@ -35,7 +35,7 @@ func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool,
 		return false, nil
 	}
 
-	s.how, s.source, s.from = moveName, source, source.change.Path
+	s.placement, s.sourceStep, s.fromPath = moveName, source, source.change.Path
 	w.unstage(s)
 	w.staged = append(w.staged, s)
 	return true, nil
@@ -50,7 +50,7 @@ func cannotLink(err error) bool {
 // leavingStep returns the first step that removes a name of a file, nil if no step does.
 func (w *writer) leavingStep(f *hostFile) *step {
 	for _, s := range w.steps {
-		if s.action > attributes && s.how != stays && s.seen.exists && s.seen.id() == f.id && !w.isTaken(s) {
+		if s.action > changeAttributes && s.placement != inPlace && s.original.exists && s.original.id() == f.id && !w.isTaken(s) {
 			return s
 		}
 	}
@@ -59,7 +59,7 @@ func (w *writer) leavingStep(f *hostFile) *step {
 
 // isTaken reports whether another step renames the file that is at the path of a step.
 func (w *writer) isTaken(s *step) bool {
-	return slices.ContainsFunc(w.staged, func(other *step) bool { return other.source == s })
+	return slices.ContainsFunc(w.staged, func(other *step) bool { return other.sourceStep == s })
 }
 
 // moveAll renames files that cannot be linked, before other files are placed at their old names. If the new
@@ -67,8 +67,8 @@ func (w *writer) isTaken(s *step) bool {
 // placed at its old name.
 func (w *writer) moveAll(replaced map[string]bool) error {
 	for _, s := range w.staged {
-		if s.how == moveName && (!w.host.isNew(s.change.Path.Dir) || inSet(s.from, replaced) || s.source.change.After != nil) {
-			if err := w.place(s); err != nil {
+		if s.placement == moveName && (!w.host.isNew(s.change.Path.Dir) || inSet(s.fromPath, replaced) || s.sourceStep.change.After != nil) {
+			if err := w.placeFile(s); err != nil {
 				return err
 			}
 		}
@@ -76,11 +76,11 @@ func (w *writer) moveAll(replaced map[string]bool) error {
 	return nil
 }
 
-// move renames a file that cannot be linked. If the file at the new name cannot be linked either, the two are
+// moveFile renames a file that cannot be linked. If the file at the new name cannot be linked either, the two are
 // exchanged, and the other file is renamed from the old name of the first.
-func (w *writer) move(s *step) error {
-	source := s.source
-	if source.seen.exists && source.state < placed {
+func (w *writer) moveFile(s *step) error {
+	source := s.sourceStep
+	if source.original.exists && source.state < placed {
 		if err := w.placer.checkAndTouch(source); err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (w *writer) move(s *step) error {
 
 	var other *step
 	for _, x := range w.staged {
-		if x != s && x.state < placed && x.how == moveName && x.temp == "" && x.from.String() == s.change.Path.String() {
+		if x != s && x.state < placed && x.placement == moveName && x.tempName == "" && x.fromPath.String() == s.change.Path.String() {
 			other = x
 		}
 	}
@@ -97,66 +97,66 @@ func (w *writer) move(s *step) error {
 		return err
 	}
 
-	s.file.at = s.change.Path
+	s.file.path = s.change.Path
 	if other != nil {
-		other.from = s.from
+		other.fromPath = s.fromPath
 	}
 
 	switch {
 	case source.change.After == nil:
 		w.advance(source, placed)
 	case other == nil:
-		source.seen = hostEntry{}
+		source.original = hostEntry{}
 	case other == source:
-		other.file.at = other.change.Path
+		other.file.path = other.change.Path
 		w.advance(other, placed)
 	}
 
 	return nil
 }
 
-// moveTo renames the file of a step from s.from to its path, or to a temporary name if a directory is at the
-// path. With exchange, the file at the path gets the name s.from.
+// moveTo renames the file of a step from s.fromPath to its path, or to a temporary name if a directory is at the
+// path. If exchange is set, the file at the path gets the name s.fromPath.
 func (w *writer) moveTo(s *step, exchange bool) error {
-	from, err := w.host.walk(s.from.Dir)
+	from, err := w.host.newDirFD(s.fromPath.Dir)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(from)
 
-	to, err := w.host.dirOf(s.change.Path)
+	to, err := w.host.parentFD(s.change.Path)
 	if err != nil {
 		return err
 	}
 
 	switch name := s.change.Path.Name; {
 	case exchange:
-		err = unix.Renameat2(from, s.from.Name, to, name, unix.RENAME_EXCHANGE)
-	case s.seen.isDir():
-		temp := w.host.replacedName("", "") // without keys, so that sweep never removes the file
-		if err = unix.Renameat(from, s.from.Name, to, temp); err == nil {
-			s.temp = temp
+		err = unix.Renameat2(from, s.fromPath.Name, to, name, unix.RENAME_EXCHANGE)
+	case s.original.isDir():
+		temp := w.host.replacedName("", "") // without keys, so that sweepFile never removes the file
+		if err = unix.Renameat(from, s.fromPath.Name, to, temp); err == nil {
+			s.tempName = temp
 		}
 
-	case s.seen.exists:
-		err = unix.Renameat(from, s.from.Name, to, name)
+	case s.original.exists:
+		err = unix.Renameat(from, s.fromPath.Name, to, name)
 	default:
-		if err = unix.Renameat2(from, s.from.Name, to, name, unix.RENAME_NOREPLACE); cannotRename2(err) {
-			err = unix.Renameat(from, s.from.Name, to, name)
+		if err = unix.Renameat2(from, s.fromPath.Name, to, name, unix.RENAME_NOREPLACE); cannotRename2(err) {
+			err = unix.Renameat(from, s.fromPath.Name, to, name)
 		}
 	}
 	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOENT) {
-		return w.placer.changedMeanwhile(s)
+		return w.placer.changedError(s)
 	}
 
 	return err
 }
 
-// mayMoveDir fails if a directory cannot be renamed. To get another parent, it must be writable itself.
+// mayMoveDir fails if a directory cannot be renamed. A directory that gets another parent must be writable itself.
 func (w *writer) mayMoveDir(s *step) error {
-	err := errors.Join(w.placer.mayTouch(s.source), w.mayChange(s.from), w.mayChange(s.change.Path))
-	if err == nil && s.from.Dir.String() != s.change.Path.Dir.String() {
-		err = w.mayChange(s.from.ChildUnchecked("."))
+	err := errors.Join(w.placer.mayTouch(s.sourceStep), w.mayChange(s.fromPath), w.mayChange(s.change.Path))
+	if err == nil && s.fromPath.Dir.String() != s.change.Path.Dir.String() {
+		err = w.mayChange(s.fromPath.ChildUnchecked("."))
 	}
 	if err == nil {
 		w.staged = append(w.staged, s)
@@ -166,7 +166,7 @@ func (w *writer) mayMoveDir(s *step) error {
 }
 
 func (w *writer) moveDir(s *step) error {
-	if err := w.placer.checkAndTouch(s.source); err != nil {
+	if err := w.placer.checkAndTouch(s.sourceStep); err != nil {
 		return err
 	}
 	return w.moveTo(s, false)

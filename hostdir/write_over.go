@@ -15,21 +15,21 @@ import (
 // If a new file replaced a file of another user, or of a group that the user is not in, the owner or group would
 // change. Such a file is overwritten instead, as the program in the workspace did. An overwrite is not atomic. If
 // it is interrupted, each byte is the old or the new one, and the next apply recognizes such a file
-// (halfWritten).
+// (isHalfWritten).
 
-// keepOwner marks a step for an overwrite if its staged file has another owner or group than n.
-func (w *writer) keepOwner(dir int, tmp string, s *step, n *tree.Inode) error {
-	has, err := statAt(dir, tmp)
-	if err != nil || has.st.Uid == n.UID && has.st.Gid == n.GID || os.Geteuid() == 0 {
+// overwriteForOwner marks a step for an overwrite if its staged file has another owner or group than n.
+func (w *writer) overwriteForOwner(dir int, tmp string, s *step, n *tree.Inode) error {
+	present, err := statAt(dir, tmp)
+	if err != nil || present.st.Uid == n.UID && present.st.Gid == n.GID || os.Geteuid() == 0 {
 		return err
 	}
-	if n.UID != s.seen.st.Uid || n.GID != s.seen.st.Gid || !n.IsRegular() || s.temp == "" {
+	if n.UID != s.original.st.Uid || n.GID != s.original.st.Gid || !n.IsRegular() || s.tempName == "" {
 		return fmt.Errorf("changing its owner or group: %w", unix.EPERM)
 	}
 
-	at, err := w.host.dirOf(s.change.Path)
+	parent, err := w.host.parentFD(s.change.Path)
 	if err == nil {
-		err = unix.Faccessat(at, s.change.Path.Name, unix.W_OK, unix.AT_EACCESS)
+		err = unix.Faccessat(parent, s.change.Path.Name, unix.W_OK, unix.AT_EACCESS)
 	}
 	if err != nil {
 		return fmt.Errorf("it is another user's: %w", err)
@@ -42,41 +42,41 @@ func (w *writer) keepOwner(dir int, tmp string, s *step, n *tree.Inode) error {
 
 // markOverwrite marks a step for an overwrite. Hard links of its file are kept.
 func (s *step) markOverwrite() {
-	s.how = overwrite
-	s.file.at, s.file.id = s.change.Path, s.seen.id()
+	s.placement = overwrite
+	s.file.path, s.file.id = s.change.Path, s.original.id()
 }
 
 // isOnlyOverwritable reports whether a file can be overwritten but not replaced: the user may write the file, but
 // cannot create a file in its directory.
 func (h *host) isOnlyOverwritable(s *step) bool {
 	c := s.change
-	if c.Before == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.seen.exists || h.isNew(c.Path.Dir) {
+	if c.Before == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.original.exists || h.isNew(c.Path.Dir) {
 		return false
 	}
-	if s.file.at != nil {
+	if s.file.path != nil {
 		return false // the file was overwritten through another name
 	}
 
-	dir, err := h.dirOf(c.Path)
-	return err == nil && lockedDir(dir) && unix.Faccessat(dir, c.Path.Name, unix.W_OK, unix.AT_EACCESS) == nil
+	dir, err := h.parentFD(c.Path)
+	return err == nil && isLockedDir(dir) && unix.Faccessat(dir, c.Path.Name, unix.W_OK, unix.AT_EACCESS) == nil
 }
 
-// lockedDir reports whether the user may not change the names in a directory.
-func lockedDir(dir int) bool {
+// isLockedDir reports whether the user may not change the names in a directory.
+func isLockedDir(dir int) bool {
 	return errors.Is(unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS), unix.EACCES)
 }
 
-// newContent returns a file with the content that a step writes: the staged file, or a temporary file without a
+// openNewContent returns a file with the content that a step writes: the staged file, or a temporary file without a
 // name.
-func (w *writer) newContent(dir int, s *step) (*os.File, error) {
-	if s.temp != "" {
-		return openIn(dir, s.temp, unix.O_RDONLY)
+func (w *writer) openNewContent(dir int, s *step) (*os.File, error) {
+	if s.tempName != "" {
+		return openIn(dir, s.tempName, unix.O_RDONLY)
 	}
 	f, err := unnamedFile()
 	if err != nil {
 		return nil, err
 	}
-	if err := w.fill(f, s); err != nil {
+	if err := w.fillFile(f, s); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func unnamedFile() (*os.File, error) {
 
 // overwriteFile copies the new content into the existing file.
 func (w *writer) overwriteFile(dir int, s *step) error {
-	from, err := w.newContent(dir, s)
+	from, err := w.openNewContent(dir, s)
 	if err != nil {
 		return err
 	}
@@ -112,67 +112,68 @@ func (w *writer) overwriteFile(dir int, s *step) error {
 	}
 
 	err = copyOver(to, from)
-	if err = errors.Join(err, to.Close()); err != nil || s.temp == "" {
+	if err = errors.Join(err, to.Close()); err != nil || s.tempName == "" {
 		return reason(err)
 	}
 
-	return unix.Unlinkat(dir, s.temp, 0)
+	return unix.Unlinkat(dir, s.tempName, 0)
 }
 
-// copyOver makes the bytes and the holes of a file equal to those of another file.
-func copyOver(to, from *os.File) error {
-	st, err := from.Stat()
+// copyOver makes the bytes and the holes of a file equal to the bytes and holes of another file.
+func copyOver(target, source *os.File) error {
+	st, err := source.Stat()
 	if err != nil {
 		return err
 	}
 
-	parts, _, err := dataOf(from, st.Size())
+	parts, _, err := dataParts(source, st.Size())
 	if err != nil || parts == nil {
 		parts = []content.DataRange{{N: st.Size()}} // without holes
 	}
 
-	at := int64(0)
+	off := int64(0)
 
 	for _, p := range parts {
-		err := punchHole(to, at, p.Off-at)
+		err := punchHole(target, off, p.Off-off)
 		if err == nil {
-			_, err = io.Copy(io.NewOffsetWriter(to, p.Off), io.NewSectionReader(from, p.Off, p.N))
+			_, err = io.Copy(io.NewOffsetWriter(target, p.Off), io.NewSectionReader(source, p.Off, p.N))
 		}
 		if err != nil {
 			return err
 		}
-		at = p.Off + p.N
+		off = p.Off + p.N
 	}
 
-	if err := to.Truncate(st.Size()); err != nil {
+	if err := target.Truncate(st.Size()); err != nil {
 		return err
 	}
 
-	if at < st.Size() { // a hole at the end: punch beyond the size, so that the last block is freed too
+	if off < st.Size() { // a hole at the end: punch beyond the size, so that the last block is freed too
 		const block = 64 << 10
-		if err := errors.Join(punchHole(to, at, st.Size()-at+block), to.Truncate(st.Size())); err != nil {
+		if err := errors.Join(punchHole(target, off, st.Size()-off+block), target.Truncate(st.Size())); err != nil {
 			return err
 		}
 	}
 
-	return to.Sync()
+	return target.Sync()
 }
 
-func punchHole(f *os.File, at, n int64) error {
+// punchHole makes n bytes of a file a hole or, if the file system has no holes, writes zeros.
+func punchHole(f *os.File, off, n int64) error {
 	if n == 0 {
 		return nil
 	}
-	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, n)
+	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		_, err = io.Copy(io.NewOffsetWriter(f, at), io.LimitReader(zeros{}, n))
+		_, err = io.Copy(io.NewOffsetWriter(f, off), io.LimitReader(zeroReader{}, n))
 	}
 
 	return err
 }
 
-type zeros struct{}
+type zeroReader struct{}
 
-func (zeros) Read(p []byte) (int, error) {
+func (zeroReader) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil
 }

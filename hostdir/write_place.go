@@ -10,145 +10,145 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// put renames a staged file to its final name, and removes the file that had the name when the step was planned.
-// If another file has the name, such as one that an editor has just saved, this file is kept.
-func (w *placer) put(dir int, s *step) error {
+// placeStaged renames a staged file to its final name, and removes the file that had the name when the step was
+// planned. If another file has the name, such as one that an editor has just saved, this file is kept.
+func (w *placer) placeStaged(dir int, s *step) error {
 	name := s.change.Path.Name
 
-	if !s.seen.exists {
-		err := unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_NOREPLACE)
+	if !s.original.exists {
+		err := unix.Renameat2(dir, s.tempName, dir, name, unix.RENAME_NOREPLACE)
 		if errors.Is(err, unix.EEXIST) {
-			return w.changedMeanwhile(s)
+			return w.changedError(s)
 		}
 		if cannotRename2(err) {
-			return unix.Renameat(dir, s.temp, dir, name)
+			return unix.Renameat(dir, s.tempName, dir, name)
 		}
 
 		return err
 	}
 
-	ours, err := w.exchange(dir, s)
+	stagedEntry, err := w.exchange(dir, s)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return w.changedMeanwhile(s)
+		return w.changedError(s)
 	case cannotRename2(err):
-		return w.putOver(dir, s)
+		return w.placeWithoutExchange(dir, s)
 	case err != nil:
 		return err
 	}
 
-	out, err := statAt(dir, s.temp)
-	if err == nil && w.isSeen(s, out) {
-		if err = unlink(dir, s.temp, out); !errors.Is(err, unix.ENOTEMPTY) {
+	replaced, err := statAt(dir, s.tempName)
+	if err == nil && w.isOriginal(s, replaced) {
+		if err = unlink(dir, s.tempName, replaced); !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
 		err = nil // a program has created a file in the directory
 	}
 
 	if err == nil {
-		err = unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_EXCHANGE)
+		err = unix.Renameat2(dir, s.tempName, dir, name, unix.RENAME_EXCHANGE)
 	}
 	if err == nil {
-		out, err = statAt(dir, s.temp)
+		replaced, err = statAt(dir, s.tempName)
 	}
-	if err == nil && out.key() == ours.key() {
-		return w.changedMeanwhile(s)
+	if err == nil && replaced.key() == stagedEntry.key() {
+		return w.changedError(s)
 	}
 	if err == nil { // another program replaced the name again: its file is the newest, and keeps the name
-		err = unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_EXCHANGE)
+		err = unix.Renameat2(dir, s.tempName, dir, name, unix.RENAME_EXCHANGE)
 	}
 
-	kept := s.temp
-	s.temp = "" // the name belongs to another program's file, which must not be removed
+	kept := s.tempName
+	s.tempName = "" // the name belongs to another program's file, which must not be removed
 	return w.keptError(dir, kept, s, err)
 }
 
 // exchange exchanges a staged file with the file that has its final name. The temporary name contains the keys of
-// the two files, for sweep.
-func (w *placer) exchange(dir int, s *step) (ours hostEntry, err error) {
-	if ours, err = statAt(dir, s.temp); err != nil {
-		return ours, err
+// the two files, for sweepFile.
+func (w *placer) exchange(dir int, s *step) (stagedEntry hostEntry, err error) {
+	if stagedEntry, err = statAt(dir, s.tempName); err != nil {
+		return stagedEntry, err
 	}
 
-	key := ours.key()
-	if s.how == moveName {
-		key = "" // the file has no other name, so sweep must never remove it
+	key := stagedEntry.key()
+	if s.placement == moveName {
+		key = "" // the file has no other name, so sweepFile must never remove it
 	}
 
-	temp := w.host.replacedName(key, w.host.seenKey(s.seen))
-	if err := unix.Renameat(dir, s.temp, dir, temp); err != nil {
-		return ours, err
+	temp := w.host.replacedName(key, w.host.originalKey(s.original))
+	if err := unix.Renameat(dir, s.tempName, dir, temp); err != nil {
+		return stagedEntry, err
 	}
 
-	s.temp = temp
+	s.tempName = temp
 	if p := s.change.Path.String(); w.host.alias[p] != "" {
 		w.host.alias[p] = temp
 	}
 
-	return ours, unix.Renameat2(dir, temp, dir, s.change.Path.Name, unix.RENAME_EXCHANGE)
+	return stagedEntry, unix.Renameat2(dir, temp, dir, s.change.Path.Name, unix.RENAME_EXCHANGE)
 }
 
-// putOver does as put on a file system that cannot exchange names.
-func (w *placer) putOver(dir int, s *step) error {
-	if s.seen.isDir() != s.change.After.IsDir() {
-		if err := unlink(dir, s.change.Path.Name, s.seen); err != nil {
+// placeWithoutExchange is placeStaged for a file system that cannot exchange names.
+func (w *placer) placeWithoutExchange(dir int, s *step) error {
+	if s.original.isDir() != s.change.After.IsDir() {
+		if err := unlink(dir, s.change.Path.Name, s.original); err != nil {
 			return err
 		}
 	}
 
-	if err := unix.Renameat(dir, s.temp, dir, s.change.Path.Name); err != nil {
+	if err := unix.Renameat(dir, s.tempName, dir, s.change.Path.Name); err != nil {
 		return err
 	}
 
 	// A rename onto another name of the same file does nothing.
-	return errs.Ignore(unix.Unlinkat(dir, s.temp, 0), unix.ENOENT)
+	return errs.Ignore(unix.Unlinkat(dir, s.tempName, 0), unix.ENOENT)
 }
 
 // unlink removes a file, or an empty directory.
-func unlink(dir int, name string, what hostEntry) error {
-	if what.isDir() {
+func unlink(dir int, name string, entry hostEntry) error {
+	if entry.isDir() {
 		return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
 	}
 	return unix.Unlinkat(dir, name, 0)
 }
 
-// removeSeen removes the file for which a step was planned. If another file has the name now, this file is kept.
-func (w *placer) removeSeen(dir int, s *step) error {
+// removeOriginal removes the file for which a step was planned. If another file has the name now, this file is kept.
+func (w *placer) removeOriginal(dir int, s *step) error {
 	name := s.change.Path.Name
-	temp, err := w.moveOut(dir, s)
+	temp, err := w.moveToTemp(dir, s)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return w.changedMeanwhile(s)
+		return w.changedError(s)
 	case cannotRename2(err):
 		return unix.Unlinkat(dir, name, 0)
 	case err != nil:
 		return err
 	}
 
-	out, err := statAt(dir, temp)
-	if err == nil && w.isSeen(s, out) {
+	removed, err := statAt(dir, temp)
+	if err == nil && w.isOriginal(s, removed) {
 		return unix.Unlinkat(dir, temp, 0)
 	}
 	if err == nil {
 		err = unix.Renameat2(dir, temp, dir, name, unix.RENAME_NOREPLACE)
 	}
 	if err == nil {
-		return w.changedMeanwhile(s)
+		return w.changedError(s)
 	}
 
 	return w.keptError(dir, temp, s, err)
 }
 
-// moveOut renames a file that is to be removed to a temporary name.
-func (w *placer) moveOut(dir int, s *step) (temp string, err error) {
-	temp = w.host.replacedName("", w.host.seenKey(s.seen))
+// moveToTemp renames a file that is to be removed to a temporary name.
+func (w *placer) moveToTemp(dir int, s *step) (temp string, err error) {
+	temp = w.host.replacedName("", w.host.originalKey(s.original))
 	return temp, unix.Renameat2(dir, s.change.Path.Name, dir, temp, unix.RENAME_NOREPLACE)
 }
 
 // keptError returns the error for another program's file that could not be renamed back to its name.
 func (w *placer) keptError(dir int, temp string, s *step, err error) error {
 	kept, kerr := setAside(dir, temp)
-	text := fmt.Errorf("%w; what was there is kept as %q", w.changedMeanwhile(s), s.change.Path.Dir.ChildUnchecked(kept).Short())
+	text := fmt.Errorf("%w; what was there is kept as %q", w.changedError(s), s.change.Path.Dir.ChildUnchecked(kept).Short())
 	if err = cmp.Or(err, kerr); err != nil {
 		return fmt.Errorf("%w: %w", text, err)
 	}
@@ -160,13 +160,14 @@ func cannotRename2(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-func statAt(dir int, name string) (at hostEntry, err error) {
-	err = unix.Fstatat(dir, name, &at.st, unix.AT_SYMLINK_NOFOLLOW)
-	at.exists = err == nil
-	return at, err
+// statAt returns the entry with a name in a directory. An absent entry is an error.
+func statAt(dir int, name string) (entry hostEntry, err error) {
+	err = unix.Fstatat(dir, name, &entry.st, unix.AT_SYMLINK_NOFOLLOW)
+	entry.exists = err == nil
+	return entry, err
 }
 
-// isFile reports whether two entries are the same file, by device and inode.
-func (p hostEntry) isFile(q hostEntry) bool {
+// isSameFile reports whether two entries are the same file, by device and inode.
+func (p hostEntry) isSameFile(q hostEntry) bool {
 	return p.exists && q.exists && p.st.Dev == q.st.Dev && p.st.Ino == q.st.Ino
 }

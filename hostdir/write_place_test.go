@@ -41,7 +41,7 @@ func TestApplyOneAtATime(t *testing.T) {
 		a := newApplied(t)
 		base := a.start(from)
 		sides := []*tree.State{a.m.State(t, as), a.m.State(t, bs)}
-		res, errs := make([]*Applied, 2), make([]error, 2)
+		res, errs := make([]*ApplyResult, 2), make([]error, 2)
 		begin := make(chan struct{})
 		var wg sync.WaitGroup
 		for i := range sides {
@@ -79,13 +79,13 @@ func TestApplyWaits(t *testing.T) {
 	must.OK(t, err)
 	for _, dry := range []bool{false, true} {
 		ctx, stop := context.WithCancel(context.Background())
-		o := ApplyOptions{Source: a.m.Src, Base: base, Now: now, DryRun: dry, Waiting: stop}
+		o := ApplyOptions{Source: a.m.Src, Base: base, Now: now, DryRun: dry, OnWait: stop}
 		if _, err := Apply(ctx, a.dir, o); !errors.Is(err, context.Canceled) {
 			t.Errorf("dry run %v: %v", dry, err)
 		}
 	}
 	said := 0
-	o := ApplyOptions{Waiting: func() {
+	o := ApplyOptions{OnWait: func() {
 		said++
 		held.Close()
 	}}
@@ -104,7 +104,7 @@ func TestApplyPastLocksOfOthers(t *testing.T) {
 	must.OK(t, err)
 	defer other.close()
 	must.OK(t, unix.Flock(other.root, unix.LOCK_EX))
-	res, err := a.apply(base, now, ApplyOptions{Waiting: func() { t.Error("it waits") }})
+	res, err := a.apply(base, now, ApplyOptions{OnWait: func() { t.Error("it waits") }})
 	if err != nil || res.Changed != 1 {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -155,9 +155,9 @@ func saved(t *testing.T, how string) (w *writer, s *step, dir string) {
 	f := filepath.Join(dir, "f")
 	must.OK(t, os.WriteFile(f, []byte("old"), 0o644))
 	must.OK(t, os.WriteFile(filepath.Join(dir, "staged"), []byte("new"), 0o644))
-	w = newWriter(t.Context(), h, ApplyOptions{}, &Applied{})
-	s = &step{change: tree.Change{Path: (*tree.Path)(nil).ChildUnchecked("f")}, temp: "staged"}
-	s.seen, err = h.look(s.change.Path)
+	w = newWriter(t.Context(), h, ApplyOptions{}, &ApplyResult{})
+	s = &step{change: tree.Change{Path: (*tree.Path)(nil).ChildUnchecked("f")}, tempName: "staged"}
+	s.original, err = h.entryAt(s.change.Path)
 	must.OK(t, err)
 	must.OK(t, w.placer.checkAndTouch(s))
 	switch how {
@@ -176,11 +176,11 @@ func saved(t *testing.T, how string) (w *writer, s *step, dir string) {
 // What an editor saves between the check of a file and its rename or removal stays.
 func TestApplyKeepsWhatIsSaved(t *testing.T) {
 	for _, how := range []string{"not", "in place", "renamed", "gone"} {
-		for name, do := range map[string]func(*placer, int, *step) error{"put": (*placer).put, "removeSeen": (*placer).removeSeen} {
+		for name, do := range map[string]func(*placer, int, *step) error{"put": (*placer).placeStaged, "removeSeen": (*placer).removeOriginal} {
 			a, s, dir := saved(t, how)
 			err := do(a.placer, a.host.root, s)
 			a.staged = append(a.staged, s)
-			a.discard()
+			a.discardStaged()
 			b, rerr := os.ReadFile(filepath.Join(dir, "f"))
 			switch {
 			case how == "not" && (err != nil || name == "put" && string(b) != "new" || name == "removeSeen" && rerr == nil):
@@ -202,8 +202,8 @@ func TestApplyKeepsWhatIsSaved(t *testing.T) {
 // A name that is new stays, too, if another program had it first.
 func TestApplyKeepsWhatIsNew(t *testing.T) {
 	a, s, dir := saved(t, "in place")
-	s.seen = hostEntry{}
-	err := a.placer.put(a.host.root, s)
+	s.original = hostEntry{}
+	err := a.placer.placeStaged(a.host.root, s)
 	b, rerr := os.ReadFile(filepath.Join(dir, "f"))
 	if err == nil || rerr != nil || string(b) != "saved" {
 		t.Errorf("%q, %v, %v", b, rerr, err)
@@ -216,15 +216,15 @@ func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 	for _, how := range []string{"not", "in place", "renamed"} {
 		for name, take := range map[string]func(*writer, int, *step) error{
 			"put":        func(a *writer, dir int, s *step) error { _, err := a.placer.exchange(dir, s); return err },
-			"removeSeen": func(a *writer, dir int, s *step) error { _, err := a.placer.moveOut(dir, s); return err },
+			"removeSeen": func(a *writer, dir int, s *step) error { _, err := a.placer.moveToTemp(dir, s); return err },
 		} {
 			a, s, dir := saved(t, how)
 			must.OK(t, take(a, a.host.root, s)) // nothing comes after it
 			var kept []stream.Omission
 			for range 2 {
-				next := newWriter(t.Context(), a.host, ApplyOptions{}, &Applied{})
-				next.host.locked = new(os.File)
-				must.OK(t, next.dirs.sweep(nil))
+				next := newWriter(t.Context(), a.host, ApplyOptions{}, &ApplyResult{})
+				next.host.lockFile = new(os.File)
+				must.OK(t, next.dirs.sweepDir(nil))
 				kept = append(kept, next.res.Skipped...)
 			}
 			left, err := filepath.Glob(filepath.Join(dir, ".amberfs*"))
@@ -247,12 +247,12 @@ func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 // What cannot be given back has a name that no apply sweeps, and the error says it.
 func TestApplyKeepsWhatItCannotGiveBack(t *testing.T) {
 	a, s, dir := saved(t, "in place")
-	temp, err := a.placer.moveOut(a.host.root, s)
+	temp, err := a.placer.moveToTemp(a.host.root, s)
 	must.OK(t, err)
 	err = a.placer.keptError(a.host.root, temp, s, unix.EEXIST)
-	next := newWriter(t.Context(), a.host, ApplyOptions{}, &Applied{})
-	next.host.locked = new(os.File)
-	must.OK(t, next.dirs.sweep(nil))
+	next := newWriter(t.Context(), a.host, ApplyOptions{}, &ApplyResult{})
+	next.host.lockFile = new(os.File)
+	must.OK(t, next.dirs.sweepDir(nil))
 	left, gerr := filepath.Glob(filepath.Join(dir, ".amberfs-kept-*"))
 	if gerr != nil || len(left) != 1 || !strings.Contains(err.Error(), filepath.Base(left[0])) || len(next.res.Skipped) > 0 {
 		t.Errorf("left %v, %v; error %v; the next apply says %v", left, gerr, err, next.res.Skipped)
@@ -264,9 +264,9 @@ func TestApplyMakesNoFileOfALink(t *testing.T) {
 	a, s, dir := saved(t, "not")
 	n := &tree.Inode{Ino: 7, Mode: unix.S_IFLNK | 0o777, Target: "x", Links: make([]tree.Link, 2)}
 	s.change.After = n
-	other := &step{change: tree.Change{Path: (*tree.Path)(nil).ChildUnchecked("g"), After: n}, temp: "no such file"}
-	s.file = &hostFile{first: other}
-	if err := a.write(a.host.root, "second", s); err == nil {
+	other := &step{change: tree.Change{Path: (*tree.Path)(nil).ChildUnchecked("g"), After: n}, tempName: "no such file"}
+	s.file = &hostFile{firstStep: other}
+	if err := a.createFile(a.host.root, "second", s); err == nil {
 		t.Error("no error")
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "second")); err == nil {
@@ -287,14 +287,14 @@ func TestApplySweeps(t *testing.T) {
 	must.OK(t, err)
 	h.close()
 	below.close()
-	a.write("d/"+below.temps+"x", "of another")
-	for _, p := range []string{"d/", "gone/", "is/", "new/", "d/" + h.temps + "dir/"} {
-		a.write(p+h.temps+"x", "left")
+	a.write("d/"+below.ownTempPrefix+"x", "of another")
+	for _, p := range []string{"d/", "gone/", "is/", "new/", "d/" + h.ownTempPrefix + "dir/"} {
+		a.write(p+h.ownTempPrefix+"x", "left")
 	}
 	_, err = a.apply(base, now, ApplyOptions{})
 	must.OK(t, err)
 	got := has(t, a.dir)
-	if len(got) != 6 || got["d/"+below.temps+"x"] == "" || !strings.HasSuffix(got["is"], "a file") || !strings.HasSuffix(got["d/f"], "2") {
+	if len(got) != 6 || got["d/"+below.ownTempPrefix+"x"] == "" || !strings.HasSuffix(got["is"], "a file") || !strings.HasSuffix(got["d/f"], "2") {
 		t.Errorf("the directory has %v", got)
 	}
 }

@@ -19,12 +19,12 @@ import (
 // ownerAccess are permissions that are added to the mode of a directory until its entries are complete.
 const ownerAccess = 0o700
 
-// stage prepares a step, unless it is prepared already.
-func (w *writer) stage(s *step) error {
+// stageStep prepares a step, unless it is prepared already.
+func (w *writer) stageStep(s *step) error {
 	if s.action == keep || s.state != planned {
 		return nil
 	}
-	err := w.prepare(s)
+	err := w.prepareStep(s)
 	if err == nil {
 		w.advance(s, staged)
 	}
@@ -32,18 +32,18 @@ func (w *writer) stage(s *step) error {
 	return err
 }
 
-// prepare checks whether a step is allowed, and creates its file or directory under a temporary name.
-func (w *writer) prepare(s *step) error {
+// prepareStep checks whether a step is allowed, and creates its file or directory under a temporary name.
+func (w *writer) prepareStep(s *step) error {
 	c := s.change
 	if err := w.placer.mayTouch(s); err != nil {
 		return err
 	}
-	if s.action == attributes {
+	if s.action == changeAttributes {
 		return w.attrs.mayChangeAttrs(s)
 	}
 
-	if s.seen.isDir() && s.action != makeDir {
-		if err := w.dirs.sweep(c.Path); err != nil {
+	if s.original.isDir() && s.action != makeDir {
+		if err := w.dirs.sweepDir(c.Path); err != nil {
 			return err
 		}
 	}
@@ -54,7 +54,7 @@ func (w *writer) prepare(s *step) error {
 		return w.mayMoveDir(s)
 	}
 
-	if s.seen.unreachable != nil {
+	if s.original.parentErr != nil {
 		if err := w.stageParents(c.Path.Dir); err != nil {
 			return err
 		}
@@ -67,14 +67,14 @@ func (w *writer) prepare(s *step) error {
 		return w.stageDir(s, c.After.Mode&0o777|ownerAccess)
 	case w.host.isOnlyOverwritable(s):
 		s.markOverwrite()
-		s.file.first = s
+		s.file.firstStep = s
 		w.staged = append(w.staged, s)
 		return nil
 	}
 
 	dir, name, err := w.stagedName(s)
 	if err == nil {
-		err = w.write(dir, name, s)
+		err = w.createFile(dir, name, s)
 	}
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", c.Path.Short(), err)
@@ -102,32 +102,33 @@ func (w *writer) isUnread(c tree.Change) bool {
 func (w *writer) stagedName(s *step) (dir int, name string, err error) {
 	p := s.change.Path
 	if w.host.isNew(p.Dir) {
-		dir, err = w.host.dirOf(p)
+		dir, err = w.host.parentFD(p)
 		return dir, p.Name, err
 	}
 
-	if dir, err = w.dirs.enter(p.Dir); err != nil {
+	if dir, err = w.dirs.enterDir(p.Dir); err != nil {
 		return dir, "", err
 	}
 
-	s.temp = w.host.tempName()
+	s.tempName = w.host.tempName()
 	w.staged = append(w.staged, s)
 
-	return dir, s.temp, nil
+	return dir, s.tempName, nil
 }
 
 // unstage reverses stagedName.
 func (w *writer) unstage(s *step) {
-	s.temp = ""
+	s.tempName = ""
 	w.staged = slices.DeleteFunc(w.staged, func(x *step) bool { return x == s })
 }
 
 // entryOf returns the directory of a step's path, and the present name of the file in this directory.
 func (h *host) entryOf(s *step) (dir int, name string, err error) {
-	dir, err = h.dirOf(s.change.Path)
-	return dir, cmp.Or(s.temp, nameOf(s.change.Path)), err
+	dir, err = h.parentFD(s.change.Path)
+	return dir, cmp.Or(s.tempName, nameOf(s.change.Path)), err
 }
 
+// stageDir creates the directory of a step under a temporary name.
 func (w *writer) stageDir(s *step, mode uint32) error {
 	dir, name, err := w.stagedName(s)
 	if err == nil {
@@ -139,8 +140,8 @@ func (w *writer) stageDir(s *step, mode uint32) error {
 	if err != nil {
 		return fmt.Errorf("making the directory %q: %w", s.change.Path.Short(), err)
 	}
-	if s.temp != "" {
-		w.host.alias[s.change.Path.String()] = s.temp
+	if s.tempName != "" {
+		w.host.alias[s.change.Path.String()] = s.tempName
 	}
 
 	return nil
@@ -151,7 +152,7 @@ func (w *writer) stageParents(p *tree.Path) error {
 	if p == nil {
 		return nil
 	}
-	if _, err := w.host.open(p); !errors.Is(err, unix.ENOENT) {
+	if _, err := w.host.dirFD(p); !errors.Is(err, unix.ENOENT) {
 		return err
 	}
 	if err := w.stageParents(p.Dir); err != nil {
@@ -163,7 +164,7 @@ func (w *writer) stageParents(p *tree.Path) error {
 
 // mayChange fails if the names in a directory cannot be changed.
 func (w *writer) mayChange(p *tree.Path) error {
-	dir, err := w.dirs.enter(p.Dir)
+	dir, err := w.dirs.enterDir(p.Dir)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return nil
 	}
@@ -171,14 +172,14 @@ func (w *writer) mayChange(p *tree.Path) error {
 		err = unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS)
 	}
 	if err != nil {
-		return byHand(fmt.Errorf("removing %q: %w", p.Short(), err))
+		return withManualHint(fmt.Errorf("removing %q: %w", p.Short(), err))
 	}
 
 	return nil
 }
 
-// byHand adds to an error how a person can make the change that the system refuses.
-func byHand(err error) error {
+// withManualHint adds a hint to an error: the user can make the change that the system refuses.
+func withManualHint(err error) error {
 	return errs.Fail(errs.ScriptKind(err), "%w", err).WithHint("do it yourself, or leave it out by %s, and apply again", ignoreName)
 }
 
@@ -200,27 +201,27 @@ func removeBelow(dir int, name string) error {
 	return errors.Join(root.RemoveAll(name), root.Close())
 }
 
-// write creates the file of a step under the name tmp, with its content and attributes.
-func (w *writer) write(dir int, tmp string, s *step) error {
+// createFile creates the file of a step under the name tmp, with its content and attributes.
+func (w *writer) createFile(dir int, tmp string, s *step) error {
 	c := s.change
 	n := c.After
 	f := s.file
-	if f.at != nil {
-		if f.id == s.seen.id() && s.seen.exists {
-			s.how = stays
+	if f.path != nil {
+		if f.id == s.original.id() && s.original.exists {
+			s.placement = inPlace
 			w.unstage(s)
 			return nil
 		}
 
-		if done, err := w.linkKept(dir, tmp, s, f); done || err != nil {
+		if done, err := w.linkExisting(dir, tmp, s, f); done || err != nil {
 			return err
 		}
 	}
 
-	if to := f.first; to != nil {
-		from, err := w.host.walk(to.change.Path.Dir)
+	if first := f.firstStep; first != nil {
+		from, err := w.host.newDirFD(first.change.Path.Dir)
 		if err == nil {
-			err = unix.Linkat(from, cmp.Or(to.temp, to.change.Path.Name), dir, tmp, 0)
+			err = unix.Linkat(from, cmp.Or(first.tempName, first.change.Path.Name), dir, tmp, 0)
 			_ = unix.Close(from) // an O_PATH descriptor, of which close reports no errors of writes
 		}
 		if err == nil || !cannotLink(err) {
@@ -228,7 +229,7 @@ func (w *writer) write(dir int, tmp string, s *step) error {
 		} // else the name gets a copy of the file
 	}
 
-	f.first = s
+	f.firstStep = s
 
 	switch n.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -247,24 +248,25 @@ func (w *writer) write(dir int, tmp string, s *step) error {
 
 	err := w.attrs.setAttrs(dir, tmp, c.Path, nil, n)
 	if err == nil && s.isNewVersion() {
-		err = w.keepOwner(dir, tmp, s, n)
+		err = w.overwriteForOwner(dir, tmp, s, n)
 	}
 
 	return err
 }
 
+// writeFile creates a regular file with the content of a step.
 func (w *writer) writeFile(dir int, tmp string, s *step) error {
 	fd, err := unix.Openat(dir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
 	f := os.NewFile(uintptr(fd), tmp)
-	return errors.Join(reason(w.fill(f, s)), f.Close())
+	return errors.Join(reason(w.fillFile(f, s)), f.Close())
 }
 
-// fill writes the content of a step into a new file. Holes smaller than a block are filled with zeros, because a
+// fillFile writes the content of a step into a new file. Holes smaller than a block are filled with zeros, because a
 // file may have millions of them.
-func (w *writer) fill(f *os.File, s *step) error {
+func (w *writer) fillFile(f *os.File, s *step) error {
 	c, src := s.change.After.Content, w.o.Source.Files
 	r := c.Reader(src)
 

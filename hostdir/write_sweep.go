@@ -14,22 +14,22 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// tempPrefix begins all temporary names, see host.temps.
+// tempPrefix begins all temporary names, see host.ownTempPrefix.
 const tempPrefix = ".amberfs-apply-"
 
-var anyTemp = pattern.New(`^\.amberfs-apply-[0-9a-f]+-`)
+var tempPattern = pattern.New(`^\.amberfs-apply-[0-9a-f]+-`)
 
 // ErrInterrupted is the reason why the temporary files of an apply that was killed are not read.
 var ErrInterrupted = errors.New("an apply was interrupted")
 
 // tempName returns a new temporary name for a file that this apply makes.
-func (h *host) tempName() string { return h.temps + strings.ToLower(rand.Text()) }
+func (h *host) tempName() string { return h.ownTempPrefix + strings.ToLower(rand.Text()) }
 
 // replacedName returns a temporary name for a file that a staged file replaces. The name contains the keys of the
-// staged file and of the file for which the step was planned, so that sweep can check whether the file is one of
+// staged file and of the file for which the step was planned, so that sweepFile can check whether the file is one of
 // the two.
-func (h *host) replacedName(ours, seen string) string {
-	return h.temps + ours + "." + seen + "." + strings.ToLower(rand.Text())
+func (h *host) replacedName(stagedKey, plannedKey string) string {
+	return h.ownTempPrefix + stagedKey + "." + plannedKey + "." + strings.ToLower(rand.Text())
 }
 
 // key returns a text that identifies a file in its present version.
@@ -40,49 +40,49 @@ func (p hostEntry) key() string {
 	return fmt.Sprintf("%x_%x_%x", p.st.Ino, p.st.Size, p.st.Mtim.Nano())
 }
 
-// seenKey returns the key of a file that is about to get a temporary name. On overlayfs the key has no inode
-// number, because the rename may change it (see copiedUp).
-func (h *host) seenKey(p hostEntry) string {
+// originalKey returns the key of a file that is about to get a temporary name. On overlayfs the key has no inode
+// number, because the rename may change it (see wasCopiedUp).
+func (h *host) originalKey(p hostEntry) string {
 	if h.overlay && p.exists && !p.isDir() && p.st.Nlink > 1 {
 		p.st.Ino = 0
 	}
 	return p.key()
 }
 
-// sweep removes the temporary files of a killed apply from a directory. It does so only if this apply has the
+// sweepDir removes the temporary files of a killed apply from a directory. It does so only if this apply has the
 // lock of lockDir: else the files may belong to an apply that is running.
-func (w *changedDirs) sweep(p *tree.Path) error {
+func (w *changedDirs) sweepDir(p *tree.Path) error {
 	t := w.touchedDir(p)
 	if t.swept {
 		return nil
 	}
 
-	dir, err := w.host.open(p)
+	dir, err := w.host.dirFD(p)
 	if err != nil {
 		return err
 	}
 
 	t.swept = true
-	if at, err := statAt(dir, "."); err == nil {
-		t.time = &at.st.Mtim
+	if entry, err := statAt(dir, "."); err == nil {
+		t.formerTime = &entry.st.Mtim
 	}
-	if w.host.locked == nil {
+	if w.host.lockFile == nil {
 		return nil
 	}
 
-	entries, err := w.host.list(p)
+	entries, err := w.host.readDir(p)
 	if errors.Is(err, unix.EACCES) {
 		return nil // the directory can be written, but not listed
 	}
 
 	for _, e := range entries {
-		rest, ok := strings.CutPrefix(e.Name(), w.host.temps)
+		keys, ok := strings.CutPrefix(e.Name(), w.host.ownTempPrefix)
 		if !ok {
 			continue
 		}
 
 		t.interrupted = true
-		if err := w.sweepOne(p, dir, e.Name(), rest); err != nil {
+		if err := w.sweepFile(p, dir, e.Name(), keys); err != nil {
 			return err
 		}
 	}
@@ -90,43 +90,43 @@ func (w *changedDirs) sweep(p *tree.Path) error {
 	return err
 }
 
-// sweepOne removes a file that an apply staged or replaced. Any other file belongs to another program: an apply
-// renamed it and was killed. It is kept.
+// sweepFile removes the file with the temporary name name, if an apply staged or replaced it. keys is the part of the
+// name after the prefix. Any other file belongs to another program: an apply renamed it and was killed. It is kept.
 //
 // If the removed name was one of several of a file, the removal changes the file's ctime, so the inode is
 // touched.
-func (w *changedDirs) sweepOne(p *tree.Path, dir int, name, rest string) error {
-	at, err := statAt(dir, name)
+func (w *changedDirs) sweepFile(p *tree.Path, dir int, name, keys string) error {
+	entry, err := statAt(dir, name)
 	if err != nil {
 		return err
 	}
 
-	if !strings.Contains(rest, ".") || strings.HasPrefix(rest, at.key()+".") {
-		if err := w.touchBelow(dir, name, at); err != nil {
+	if !strings.Contains(keys, ".") || strings.HasPrefix(keys, entry.key()+".") {
+		if err := w.touchBelow(dir, name, entry); err != nil {
 			return err
 		}
 		return removeBelow(dir, name)
 	}
 
-	moved := at
-	moved.st.Ino = 0 // see seenKey
-	if strings.Contains(rest, "."+at.key()+".") || w.host.overlay && strings.Contains(rest, "."+moved.key()+".") {
-		w.touch(at.st.Ino)
-		if err := unlink(dir, name, at); !errors.Is(err, unix.ENOTEMPTY) {
+	withoutIno := entry
+	withoutIno.st.Ino = 0 // see originalKey
+	if strings.Contains(keys, "."+entry.key()+".") || w.host.overlay && strings.Contains(keys, "."+withoutIno.key()+".") {
+		w.touch(entry.st.Ino)
+		if err := unlink(dir, name, entry); !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
 	}
 
 	kept, err := setAside(dir, name)
-	w.res.skip(p.ChildUnchecked(kept), "an apply that was interrupted took it from its place: it is another program's")
+	w.res.addSkipped(p.ChildUnchecked(kept), "an apply that was interrupted took it from its place: it is another program's")
 
 	return err
 }
 
 // touchBelow calls touch for the files of which removeBelow will remove a name.
-func (w *changedDirs) touchBelow(dir int, name string, at hostEntry) error {
-	w.touch(at.st.Ino)
-	if !at.isDir() {
+func (w *changedDirs) touchBelow(dir int, name string, entry hostEntry) error {
+	w.touch(entry.st.Ino)
+	if !entry.isDir() {
 		return nil
 	}
 	return filepath.WalkDir(procPath(dir)+"/"+name, func(p string, e fs.DirEntry, err error) error {
@@ -139,29 +139,29 @@ func (w *changedDirs) touchBelow(dir int, name string, at hostEntry) error {
 	})
 }
 
-// sweepAbove cleans up the directory of a path whose file is kept: a killed apply may have renamed the file,
+// sweepParent cleans up the directory of a path whose file is kept: a killed apply may have renamed the file,
 // without removing the replaced file or closing the directory.
-func (w *writer) sweepAbove(s *step) error {
-	if s.seen.open {
-		if _, err := w.dirs.open(s.change.Path); err != nil {
+func (w *writer) sweepParent(s *step) error {
+	if s.original.hasOpenMode {
+		if _, err := w.dirs.openDir(s.change.Path); err != nil {
 			return err
 		}
 	}
-	if s.action != keep || s.seen.unreachable != nil || s.change.Path == nil {
+	if s.action != keep || s.original.parentErr != nil || s.change.Path == nil {
 		return nil
 	}
 	if s.wasPlaced() {
 		w.dirs.touchedDir(s.change.Path.Dir).interrupted = true
 	}
 
-	_, err := w.dirs.enter(s.change.Path.Dir)
+	_, err := w.dirs.enterDir(s.change.Path.Dir)
 	return err
 }
 
-// enter returns a descriptor of a directory in which names change. It opens the directory and sweeps it.
-func (w *changedDirs) enter(p *tree.Path) (dir int, err error) {
-	if dir, err = w.open(p); err == nil {
-		err = w.sweep(p)
+// enterDir returns a descriptor of a directory in which names change. It opens the directory and sweeps it.
+func (w *changedDirs) enterDir(p *tree.Path) (dir int, err error) {
+	if dir, err = w.openDir(p); err == nil {
+		err = w.sweepDir(p)
 	}
 	return dir, err
 }
@@ -181,11 +181,11 @@ func setAside(dir int, temp string) (string, error) {
 	return kept, nil
 }
 
-// open returns a descriptor of a directory, and adds openMode to a mode that denies its owner an access.
-// host.closeUp restores the mode.
-func (w *changedDirs) open(p *tree.Path) (dir int, err error) {
-	if dir, err = w.host.open(p); err == nil {
-		_, err = w.host.openUp(dir, p)
+// openDir returns a descriptor of a directory, and adds openMode to a mode that denies its owner an access.
+// host.restoreModes restores the mode.
+func (w *changedDirs) openDir(p *tree.Path) (dir int, err error) {
+	if dir, err = w.host.dirFD(p); err == nil {
+		_, err = w.host.addOpenMode(dir, p)
 	}
 	return dir, err
 }

@@ -27,7 +27,7 @@ func (a *applied) written(from, to *tree.State) *writer {
 	h, err := openHost(a.dir)
 	must.OK(a.t, err)
 	a.t.Cleanup(h.close)
-	w := newWriter(a.t.Context(), h, ApplyOptions{Source: a.m.Src, Base: from, Now: to}, &Applied{Dir: a.dir})
+	w := newWriter(a.t.Context(), h, ApplyOptions{Source: a.m.Src, Base: from, Now: to}, &ApplyResult{Dir: a.dir})
 	files := make(map[uint64]*hostFile)
 	must.OK(a.t, tree.Diff(w.ctx, a.m.Src, from, to, tree.DiffOptions{}, func(c tree.Change) error {
 		s := &step{change: c, action: write}
@@ -37,9 +37,9 @@ func (a *applied) written(from, to *tree.State) *writer {
 		case c.After.IsDir():
 			s.action = makeDir
 		}
-		s.seen, err = h.look(c.Path)
+		s.original, err = h.entryAt(c.Path)
 		if c.Before != nil && c.After != nil && c.Before.IsDir() && c.After.IsDir() {
-			s.action = attributes
+			s.action = changeAttributes
 		}
 		if s.action == write {
 			if files[c.After.Ino] == nil {
@@ -90,7 +90,7 @@ func TestWriterKilled(t *testing.T) {
 		w := a.written(from, now)
 		killed, ended := make(chan *step), make(chan error)
 		left := n
-		w.reached = func(s *step) {
+		w.onAdvance = func(s *step) {
 			if left--; left == 0 {
 				killed <- s
 				select {}
@@ -138,15 +138,15 @@ func allOf(now map[string]string, others ...map[string]string) map[string]string
 // Neither an error nor the next apply removes it.
 func TestDiscardKeepsAMovedFile(t *testing.T) {
 	for name, end := range map[string]func(w *writer, dir string){
-		"an error": func(w *writer, _ string) { w.discard() },
+		"an error": func(w *writer, _ string) { w.discardStaged() },
 		"a kill": func(w *writer, dir string) {
 			s := w.staged[0]
 			_, err := w.placer.exchange(w.host.root, s)
 			must.OK(t, err)
-			must.OK(t, unix.Renameat2(w.host.root, s.temp, w.host.root, s.change.Path.Name, unix.RENAME_EXCHANGE)) // as before
-			next := newWriter(t.Context(), w.host, ApplyOptions{}, &Applied{})
-			next.host.locked = new(os.File)
-			must.OK(t, next.dirs.sweep(nil))
+			must.OK(t, unix.Renameat2(w.host.root, s.tempName, w.host.root, s.change.Path.Name, unix.RENAME_EXCHANGE)) // as before
+			next := newWriter(t.Context(), w.host, ApplyOptions{}, &ApplyResult{})
+			next.host.lockFile = new(os.File)
+			must.OK(t, next.dirs.sweepDir(nil))
 		},
 	} {
 		dir := t.TempDir()
@@ -155,9 +155,9 @@ func TestDiscardKeepsAMovedFile(t *testing.T) {
 		h, err := openHost(dir)
 		must.OK(t, err)
 		t.Cleanup(h.close)
-		w := newWriter(t.Context(), h, ApplyOptions{}, &Applied{})
-		s := &step{change: tree.Change{Path: (*tree.Path)(nil).ChildUnchecked("new")}, action: write, how: moveName, from: (*tree.Path)(nil).ChildUnchecked("old")}
-		s.seen, err = h.look(s.change.Path)
+		w := newWriter(t.Context(), h, ApplyOptions{}, &ApplyResult{})
+		s := &step{change: tree.Change{Path: (*tree.Path)(nil).ChildUnchecked("new")}, action: write, placement: moveName, fromPath: (*tree.Path)(nil).ChildUnchecked("old")}
+		s.original, err = h.entryAt(s.change.Path)
 		must.OK(t, err)
 		w.staged = []*step{s}
 		must.OK(t, w.moveTo(s, false))

@@ -40,7 +40,7 @@ func (o FillOptions) readOptions() hostdir.ReadOptions {
 		Options: stream.Options{Skip: o.Skip, Progress: func(p stream.Progress) {
 			o.ShowProgress(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 		}},
-		Exclude: o.Exclude, Hidden: o.Hidden, Git: gitbridge.HostGit{}, Whole: true, Stubs: o.Stubs,
+		Exclude: o.Exclude, Hidden: o.Hidden, Git: gitbridge.HostGit{}, ReadDenied: true, StubUnreadable: o.Stubs,
 	}
 }
 

@@ -31,10 +31,10 @@ func applyParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o 
 		}
 	}
 
-	var all []*hostdir.Applied
+	var all []*hostdir.ApplyResult
 	for i, p := range parts {
 		options := o
-		options.Own, options.Name = true, p.Run.Name
+		options.BaseFromDir, options.WorkspaceName = true, p.Run.Name
 		if ask != askNever {
 			options.Choose = questions[i].Choose
 		}
@@ -51,7 +51,7 @@ func applyParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o 
 		partIncomplete := questions[i].HasUnapplied || done.Incomplete
 		incomplete = incomplete || partIncomplete
 		if !o.DryRun {
-			err = recordApplied(ctx, a, &p.Run, p.Client, done, !partIncomplete && o.Conflicts != threeway.KeepOurs)
+			err = recordApplied(ctx, a, &p.Run, p.Client, done, !partIncomplete && o.ConflictRule != threeway.KeepOurs)
 		}
 		if err != nil {
 			return true, err
@@ -73,7 +73,7 @@ func planParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o h
 	var conflicts []string
 	for _, p := range parts {
 		dry := o
-		dry.Own, dry.Name, dry.DryRun, dry.Merge = true, p.Run.Name, true, false
+		dry.BaseFromDir, dry.WorkspaceName, dry.DryRun, dry.Merge = true, p.Run.Name, true, false
 		plan, err := applyTo(ctx, a, p.Changes, p.Run.Dir, dry)
 		if plan == nil || err != nil && len(plan.Conflicts) == 0 {
 			return nil, err
@@ -82,10 +82,10 @@ func planParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o h
 		for _, name := range plan.Conflicts {
 			conflicts = append(conflicts, filepath.Join(p.Run.Dir, name))
 		}
-		questions = append(questions, question.New(a.questionTerminal(), p.Changes, p.Run.Dir, o.Conflicts, plan))
+		questions = append(questions, question.New(a.questionTerminal(), p.Changes, p.Run.Dir, o.ConflictRule, plan))
 	}
 
-	if len(conflicts) > 0 && o.Conflicts == threeway.RefuseConflicts && (ask == askNever || !a.canAsk()) {
+	if len(conflicts) > 0 && o.ConflictRule == threeway.RefuseConflicts && (ask == askNever || !a.canAsk()) {
 		e := errs.Fail(errs.Conflict, "%s changed on both sides; nothing was changed in any directory", plural(len(conflicts), "path", "paths")).
 			WithHint("%s", threeway.DecideHint("add --prefer dir (--ours) or --prefer run (--theirs)", conflicts))
 		return nil, a.printFailed(map[string][]string{"conflicts": conflicts}, e, func() { printPaths(a, conflicts) })

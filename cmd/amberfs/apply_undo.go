@@ -64,7 +64,7 @@ func undoApplyOf(ctx context.Context, a *app, c *client.Client, r *runs.Run, num
 		return err
 	}
 
-	o.Name, o.Own, o.Everything = r.Name, op.Of == r.Dir, true
+	o.WorkspaceName, o.BaseFromDir, o.Everything = r.Name, op.Of == r.Dir, true
 	err = runs.UndoApply(ctx, c, op, o.DryRun, func(ch *client.Changes) (bool, error) {
 		q, done, err := applyChanges(ctx, a, ch, op.Of, ask, o)
 		if done == nil {
@@ -128,5 +128,5 @@ func undoApplyIn(ctx context.Context, a *app, p locate.Location, req service.Und
 	}
 
 	r := &runs.Run{Name: strings.Join(p.Workspace, "-")}
-	return undoApplyOf(ctx, a, c, r, req.Number, ask, hostdir.ApplyOptions{Conflicts: rule, DryRun: req.DryRun}, false)
+	return undoApplyOf(ctx, a, c, r, req.Number, ask, hostdir.ApplyOptions{ConflictRule: rule, DryRun: req.DryRun}, false)
 }

@@ -85,7 +85,7 @@ what DIR had.`,
 // runApply applies a run or the workspace. words are the arguments of the command: optionally a directory and a
 // snapshot or, with undo, a run.
 func runApply(ctx context.Context, a *app, o applyCommandOptions, words []string) (err error) {
-	if o.Conflicts, err = threeway.RuleOf(o.ours, o.theirs); err != nil {
+	if o.ConflictRule, err = threeway.RuleOf(o.ours, o.theirs); err != nil {
 		return err
 	}
 
@@ -121,7 +121,7 @@ func runApply(ctx context.Context, a *app, o applyCommandOptions, words []string
 	}
 	defer c.Close()
 
-	o.Name = strings.Join(p.Workspace, "-")
+	o.WorkspaceName = strings.Join(p.Workspace, "-")
 	done, incomplete, err := applyUpTo(ctx, a, c, name, dir, ask, o.ApplyOptions)
 	if done == nil {
 		return err
@@ -149,19 +149,19 @@ func applyRun(ctx context.Context, a *app, run, snapshot, dir string, ask askMod
 			return runFinder(a).WithGroup(ctx, r, c, func(parts []*runs.Part) error { return applyGroup(ctx, a, parts, ask, o) })
 		}
 
-		o.Own = target == r.Dir
+		o.BaseFromDir = target == r.Dir
 		running := r.State == service.RunRunning
 		if running {
 			a.note("a program is in the run %s: this is what it has changed until now", r.Name)
 		}
 
-		o.Name = r.Name
+		o.WorkspaceName = r.Name
 		done, incomplete, err := applyUpTo(ctx, a, c, snapshot, target, ask, o)
 		if done == nil {
 			return err
 		}
 		if !o.DryRun && target == r.Dir {
-			err = recordApplied(ctx, a, r, c, done, !incomplete && !running && snapshot == "" && o.Conflicts != threeway.KeepOurs && !done.Incomplete)
+			err = recordApplied(ctx, a, r, c, done, !incomplete && !running && snapshot == "" && o.ConflictRule != threeway.KeepOurs && !done.Incomplete)
 		}
 		if incomplete || done.Incomplete && !o.DryRun {
 			a.note("the rest of the run %s is kept", r.Name)
@@ -172,7 +172,7 @@ func applyRun(ctx context.Context, a *app, run, snapshot, dir string, ask askMod
 }
 
 // recordApplied calls FinishApply of a run and shows the progress.
-func recordApplied(ctx context.Context, a *app, r *runs.Run, c *client.Client, done *hostdir.Applied, all bool) error {
+func recordApplied(ctx context.Context, a *app, r *runs.Run, c *client.Client, done *hostdir.ApplyResult, all bool) error {
 	bar := a.newProgress()
 	defer bar.done()
 	return r.FinishApply(ctx, c, done, all, bar.show)
@@ -191,7 +191,7 @@ const (
 // applyChanges applies changes to a directory. q is the question, nil if it did not ask. done is
 // nil if no changes were applied.
 func applyChanges(ctx context.Context, a *app, ch *client.Changes, dir string, ask askMode, o hostdir.ApplyOptions) (
-	q *question.Question, done *hostdir.Applied, err error) {
+	q *question.Question, done *hostdir.ApplyResult, err error) {
 	if ask != askNever {
 		var yes bool
 		if yes, q, err = askApply(ctx, a, ch, dir, ask, &o); err != nil || !yes {
@@ -226,11 +226,11 @@ func askApply(ctx context.Context, a *app, ch *client.Changes, dir string, ask a
 	dry := *o
 	dry.DryRun, dry.Merge = true, false // the question asks about the merges
 	plan, err := applyTo(ctx, a, ch, dir, dry)
-	if err != nil && (!a.canAsk() || plan == nil || len(plan.Plan) == 0 || o.Conflicts != threeway.RefuseConflicts) {
+	if err != nil && (!a.canAsk() || plan == nil || len(plan.Plan) == 0 || o.ConflictRule != threeway.RefuseConflicts) {
 		return false, nil, printConflicts(a, plan, err)
 	}
 
-	q = question.New(a.questionTerminal(), ch, dir, o.Conflicts, plan)
+	q = question.New(a.questionTerminal(), ch, dir, o.ConflictRule, plan)
 	q.Removable, q.MergeBranches, o.Merge = ask == askAfterKeptRun, o.Merge, false
 	switch err := q.Print(ctx); {
 	case err != nil:
@@ -261,16 +261,16 @@ func askApply(ctx context.Context, a *app, ch *client.Changes, dir string, ask a
 }
 
 // applyTo applies changes to a directory, and shows the progress.
-func applyTo(ctx context.Context, a *app, ch *client.Changes, dir string, o hostdir.ApplyOptions) (*hostdir.Applied, error) {
+func applyTo(ctx context.Context, a *app, ch *client.Changes, dir string, o hostdir.ApplyOptions) (*hostdir.ApplyResult, error) {
 	bar := a.newProgress()
 	defer bar.done()
 	o.Progress = func(p stream.Progress) { bar.show(service.Progress{What: "applying", Done: p.Files, Unit: "files"}) }
-	o.Waiting = func() { a.note("another apply to %s, or a copy of it, is under way: waiting for its end", quote(dir)) }
+	o.OnWait = func() { a.note("another apply to %s, or a copy of it, is under way: waiting for its end", quote(dir)) }
 	return runs.ApplyChanges(ctx, ch, dir, o)
 }
 
 // printConflicts lists the conflicts of an apply, if it failed because of them.
-func printConflicts(a *app, done *hostdir.Applied, err error) error {
+func printConflicts(a *app, done *hostdir.ApplyResult, err error) error {
 	if done != nil && done.Partial && !a.json {
 		a.note("%s", strings.TrimSuffix(appliedLines(a, done), "\n"))
 	}
@@ -287,7 +287,7 @@ func printPaths(a *app, paths []string) {
 }
 
 // appliedLines returns the result of an apply as text, with a line for each path.
-func appliedLines(a *app, done *hostdir.Applied) string {
+func appliedLines(a *app, done *hostdir.ApplyResult) string {
 	paths, inGit := withoutGit(a, done.Paths)
 	if len(done.Paths) == 0 && done.Changed > 0 { // the question has listed the paths
 		return "applied to " + quote(done.Dir) + " (" + plural(done.Files, "file", "files") + " changed)\n"
@@ -355,8 +355,8 @@ func applyStoreRun(a *app, c sandbox.Config, dir string, ask askMode) (incomplet
 
 // applyAfterRun is applyChanges after the end of a run's program. It prints the result to the standard error, because the
 // standard output belongs to the program. JSON is printed to the standard output.
-func applyAfterRun(ctx context.Context, a *app, ch *client.Changes, dir, name string, ask askMode) (q *question.Question, done *hostdir.Applied, err error) {
-	q, done, err = applyChanges(ctx, a, ch, dir, ask, hostdir.ApplyOptions{Own: true, Name: name})
+func applyAfterRun(ctx context.Context, a *app, ch *client.Changes, dir, name string, ask askMode) (q *question.Question, done *hostdir.ApplyResult, err error) {
+	q, done, err = applyChanges(ctx, a, ch, dir, ask, hostdir.ApplyOptions{BaseFromDir: true, WorkspaceName: name})
 	if err != nil && ctx.Err() != nil {
 		err = errs.Fail(errs.Failed, "interrupted")
 	}
@@ -372,7 +372,7 @@ func applyAfterRun(ctx context.Context, a *app, ch *client.Changes, dir, name st
 
 // applyUpTo applies the changes up to a snapshot or, for "", up to the present state. It reports whether some
 // of them were not applied.
-func applyUpTo(ctx context.Context, a *app, c *client.Client, name, dir string, ask askMode, o hostdir.ApplyOptions) (done *hostdir.Applied, incomplete bool, err error) {
+func applyUpTo(ctx context.Context, a *app, c *client.Client, name, dir string, ask askMode, o hostdir.ApplyOptions) (done *hostdir.ApplyResult, incomplete bool, err error) {
 	ch, err := c.Changes(ctx, name)
 	if err != nil {
 		return nil, false, err

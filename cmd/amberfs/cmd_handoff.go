@@ -344,7 +344,7 @@ func applyReturned(ctx context.Context, a *app, back service.HandoffBack) error 
 
 	o := hostdir.ApplyOptions{DryRun: back.DryRun, Merge: back.Merge}
 	var err error
-	if o.Conflicts, err = threeway.RuleOf(back.Ours, back.Theirs); err != nil {
+	if o.ConflictRule, err = threeway.RuleOf(back.Ours, back.Theirs); err != nil {
 		return err
 	}
 

@@ -133,7 +133,7 @@ func refreshFrom(ctx context.Context, a *app, c *client.Client, dir, store strin
 
 	done, left, err := runs.Refresh(ctx, c, dir, store, req, bar.show, less)
 	bar.done()
-	if text := left.Of(quote(dir)); text != "" && !req.DryRun {
+	if text := left.Describe(quote(dir)); text != "" && !req.DryRun {
 		a.note("%s", text)
 	}
 

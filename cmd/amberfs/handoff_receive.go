@@ -233,7 +233,7 @@ func (r *receipt) writeTree(ctx context.Context, a *app, from *handoff.Objects, 
 	none := tree.NewRoot(1, unix.S_IFDIR, root.UID, root.GID, 0) // the root's owner is set already: only root may change owners
 
 	done, err := hostdir.Apply(ctx, r.Path, hostdir.ApplyOptions{
-		Source: from.Source, Base: none, Now: from.Tree, Conflicts: threeway.TakeTheirs, Everything: true, Prefetch: from.Prefetch,
+		Source: from.Source, Base: none, Now: from.Tree, ConflictRule: threeway.TakeTheirs, Everything: true, Prefetch: from.Prefetch,
 		Progress: func(p stream.Progress) {
 			bar.show(service.Progress{What: "receiving", Done: p.Files, Total: r.Ref.Files, Unit: "files", Bytes: from.PrefetchedBytes.Load()})
 		},
@@ -347,7 +347,7 @@ func (r *receipt) pushChanges(ctx context.Context, a *app, temp string, out *sen
 
 	var leftOut hostdir.LeftOut
 	o := runs.ReadOptions(r.Path, "", hostdir.Hidden{})
-	o.Since, o.Skip = r.WrittenAt, leftOut.Add
+	o.WrittenAt, o.Skip = r.WrittenAt, leftOut.Add
 	o.Progress = func(p stream.Progress) {
 		bar.show(service.Progress{What: "reading", Done: p.Files, Total: r.Ref.Files, Unit: "files", Bytes: p.Bytes})
 	}
@@ -365,7 +365,7 @@ func (r *receipt) pushChanges(ctx context.Context, a *app, temp string, out *sen
 	if err != nil || out.DryRun {
 		return err
 	}
-	if text := leftOut.Of(quote(r.Path)); text != "" {
+	if text := leftOut.Describe(quote(r.Path)); text != "" {
 		a.note("%s", text)
 	}
 

@@ -60,7 +60,7 @@ func withRunHere(ctx context.Context, a *app, name string, fn func(r *runs.Run, 
 
 func applyRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ notifyFunc) (any, error) {
 	want := args.(runArgs)
-	var done *hostdir.Applied
+	var done *hostdir.ApplyResult
 	err := withRunHere(ctx, a, want.Name, func(r *runs.Run, c *client.Client) (err error) {
 		done, err = want.Do(ctx, runFinder(a), c, r)
 		return err

@@ -133,7 +133,7 @@ func (k *keptRun) removeUnchanged(ctx context.Context) error {
 		return err
 	}
 	if k.a.json && k.apply != "" {
-		return k.a.printJSON(hostdir.NothingApplied(k.dir))
+		return k.a.printJSON(hostdir.EmptyResult(k.dir))
 	}
 
 	k.a.note("nothing changed: the run %s is removed", k.name)
@@ -161,7 +161,7 @@ func (k *keptRun) deleteFork(ctx context.Context) error {
 
 // printChanges prints what the program changed, and the commands to use next.
 func (k *keptRun) printChanges(ctx context.Context, ch *client.Changes) error {
-	plan, err := applyTo(ctx, k.a, ch, k.dir, hostdir.ApplyOptions{DryRun: true, Name: k.name})
+	plan, err := applyTo(ctx, k.a, ch, k.dir, hostdir.ApplyOptions{DryRun: true, WorkspaceName: k.name})
 	if plan == nil || err != nil && len(plan.Conflicts) == 0 {
 		k.printCommands("the run " + k.name + " is kept")
 		return err

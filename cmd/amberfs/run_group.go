@@ -180,7 +180,7 @@ func (k *keptRun) finishGroup(ctx context.Context, interrupted bool) error {
 func (k *keptRun) printAllChanges(ctx context.Context, parts runParts) error {
 	lines := []string{"the run " + k.name + " changed"}
 	for _, p := range parts {
-		plan, err := applyTo(ctx, k.a, p.Changes, p.Run.Dir, hostdir.ApplyOptions{DryRun: true, Name: p.Run.Name})
+		plan, err := applyTo(ctx, k.a, p.Changes, p.Run.Dir, hostdir.ApplyOptions{DryRun: true, WorkspaceName: p.Run.Name})
 		if plan == nil || err != nil && len(plan.Conflicts) == 0 {
 			return err
 		}

@@ -84,7 +84,7 @@ func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hid
 		}
 	}
 
-	h.Empty = o.HideEmpty
+	h.ShowEmpty = o.HideEmpty
 	if h.Paths, err = hide.New(o.Hide); err != nil {
 		return o, h, errs.Fail(errs.Invalid, "--hide or %s: %w", hideFile, err)
 	}
@@ -230,7 +230,7 @@ func (k *keptRun) setHiddenOfResumed(ctx context.Context, fork *client.Client) e
 	}
 
 	var err error
-	k.hidden.Empty = has.HideEmpty
+	k.hidden.ShowEmpty = has.HideEmpty
 	k.hidden.Paths, err = hide.New(append(has.Hide, k.forkOptions.Hide...))
 	return err
 }

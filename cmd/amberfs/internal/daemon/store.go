@@ -123,7 +123,7 @@ func fillStore(ctx context.Context, s *snapshot.Store, cfg Config, st MessageFun
 		o.ReportPaths, o.Relink = st.note, cfg.Relink
 	}
 	defer func() {
-		if text := leftOut.Of(cfg.From); text != "" {
+		if text := leftOut.Describe(cfg.From); text != "" {
 			st.note(text)
 		}
 	}()

@@ -14,7 +14,7 @@ import (
 )
 
 // ExecutedPaths returns the paths of a plan whose new files other programs execute.
-func ExecutedPaths(plan []hostdir.Planned) (out []naming.BytePath) {
+func ExecutedPaths(plan []hostdir.PlannedChange) (out []naming.BytePath) {
 	for _, c := range plan {
 		if IsExecuted(c.Path.String(), c.After) {
 			out = append(out, naming.BytePath(c.Path.String()))

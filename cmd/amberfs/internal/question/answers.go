@@ -129,7 +129,7 @@ func (q *Question) resolve(ctx context.Context, g group) error {
 	if g.isGit {
 		return q.resolveBranches(ctx, g)
 	}
-	words, choices := []string{"ours", "stop"}, map[string]hostdir.Choice{"ours": {Leave: true}, "theirs": {Conflicts: threeway.TakeTheirs}, "merged": {Markers: true}}
+	words, choices := []string{"ours", "stop"}, map[string]hostdir.Choice{"ours": {Leave: true}, "theirs": {ConflictRule: threeway.TakeTheirs}, "merged": {Markers: true}}
 	prompt := fmt.Sprintf("%s changed on both sides: [o]urs, of %s", g.name(), gitquote.ReadableName(q.ours))
 	if !g.changes[0].Blocked {
 		words, prompt = append(words, "theirs"), prompt+"  [t]heirs, of "+gitquote.ReadableName(q.theirs)

@@ -80,9 +80,9 @@ func (q *Question) resolveBranch(ctx context.Context, g group, d *threeway.Diver
 	case "stop":
 		return errNothingApplied
 	case "keep":
-		q.choices[branchPath(g.dir, d)] = hostdir.Choice{Conflicts: threeway.KeepOurs}
+		q.choices[branchPath(g.dir, d)] = hostdir.Choice{ConflictRule: threeway.KeepOurs}
 	case "theirs":
-		q.choices[branchPath(g.dir, d)] = hostdir.Choice{Conflicts: threeway.TakeTheirs}
+		q.choices[branchPath(g.dir, d)] = hostdir.Choice{ConflictRule: threeway.TakeTheirs}
 	case "merge":
 		q.setChoice(g, hostdir.Choice{Merge: true})
 		for _, name := range d.Conflicts {
@@ -129,14 +129,14 @@ func (q *Question) branchHelp(d *threeway.Diverged) string {
 
 // resolveConflict asks which version of a path in conflict the merge takes.
 func (q *Question) resolveConflict(ctx context.Context, name string) error {
-	c := hostdir.Planned{Lines: q.ch != nil, Conflict: true}
+	c := hostdir.PlannedChange{Lines: q.ch != nil, Conflict: true}
 	var err error
 	if c.Path, err = tree.ParsePath(name); err != nil {
 		return err
 	}
 	if q.ch == nil {
 		c.After = &tree.Inode{Mode: unix.S_IFREG}
-		return q.resolve(ctx, group{changes: []hostdir.Planned{c}})
+		return q.resolve(ctx, group{changes: []hostdir.PlannedChange{c}})
 	}
 	if c.Before, err = q.ch.Base.InodeAt(q.ch.Source, name); err == nil {
 		c.After, err = q.ch.Now.InodeAt(q.ch.Source, name)
@@ -146,7 +146,7 @@ func (q *Question) resolveConflict(ctx context.Context, name string) error {
 	}
 
 	hadUnapplied := q.HasUnapplied
-	err = q.resolve(ctx, group{changes: []hostdir.Planned{c}})
+	err = q.resolve(ctx, group{changes: []hostdir.PlannedChange{c}})
 	q.HasUnapplied = hadUnapplied // "ours" leaves no change out: the merge commit has it
 
 	return err

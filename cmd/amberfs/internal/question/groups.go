@@ -20,7 +20,7 @@ type group struct {
 	dir         string // directory of the changes; "" for a single path
 	indivisible bool   // the changes are applied together or not at all: a repository, the directory of Mercurial or jj, or a path whose type changes
 	isGit       bool   // dir is the .git of a repository
-	changes     []hostdir.Planned
+	changes     []hostdir.PlannedChange
 	repo        threeway.Repository // if isGit is set: the changes of the repository
 }
 
@@ -44,14 +44,14 @@ func (g group) isConflict() bool { return len(g.changes) > 0 && g.changes[0].Con
 // groupChanges returns a group for each conflict, then for each other change in the order of paths, then
 // for each repository. dirs are the directories that are created or deleted together with their contents;
 // they are in no group.
-func groupChanges(plan []hostdir.Planned) (groups []group, dirs []hostdir.Planned) {
+func groupChanges(plan []hostdir.PlannedChange) (groups []group, dirs []hostdir.PlannedChange) {
 	var repos, others []group
-	slices.SortFunc(plan, func(a, b hostdir.Planned) int { return tree.ComparePaths(a.Path.String(), b.Path.String()) })
-	rest := slices.DeleteFunc(slices.Clone(plan), func(c hostdir.Planned) bool { return c.Conflict })
+	slices.SortFunc(plan, func(a, b hostdir.PlannedChange) int { return tree.ComparePaths(a.Path.String(), b.Path.String()) })
+	rest := slices.DeleteFunc(slices.Clone(plan), func(c hostdir.PlannedChange) bool { return c.Conflict })
 
 	for _, c := range plan {
 		if c.Conflict {
-			groups = append(groups, group{changes: []hostdir.Planned{c}})
+			groups = append(groups, group{changes: []hostdir.PlannedChange{c}})
 		}
 	}
 
@@ -150,12 +150,12 @@ func (g group) name() string {
 	return gitquote.ReadableName(cmp.Or(c.Path.Short(), ".") + "/")
 }
 
-func isDir(c hostdir.Planned) bool {
+func isDir(c hostdir.PlannedChange) bool {
 	return c.After == nil && c.Before.IsDir() || c.After != nil && c.After.IsDir()
 }
 
 // letterOfChange returns git's letter for a change (A, D or M), or C for a conflict.
-func letterOfChange(c hostdir.Planned) string {
+func letterOfChange(c hostdir.PlannedChange) string {
 	switch {
 	case c.Conflict:
 		return "C"
@@ -173,7 +173,7 @@ func (g group) changeLetter() string {
 		return "M"
 	}
 	letter := letterOfChange(g.changes[0])
-	if slices.ContainsFunc(g.changes, func(c hostdir.Planned) bool { return letterOfChange(c) != letter }) {
+	if slices.ContainsFunc(g.changes, func(c hostdir.PlannedChange) bool { return letterOfChange(c) != letter }) {
 		return "M"
 	}
 

@@ -13,7 +13,7 @@ import (
 )
 
 // planned is a plan of "A path", "D path/", "M path" and "T path", a file that was a directory.
-func planned(t *testing.T, lines ...string) (plan []hostdir.Planned) {
+func planned(t *testing.T, lines ...string) (plan []hostdir.PlannedChange) {
 	t.Helper()
 	for _, l := range lines {
 		letter, name, _ := strings.Cut(l, " ")
@@ -23,7 +23,7 @@ func planned(t *testing.T, lines ...string) (plan []hostdir.Planned) {
 		if strings.HasSuffix(name, "/") {
 			n = &tree.Inode{Mode: unix.S_IFDIR | 0o755}
 		}
-		c := hostdir.Planned{Change: tree.Change{Path: p, Before: n, After: n}, Conflict: letter == "C"}
+		c := hostdir.PlannedChange{Change: tree.Change{Path: p, Before: n, After: n}, Conflict: letter == "C"}
 		switch letter {
 		case "A":
 			c.Before = nil

@@ -37,7 +37,7 @@ func (q *Question) ResolveConflicts(ctx context.Context, repos []threeway.Reposi
 		case c.Leave:
 			rules[path] = threeway.KeepOurs
 		default:
-			rules[path] = c.Conflicts
+			rules[path] = c.ConflictRule
 		}
 	}
 

@@ -53,9 +53,9 @@ type Question struct {
 	ours    string          // name of the side that is changed
 	theirs  string          // name of the other side
 	groups  []group
-	dirs    []hostdir.Planned // see groupChanges
-	leftOut []string          // paths that apply leaves out
-	hidden  []string          // see hostdir.Applied.Hidden
+	dirs    []hostdir.PlannedChange // see groupChanges
+	leftOut []string                // paths that apply leaves out
+	hidden  []string                // see hostdir.ApplyResult.Hidden
 	notes   []stream.Omission
 	in      *bufio.Reader
 
@@ -71,9 +71,9 @@ var errNothingApplied = errs.Fail(errs.Failed, "nothing was applied")
 // New returns the question about a plan, the result of a dry run of an apply to dir. It changes the plan: with
 // the rule KeepOurs, it removes the paths in conflict from the plan, and with TakeTheirs they are no longer
 // conflicts. Only with RefuseConflicts the question asks about conflicts.
-func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *hostdir.Applied) *Question {
+func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *hostdir.ApplyResult) *Question {
 	q := &Question{t: t, ch: ch, dir: dir, ours: dir, theirs: "the workspace", in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
-	plan.Plan = slices.DeleteFunc(plan.Plan, func(c hostdir.Planned) bool { return c.Conflict && rule == threeway.KeepOurs })
+	plan.Plan = slices.DeleteFunc(plan.Plan, func(c hostdir.PlannedChange) bool { return c.Conflict && rule == threeway.KeepOurs })
 	for i := range plan.Plan {
 		plan.Plan[i].Conflict = plan.Plan[i].Conflict && rule == threeway.RefuseConflicts
 	}

@@ -41,14 +41,14 @@ type Apply struct {
 // run. A run then continues from the state of the directory, and is marked as applied if all its changes were
 // applied. If a run has several directories, Do first checks all of them and changes none if one has a
 // conflict; a and the result have absolute paths for all directories but the first.
-func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (done *hostdir.Applied, err error) {
+func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (done *hostdir.ApplyResult, err error) {
 	rule, err := threeway.RuleOf(a.Ours, a.Theirs)
 	if err != nil {
 		return nil, err
 	}
 
 	err = f.WithGroup(ctx, r, c, func(parts []*Part) error {
-		var plans []*hostdir.Applied
+		var plans []*hostdir.ApplyResult
 		var conflict error
 		for i, p := range parts {
 			if p.Run.State == service.RunRunning && !a.DryRun {
@@ -89,7 +89,7 @@ func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (don
 }
 
 // plan returns the result of a dry run of the apply to one directory.
-func (a Apply) plan(ctx context.Context, p *Part, first bool, rule threeway.Rule) (*hostdir.Applied, error) {
+func (a Apply) plan(ctx context.Context, p *Part, first bool, rule threeway.Rule) (*hostdir.ApplyResult, error) {
 	o, err := a.options(ctx, p, first, rule)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (a Apply) plan(ctx context.Context, p *Part, first bool, rule threeway.Rule
 }
 
 // apply applies the changes of a part to its directory.
-func (a Apply) apply(ctx context.Context, p *Part, first bool, rule threeway.Rule) (*hostdir.Applied, error) {
+func (a Apply) apply(ctx context.Context, p *Part, first bool, rule threeway.Rule) (*hostdir.ApplyResult, error) {
 	o, err := a.options(ctx, p, first, rule)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (a Apply) apply(ctx context.Context, p *Part, first bool, rule threeway.Rul
 // options returns the options of the apply to one directory, with the choices for its paths. first is set for
 // the first directory of a run.
 func (a Apply) options(ctx context.Context, p *Part, first bool, rule threeway.Rule) (hostdir.ApplyOptions, error) {
-	o := hostdir.ApplyOptions{Own: true, Name: p.Run.Name, Everything: a.NoIgnore, Merge: a.Merge, Conflicts: rule}
+	o := hostdir.ApplyOptions{BaseFromDir: true, WorkspaceName: p.Run.Name, Everything: a.NoIgnore, Merge: a.Merge, ConflictRule: rule}
 	a = a.forDir(p.Run.Dir, first)
 	if len(a.Leave)+len(a.Hunks) == 0 {
 		return o, nil
@@ -165,7 +165,7 @@ func relativeTo(dir, name string, first bool) (rel string, ok bool) {
 
 // joinResults joins the results for several directories to one result. In it, the paths in all directories but the
 // first are absolute.
-func joinResults(all []*hostdir.Applied) *hostdir.Applied {
+func joinResults(all []*hostdir.ApplyResult) *hostdir.ApplyResult {
 	if len(all) == 0 || all[0] == nil {
 		return nil
 	}
@@ -207,18 +207,18 @@ func joinResults(all []*hostdir.Applied) *hostdir.Applied {
 }
 
 // ApplyChanges applies changes to a directory. The error for conflicts also has the result with their paths.
-func ApplyChanges(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyOptions) (*hostdir.Applied, error) {
-	if o.Own {
+func ApplyChanges(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyOptions) (*hostdir.ApplyResult, error) {
+	if o.BaseFromDir {
 		if err := requirePresent(dir, ch.Source, ch.Base); err != nil {
 			return nil, err
 		}
 	}
 
-	o.Wrote, o.MergeLines, o.Git = hooks.HookOnlyChange, gitbridge.MergeConfigs(diff.Merger{}.Merge), gitbridge.HostGit{}
+	o.AgentChange, o.MergeLines, o.Git = hooks.HookOnlyChange, gitbridge.MergeConfigs(diff.Merger{}.Merge), gitbridge.HostGit{}
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	o.Hidden, o.Read = ch.Hidden, ReadOptions(dir, ch.Store(), ch.Hidden)
 	if o.Undo = ch.Undo; !o.DryRun && !o.Undo {
-		o.Record = applyRecorder(ctx, ch, dir, o.Own)
+		o.Record = applyRecorder(ctx, ch, dir, o.BaseFromDir)
 		o.Read.Skip = func(string, error) {} // the refresh after the apply reports unreadable paths
 	}
 
@@ -269,7 +269,7 @@ func applyRecorder(ctx context.Context, ch *client.Changes, dir string, own bool
 
 // requirePresent fails if a directory is empty because the file system that was copied is not mounted there.
 func requirePresent(dir string, src *tree.Source, base *tree.State) error {
-	missing, err := hostdir.NotThere(dir, src, base)
+	missing, err := hostdir.ProbablyUnmounted(dir, src, base)
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "reading %s: %w", dir, err)
 	}
@@ -285,7 +285,7 @@ func requirePresent(dir string, src *tree.Source, base *tree.State) error {
 // FinishApply is called after a run was applied to its directory. It refreshes the run from the directory.
 // If all changes were applied, it marks the run as applied. It ignores conflicts of the refresh: the next refresh reports them. c is
 // connected with the run.
-func (r *Run) FinishApply(ctx context.Context, c *client.Client, done *hostdir.Applied, allApplied bool, showProgress func(service.Progress)) error {
+func (r *Run) FinishApply(ctx context.Context, c *client.Client, done *hostdir.ApplyResult, allApplied bool, showProgress func(service.Progress)) error {
 	_, _, err := Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, showProgress, RefreshFilter{})
 	if errs.ScriptKind(err) == errs.Conflict {
 		err = nil
@@ -303,7 +303,7 @@ func (r *Run) FinishApply(ctx context.Context, c *client.Client, done *hostdir.A
 }
 
 // pathChoices returns a function with the choice for each path of a plan.
-func (a Apply) pathChoices(ctx context.Context, ch *client.Changes, plan []hostdir.Planned) (func(string) hostdir.Choice, error) {
+func (a Apply) pathChoices(ctx context.Context, ch *client.Changes, plan []hostdir.PlannedChange) (func(string) hostdir.Choice, error) {
 	choices := make(map[string]hostdir.Choice)
 
 	for _, p := range plan {
@@ -358,7 +358,7 @@ func (a Apply) isLeft(name string) bool {
 }
 
 // chooseHunks returns the choice that applies only the hunks of a file with the given ids.
-func chooseHunks(ctx context.Context, ch *client.Changes, p hostdir.Planned, ids []string) (hostdir.Choice, error) {
+func chooseHunks(ctx context.Context, ch *client.Changes, p hostdir.PlannedChange, ids []string) (hostdir.Choice, error) {
 	if p.Before == nil || p.After == nil || !p.Before.IsRegular() || !p.After.IsRegular() {
 		return hostdir.Choice{}, errs.Fail(errs.Invalid, "%s has no parts", p.Path.Short())
 	}
@@ -378,7 +378,7 @@ func chooseHunks(ctx context.Context, ch *client.Changes, p hostdir.Planned, ids
 }
 
 // errIfStale returns an error if fewer hunks were found in the file than ids were chosen.
-func errIfStale(p hostdir.Planned, found int, ids []string) error {
+func errIfStale(p hostdir.PlannedChange, found int, ids []string) error {
 	if found == len(ids) {
 		return nil
 	}

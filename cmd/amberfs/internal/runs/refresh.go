@@ -67,8 +67,8 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 
 // ReadOptions returns the options with which a directory is read for a store.
 func ReadOptions(dir, store string, hidden hostdir.Hidden) hostdir.ReadOptions {
-	o := hostdir.ReadOptions{Exclude: notCopied(dir, store), Hidden: hidden, Git: gitbridge.HostGit{}, Whole: true}
-	_, o.Stubs = SourceDir(store)
+	o := hostdir.ReadOptions{Exclude: notCopied(dir, store), Hidden: hidden, Git: gitbridge.HostGit{}, ReadDenied: true}
+	_, o.StubUnreadable = SourceDir(store)
 	return o
 }
 

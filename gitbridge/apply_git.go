@@ -120,7 +120,7 @@ func (r *applyGit) addedOrRemovedIn(work string) (names []string) {
 
 	if repo, _ := r.repoAt(p, base); repo != nil {
 		repo.Worktree = filepath.Join(r.sides.Dir.Path(), work)
-		changed, err := repo.ChangedFiles(r.ctx, r.git, base)
+		changed, err := repo.ChangedFiles(r.ctx, r.git, base, func(name string) bool { return r.inodeAt(r.base, path.Join(work, name)) != nil })
 		if err != nil {
 			return nil // without these paths, a renamed file that the workspace changed is in conflict
 		}

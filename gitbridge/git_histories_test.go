@@ -251,6 +251,10 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	} else {
 		ok = true
 	}
+	if err != nil && strings.Contains(err.Error(), "would delete files that exist only there") {
+		h.why["as git checkout over files that are not tracked"] = true
+		return false
+	}
 	h.did = append(h.did, fmt.Sprintf("%s, join %v: %s", how, h.join, said))
 	said += asked
 	if err != nil {

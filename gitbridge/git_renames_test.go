@@ -6,6 +6,7 @@ import (
 
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestRenames has one side rename files, and the other side change them.
@@ -64,5 +65,24 @@ one"`, changes: mine, check: `sed -n 1p a*/l; ls`, want: "mine\na\na new\none\nb
 				})
 			}
 		}
+	}
+}
+
+// TestRenamedBack: a file that the base has under a new name gets its name back here, and is changed there.
+func TestRenamedBack(t *testing.T) {
+	isolate(t)
+	for _, how := range []string{"apply", "merge"} {
+		h := &histories{t: t, rig: newRig(t, "dir", mk+`seq 1 9 >s; git add s; git commit -qm 2; mv s moved`)}
+		h.rig.shell(h.rig.run, `sed -i 's/^5$/there/' moved`)
+		h.rig.shell(h.rig.dir, `mv moved s`)
+
+		var err error
+		if how == "apply" {
+			_, _, err = h.applied(hostdir.ApplyOptions{})
+		} else {
+			_, _, err = h.merge(how, threeway.RefuseConflicts)
+		}
+		must.OK(t, err)
+		h.rig.want(`sed -n 5p s; git status -s`, "there\n M s")
 	}
 }

@@ -297,6 +297,14 @@ func (p *Plan) mergeObstacle(ctx context.Context, m *branchMerge) (reason string
 		return p.ours.operation() + " is in progress", nil
 	}
 
+	for _, e := range m.stages {
+		for _, id := range []string{m.branch.ourCommit, m.branch.theirCommit} { // git gives such a file another name
+			if name, _, ok := strings.Cut(e.Path, "~"+id); ok {
+				return name + " is a file on one side, and a directory on the other", nil
+			}
+		}
+	}
+
 	staged, err := p.index.stagedEntries(ctx, p.ours, m.branch.ourCommit)
 	if err != nil {
 		return "", err

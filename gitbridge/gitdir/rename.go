@@ -101,17 +101,26 @@ func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File
 	return changed
 }
 
-// ChangedFiles returns the paths of the files of the working tree that differ from the commit of HEAD of the base.
-// Ignored files are left out.
-func (r *Repo) ChangedFiles(ctx context.Context, git Git, base Files) ([]string, error) {
+// ChangedFiles returns the paths of the files of the working tree that differ from the commit of HEAD of the base, and of
+// the files of that commit that the working tree of the base does not have, which inBase reports. Ignored files are left
+// out.
+func (r *Repo) ChangedFiles(ctx context.Context, git Git, base Files, inBase func(path string) bool) ([]string, error) {
 	s, err := readState(base)
 	if err != nil {
 		return nil, err
 	}
 
-	c := gitCaller{git, r.Dir, r.Worktree, literalPaths}
-	known, err := c.ask(ctx, nil, nil, "diff-index", "--name-only", "-z", "--no-renames", cmp.Or(s.resolve(s.head), s.emptyTreeID()), "--")
+	c, head := gitCaller{git, r.Dir, r.Worktree, literalPaths}, cmp.Or(s.resolve(s.head), s.emptyTreeID())
+	known, err := c.ask(ctx, nil, nil, "diff-index", "--name-only", "-z", "--no-renames", head, "--")
 	untracked, uerr := c.ask(ctx, nil, nil, "ls-files", "-z", "--others", "--exclude-standard")
+	committed, cerr := c.ask(ctx, nil, nil, "ls-tree", "-r", "-z", "--name-only", "--full-tree", head)
 
-	return strings.Split(strings.TrimSuffix(known+untracked, "\x00"), "\x00"), errors.Join(err, uerr)
+	all := strings.Split(strings.TrimSuffix(known+untracked, "\x00"), "\x00")
+	for name := range strings.SplitSeq(strings.TrimSuffix(committed, "\x00"), "\x00") {
+		if !inBase(name) {
+			all = append(all, name)
+		}
+	}
+
+	return all, errors.Join(err, uerr, cerr)
 }

@@ -25,7 +25,8 @@ import (
 )
 
 // importTree reads a tree from the stream of a client, and puts the whole tree into the workspace in one
-// step. The client reads the tree with the rights of its user, perhaps from this mount.
+// step. Only the client opens files, with the rights of its user, perhaps in this mount. It sends large files
+// as descriptors, see package descriptors.
 func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Imported, error) {
 	base, rest, err := graftPoint(r.Workspace, string(a.Path))
 	if err != nil {

@@ -108,7 +108,7 @@ func (p place) encode() []byte {
 
 // readCommittedEnd returns the place that the last commit wrote: all records before it are on disk.
 func readCommittedEnd(m *manifest.Manifest) place {
-	b, _ := m.Get(keyDurable)
+	b, _, _ := m.Get(keyDurable)
 	if len(b) != 16 {
 		return place{}
 	}
@@ -117,7 +117,7 @@ func readCommittedEnd(m *manifest.Manifest) place {
 
 // collectionCount returns the number of collections that have removed objects.
 func collectionCount(m *manifest.Manifest) uint64 {
-	b, _ := m.Get(keyCollections)
+	b, _, _ := m.Get(keyCollections)
 	if len(b) != 8 {
 		return 0
 	}
@@ -131,16 +131,16 @@ func (s *Store) GetMeta(key string) ([]byte, error) {
 	}
 	defer s.lifeMu.RUnlock()
 
-	v, ok := s.manifest.Get(key)
-	if !ok {
+	v, ok, err := s.manifest.Get(key)
+	if err == nil && !ok {
 		return nil, fmt.Errorf("get metadata %q: %w", key, ErrNotFound)
 	}
 
-	return v, nil
+	return v, err
 }
 
 // ScanMeta calls fn for every key that begins with prefix, in the order of the keys. If fn returns an
-// error, ScanMeta ends and returns it. fn may call the store, but must not change value. Changes that
+// error, ScanMeta ends and returns it. fn may call the store, but must not change or keep value. Changes that
 // are committed while ScanMeta runs are not seen.
 func (s *Store) ScanMeta(prefix string, fn func(key string, value []byte) error) error {
 	if err := s.beginCall(false); err != nil {
@@ -153,4 +153,10 @@ func (s *Store) ScanMeta(prefix string, fn func(key string, value []byte) error)
 		}
 		return fn(key, value)
 	})
+}
+
+// FreezeMeta returns a function that does the work of ScanMeta, also later, with the metadata that is there now.
+// prefix is not empty.
+func (s *Store) FreezeMeta(prefix string) (scan func(fn func(key string, value []byte) error) error) {
+	return s.manifest.Freeze(prefix)
 }

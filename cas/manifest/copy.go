@@ -8,51 +8,12 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"iter"
-	"maps"
 	"path/filepath"
 	"slices"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
-
-// A state contains the current entries.
-type state struct {
-	entries map[string][]byte
-	bytes   int64  // bytes of all keys and values
-	seq     uint64 // sequence number of the last commit
-}
-
-// apply sets or deletes an entry.
-func (s *state) apply(op Op) {
-	if old, exists := s.entries[op.Key]; exists {
-		s.bytes -= int64(len(op.Key) + len(old))
-		delete(s.entries, op.Key)
-	}
-
-	if !op.Delete {
-		s.bytes += int64(len(op.Key) + len(op.Value))
-		s.entries[op.Key] = op.Value
-	}
-}
-
-// fits reports whether the limits allow the given number of additional entries, whose keys and values
-// have the given number of bytes.
-func (s *state) fits(entries int, bytes int64) bool {
-	return len(s.entries)+entries <= maxEntries && s.bytes+bytes <= maxBytes
-}
-
-// ops returns the changes that set all entries, in the order of the keys.
-func (s *state) ops() iter.Seq[Op] {
-	return func(yield func(Op) bool) {
-		for _, key := range slices.Sorted(maps.Keys(s.entries)) {
-			if !yield(Op{Key: key, Value: s.entries[key]}) {
-				return
-			}
-		}
-	}
-}
 
 // A recordPlace is the place of a record in a copy.
 type recordPlace struct {
@@ -231,7 +192,7 @@ func (m *Manifest) openCopies() (list []*copyFile) {
 // written bytes. It returns errs.Failed if the cut or a sync fails.
 func (m *Manifest) appendRecord(ops []Op) error {
 	copies := m.openCopies()
-	n, err := m.writeRecord(copies, m.state.seq+1, len(ops), slices.Values(ops))
+	n, err := m.writeRecord(copies, m.state.seq+1, func(w io.Writer) error { return encode(w, m.encoder, len(ops), slices.Values(ops)) })
 	if err != nil {
 		for _, f := range copies {
 			if cerr := f.truncate(); cerr != nil {
@@ -254,11 +215,11 @@ func (m *Manifest) appendRecord(ops []Op) error {
 	return nil
 }
 
-// writeRecord writes a record with count ops to the ends of files, and returns its size. It writes the
-// header last, and does not change copyFile.end.
-func (m *Manifest) writeRecord(files []*copyFile, seq uint64, count int, ops iter.Seq[Op]) (size int64, err error) {
+// writeRecord writes a record to the ends of files, and returns its size. body writes its body.
+// writeRecord writes the header last, and does not change copyFile.end.
+func (m *Manifest) writeRecord(files []*copyFile, seq uint64, body func(io.Writer) error) (size int64, err error) {
 	w := &bodyWriter{m: m, files: files, sum: crc32.New(crcTable)}
-	if err := encode(w, m.encoder, count, ops); err != nil {
+	if err := body(w); err != nil {
 		return 0, cmp.Or(w.err, err)
 	}
 
@@ -314,9 +275,28 @@ func (w *bodyWriter) writeBlock(p []byte) error {
 	return nil
 }
 
-// mustRewrite reports whether a copy has doubled in size after its last rewrite, or is not open.
+// rebase compresses all entries of the state.
+func (m *Manifest) rebase() error {
+	if m.state.base != nil && len(m.state.changed) == 0 {
+		return nil
+	}
+
+	b, err := newBase(m.encoder, &m.state)
+	if err != nil {
+		return err
+	}
+
+	m.dataMu.Lock()
+	defer m.dataMu.Unlock()
+	m.state.base, m.state.changed = b, make(map[string][]byte)
+
+	return nil
+}
+
+// mustRewrite reports whether a copy has doubled in size after its last rewrite, or is not open, or was
+// written by a version that did not compress entries in blocks.
 func (m *Manifest) mustRewrite() bool {
-	return slices.ContainsFunc(m.copies[:], func(f copyFile) bool {
+	return m.state.base == nil && m.state.bytes > minRewriteBytes || slices.ContainsFunc(m.copies[:], func(f copyFile) bool {
 		return f.File == nil || f.end-f.baseLen > max(f.baseLen, minRewriteBytes)
 	})
 }
@@ -339,6 +319,10 @@ func (m *Manifest) moveToQuarantine(name string) error {
 // rewriteCopy replaces a copy by a file with one record, which contains all entries. If it fails before
 // it has renamed the new file, the old file stays in use.
 func (m *Manifest) rewriteCopy(i int) error {
+	if err := m.rebase(); err != nil {
+		return err
+	}
+
 	tmp := m.path(copyNames[i]) + ".tmp"
 	created, err := vfs.Create(m.fs, tmp)
 	if err != nil {
@@ -366,7 +350,7 @@ func (m *Manifest) rewriteCopy(i int) error {
 
 // replaceFile writes all entries to a new file, and gives the file the name of a copy.
 func (m *Manifest) replaceFile(i int, f *copyFile, tmp string) (err error) {
-	f.end, err = m.writeRecord([]*copyFile{f}, m.state.seq, len(m.state.entries), m.state.ops())
+	f.end, err = m.writeRecord([]*copyFile{f}, m.state.seq, m.state.base.write)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Package manifest keeps the metadata of a store: small values under keys. Open reads all
-// of it into memory.
+// Package manifest keeps the metadata of a store: small values under keys. All of it is in memory,
+// most of it compressed.
 //
 // Imported by: cas.
 //
@@ -34,6 +34,15 @@
 // A decompressed body is the number of entries, then the entries: one byte, 0 = set or
 // 1 = delete; the length of the key and the key; the length of the value and the value.
 // These numbers and lengths are unsigned varints.
+//
+// The body of the first record is several frames: one with the number of entries, one for each block
+// of entries, sorted by key, and a skippable frame with the directory of the blocks. A decoder that reads all
+// frames in a row finds a body as above, so versions without blocks read it. A first record without a
+// directory, which such a version wrote, is expanded when it is opened, and the next commit rewrites the log.
+// The skippable frame has the magic number 0x184D2A5A and contains unsigned varints:
+// the number of blocks, and for each block the bytes of its frame, its entries, the bytes of their keys and
+// values, and its first key, after the length of the key. Then follow the bytes of these varints and keys
+// as 4 bytes, and "amDX".
 //
 // The first record has all entries at the time when the log was rewritten, and the sequence
 // number of the last commit before the rewrite. Commits follow, each with the next sequence number.

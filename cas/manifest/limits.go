@@ -8,18 +8,18 @@ const (
 	MaxKey   = 1024
 	MaxValue = 4 << 20
 
-	// maxBytes is the largest size in bytes of all keys and values together. Written: hasRoomFor. Read:
+	// maxBytes is the largest size in bytes of all keys and values together. Written: checkRoom. Read:
 	// applyRecord. Both call state.fits.
 	maxBytes = 512 << 20
 	// maxBody is the largest size of a body in bytes, compressed or not. It suffices for a body with
 	// maxBytes of keys and values.
-	// Written: limitWriter and bodyWriter. Read: decodeHeader and decode.
+	// Written: limitWriter, newBase and bodyWriter. Read: decodeHeader and decode.
 	maxBody = 640 << 20
 )
 
 // Limits that tests lower.
 var (
-	// maxEntries is the largest number of keys. Written: hasRoomFor. Read: applyRecord.
+	// maxEntries is the largest number of keys. Written: checkRoom. Read: applyRecord.
 	maxEntries = 1 << 20
 	// maxFile is the largest size of a copy in bytes. It is more than the log of a full manifest has
 	// before it is rewritten. Written: bodyWriter. Read: scanCopy, before it reads the file.

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 
@@ -11,7 +12,7 @@ import (
 // loadState sets the state from the longest chain of records of both copies. It reports false if the
 // manifest is new.
 func (m *Manifest) loadState(scans [2]*copyScan) (usable bool, err error) {
-	m.state.entries = map[string][]byte{}
+	m.state.changed = map[string][]byte{}
 	chain, last := longestChain(scans)
 	if len(chain) == 0 {
 		if m.o.AllowNew && scans[0].missing && scans[1].missing {
@@ -80,10 +81,11 @@ func (m *Manifest) applyRecord(rec recordPlace) error {
 	defer f.Close()
 
 	body := &bodyReader{r: io.NewSectionReader(f, rec.off+headerSize, rec.n-headerSize)}
-	err = decode(body, func(op Op) error {
-		m.state.apply(op)
-		return nil
-	})
+	if rec.off == 0 {
+		err = m.applyBase(body, rec.n-headerSize)
+	} else {
+		err = decode(body, m.state.apply)
+	}
 	if err == nil && !m.state.fits(0, 0) {
 		err = errTooMuch
 	}
@@ -96,6 +98,20 @@ func (m *Manifest) applyRecord(rec recordPlace) error {
 
 	m.state.seq = rec.seq
 
+	return nil
+}
+
+// applyBase applies the body of the first record, which has n bytes.
+func (m *Manifest) applyBase(body io.Reader, n int64) error {
+	b := make([]byte, n)
+	if _, err := io.ReadFull(body, b); err != nil {
+		return err
+	}
+	if m.state.base = readBase(b); m.state.base == nil {
+		return decode(bytes.NewReader(b), m.state.apply)
+	}
+
+	m.state.count, m.state.bytes = m.state.base.count, m.state.base.bytes
 	return nil
 }
 

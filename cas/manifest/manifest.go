@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -125,8 +122,8 @@ func (m *Manifest) Commit(ops ...Op) error {
 	m.writeMu.Lock()
 	defer m.writeMu.Unlock()
 
-	if !m.hasRoomFor(ops) {
-		return errTooMuch
+	if err := m.checkRoom(ops); err != nil {
+		return err
 	}
 	if err := m.appendRecord(ops); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
@@ -134,7 +131,10 @@ func (m *Manifest) Commit(ops ...Op) error {
 
 	m.dataMu.Lock()
 	for _, op := range ops {
-		m.state.apply(op)
+		if err := m.state.apply(op); err != nil { // impossible: checkRoom has read the same entries
+			m.dataMu.Unlock()
+			return errs.New(errs.Failed, "%w", err)
+		}
 	}
 
 	m.state.seq++
@@ -156,56 +156,47 @@ func (m *Manifest) Commit(ops ...Op) error {
 	return nil
 }
 
-// hasRoomFor reports whether the manifest has room for the entries of a commit.
-func (m *Manifest) hasRoomFor(ops []Op) bool {
-	entries, plain := 0, int64(0)
+// checkRoom returns an error if the manifest has no room for the entries of a commit.
+func (m *Manifest) checkRoom(ops []Op) error {
+	entries, size := 0, int64(0)
 
 	for _, op := range ops {
-		old, exists := m.state.entries[op.Key]
-		if exists {
-			plain -= int64(len(op.Key) + len(old))
-			entries--
-		}
-
-		if !op.Delete {
-			plain += int64(len(op.Key) + len(op.Value))
-			entries++
-		}
-	}
-
-	return m.state.fits(entries, plain)
-}
-
-// Get returns a copy of the last committed value of a key. It returns false if the key has no value.
-func (m *Manifest) Get(key string) ([]byte, bool) {
-	m.dataMu.RLock()
-	defer m.dataMu.RUnlock()
-	v, ok := m.state.entries[key]
-	return bytes.Clone(v), ok
-}
-
-// Scan calls fn for every key that begins with prefix, in the order of the keys. If fn returns an error,
-// Scan ends and returns it. fn does not see commits that are made while Scan runs, and must not change
-// value.
-func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) error {
-	found := map[string][]byte{}
-	m.dataMu.RLock()
-
-	for k, v := range m.state.entries {
-		if strings.HasPrefix(k, prefix) {
-			found[k] = v
-		}
-	}
-
-	m.dataMu.RUnlock()
-
-	for _, k := range slices.Sorted(maps.Keys(found)) {
-		if err := fn(k, found[k]); err != nil {
+		n, bytes, err := m.state.grows(op)
+		if err != nil {
 			return err
 		}
+		entries, size = entries+n, size+bytes
+	}
+	if !m.state.fits(entries, size) {
+		return errTooMuch
 	}
 
 	return nil
+}
+
+// Get returns a copy of the last committed value of a key. It returns false if the key has no value. The
+// error is errs.Damaged.
+func (m *Manifest) Get(key string) ([]byte, bool, error) {
+	m.dataMu.RLock()
+	defer m.dataMu.RUnlock()
+	v, ok, err := m.state.get(key)
+	return bytes.Clone(v), ok, err
+}
+
+// Scan calls fn for every key that begins with prefix, in the order of the keys. If fn returns an error,
+// Scan ends and returns it. Other errors are errs.Damaged. fn does not see commits that are made while
+// Scan runs, and must not change or keep value.
+func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) error {
+	return m.Freeze(prefix)(fn)
+}
+
+// Freeze returns a function that does the work of Scan, also later, with the entries that are there now.
+func (m *Manifest) Freeze(prefix string) (scan func(fn func(key string, value []byte) error) error) {
+	m.dataMu.RLock()
+	defer m.dataMu.RUnlock()
+
+	frozen := m.state.frozen(prefix)
+	return func(fn func(key string, value []byte) error) error { return frozen.each(prefix, fn) }
 }
 
 // Verify reads both copies, and calls onDamage for each damaged copy. size is the number of bytes of both

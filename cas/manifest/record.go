@@ -193,14 +193,10 @@ func writeOps(w io.Writer, count int, ops iter.Seq[Op]) error {
 	b := binary.AppendUvarint(nil, uint64(count))
 
 	for op := range ops {
-		kind := byte(0)
 		if op.Delete {
-			kind, op.Value = 1, nil
+			op.Value = nil
 		}
-
-		b = binary.AppendUvarint(append(b, kind), uint64(len(op.Key)))
-		b = binary.AppendUvarint(append(b, op.Key...), uint64(len(op.Value)))
-		if _, err := w.Write(b); err != nil {
+		if _, err := w.Write(appendOp(b, op)); err != nil {
 			return err
 		}
 		if _, err := w.Write(op.Value); err != nil {
@@ -212,6 +208,16 @@ func writeOps(w io.Writer, count int, ops iter.Seq[Op]) error {
 
 	_, err := w.Write(b)
 	return err
+}
+
+// appendOp appends an op without its value.
+func appendOp(b []byte, op Op) []byte {
+	kind := byte(0)
+	if op.Delete {
+		kind = 1
+	}
+	b = binary.AppendUvarint(append(b, kind), uint64(len(op.Key)))
+	return binary.AppendUvarint(append(b, op.Key...), uint64(len(op.Value)))
 }
 
 // readOps calls fn for the entries of a body. It returns errMalformed for bytes that writeOps cannot have

@@ -97,7 +97,7 @@ func (e *workspaceTable) workspacesForPolicies(views []uint32) iter.Seq[policy.W
 				n := tx.LastChange(w.ws.View)
 				out = policy.Workspace{
 					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, UndoView: w.ws.Undo, ChangeCount: n, RecordCount: w.ws.Changes + w.ws.ForkChanges, Changed: n != w.ws.ChangedAtCapture,
-					NewestFirst: w.Snapshots().NewestFirst(), Remove: w.Snapshots().removeOld, EndForks: w.expire,
+					NewestFirst: w.Snapshots().retained(), Remove: w.Snapshots().removeOld, EndForks: w.expire,
 					Capture: func() error {
 						_, err := w.Capture(CaptureOptions{Kind: info.KindAuto})
 						return err

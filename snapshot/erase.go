@@ -67,7 +67,7 @@ func (f ForgottenContents) erase(ctx context.Context, prune PruneExports) (refs 
 func (f ForgottenContents) gitCommits(rewritten map[string]*rewrittenTree) map[string]bool {
 	all := make(map[string]bool)
 	f.parts.WithReadLock(func(*live.Tx) {
-		for _, sn := range f.parts.Catalogue.Snapshots.All() {
+		for _, sn := range f.parts.Catalogue.Snapshots.Loaded() { // all that have git commits
 			if t := rewritten[sn.ID]; t != nil && t.state != nil {
 				continue
 			}

@@ -342,7 +342,7 @@ func (f *forgetRun) notify() {
 
 	var held []*catalogue.Snapshot
 	f.w.store.withReadLock(func(*live.Tx) {
-		for _, sn := range f.w.store.cat.Snapshots.All() {
+		for _, sn := range f.w.store.cat.Snapshots.Loaded() { // all that have other ids
 			if len(sn.FormerIDs) > 0 && f.trees[sn.FormerIDs[len(sn.FormerIDs)-1]] != nil && f.w.store.forest.Takeover.Held(live.Node(sn.View, live.RootIno)) {
 				held = append(held, sn)
 			}

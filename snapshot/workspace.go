@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"iter"
+	"math"
 	"slices"
 
 	"golang.org/x/sync/semaphore"
@@ -107,17 +108,29 @@ func (w *Workspace) Changes() (n uint64) {
 // NewestFirst yields the snapshots, newest first. It releases the lock between two snapshots, and leaves out
 // snapshots that are made or removed during the iteration.
 func (ss Snapshots) NewestFirst() iter.Seq[info.Info] {
-	return func(yield func(info.Info) bool) {
-		var all []*catalogue.Snapshot
-		ss.w.withReadLock(func() { all = slices.Clone(ss.w.ws.Snapshots.All()) })
+	return ss.newestFirst(func(list *catalogue.List, before uint64) (info.Info, bool) {
+		if sn := list.Before(before); sn != nil {
+			return sn.Info, true
+		}
+		return info.Info{}, false
+	})
+}
 
-		for _, sn := range slices.Backward(all) {
+// retained yields what retention needs of the snapshots, as NewestFirst does, see catalogue.List.RetainedBefore.
+func (ss Snapshots) retained() iter.Seq[info.Info] {
+	return ss.newestFirst((*catalogue.List).RetainedBefore)
+}
+
+func (ss Snapshots) newestFirst(before func(*catalogue.List, uint64) (info.Info, bool)) iter.Seq[info.Info] {
+	return func(yield func(info.Info) bool) {
+		for seq := uint64(math.MaxUint64); ; {
 			var i info.Info
 			var ok bool
-			ss.w.withReadLock(func() { i, ok = sn.Info, ss.w.store.cat.Snapshots.At(sn.View) == sn })
-			if ok && !yield(i) {
+			ss.w.withReadLock(func() { i, ok = before(&ss.w.ws.Snapshots, seq) })
+			if !ok || !yield(i) {
 				return
 			}
+			seq = i.Seq
 		}
 	}
 }

@@ -208,7 +208,7 @@ func (a *applyRun) remove(removed ...*Snapshot) {
 			a.Removed = append(a.Removed, s.View)
 		}
 
-		delete(a.cat.Snapshots.all, s.View)
+		a.cat.Snapshots.drop(s.View)
 		a.cat.dropUnsealed(s)
 		a.cat.Unwritten.Mark(Snapshots, s.View)
 	}

@@ -22,7 +22,7 @@ var ErrNoFork = errs.New(errs.NotExist, "no such fork")
 // step.
 type Catalogue struct {
 	Workspaces ByView[Workspace]
-	Snapshots  ByView[Snapshot]
+	Snapshots  SnapshotSet
 	Unsealed   ByView[Snapshot] // the snapshots without an id
 	Forgotten  []Forgotten      // the contents that users forgot, oldest first
 	Bytes      Sum              // the sizes of the files of all snapshots that are not hidden
@@ -34,7 +34,7 @@ type Catalogue struct {
 // New returns an empty catalogue.
 func New() *Catalogue {
 	return &Catalogue{
-		Workspaces: newByView[Workspace](), Snapshots: newByView[Snapshot](), Unsealed: newByView[Snapshot](),
+		Workspaces: newByView[Workspace](), Snapshots: SnapshotSet{loaded: make(map[uint32]*Snapshot)}, Unsealed: newByView[Snapshot](),
 		Unwritten: Unwritten{keys: make(map[string]uint32)}, altered: make(map[uint32]bool),
 	}
 }
@@ -171,6 +171,7 @@ func (c *Catalogue) addWorkspace(r WorkspaceRecord) *Workspace {
 		w.addKeptViews(&w.Ops[i])
 	}
 
+	w.Snapshots.set = &c.Snapshots
 	w.StoredChanges = actors.Changes{Names: r.Actors, Stored: r.ActorSets}
 	c.Workspaces.all[r.View] = w
 	return w
@@ -221,7 +222,7 @@ func (w *Workspace) Alive() error {
 
 // WithBase returns the base of a workspace and then its snapshots, oldest first.
 func (c *Catalogue) WithBase(w *Workspace) []*Snapshot {
-	all := slices.Clone(w.Snapshots.All())
+	all := w.Snapshots.All()
 	if o := c.Snapshots.At(w.Base); o != nil {
 		all = slices.Insert(all, 0, o)
 	}
@@ -286,7 +287,7 @@ func (c *Catalogue) TouchWorkspace(w *Workspace) {
 
 // add adds a snapshot. seal reports whether the caller must pass it to the sealer.
 func (c *Catalogue) add(s *Snapshot) (seal bool) {
-	c.Snapshots.all[s.View] = s
+	c.Snapshots.put(s)
 	if !s.Sealed {
 		c.Unsealed.all[s.View] = s
 	}

@@ -8,4 +8,7 @@
 // [Catalogue.Apply] makes the change. Recovery decodes the record and calls Apply, too. Apply
 // returns the tasks that remain, such as sealing, as [Effects], because this package has no lock, no
 // journal, and no access to the files of workspaces.
+//
+// Opening a store reads the records of all snapshots, but keeps only a few fields of most of them. A snapshot is
+// loaded when it is used: see [SnapshotSet].
 package catalogue

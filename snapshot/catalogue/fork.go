@@ -184,7 +184,7 @@ func (r *Fork) start(a *applyRun, parent *Workspace) (st *tree.State, dir string
 // Left returns the newest snapshot of a last state of a fork that was claimed with the given label, nil
 // if no such snapshot exists.
 func (w *Workspace) Left(label string) *Snapshot {
-	return w.Snapshots.Last(func(sn *Snapshot) bool { return sn.Claim == label })
+	return w.Snapshots.last(func(r *row) bool { return r.claimed == (label != "") }, func(sn *Snapshot) bool { return sn.Claim == label })
 }
 
 // Lease changes the expiry time of a fork.

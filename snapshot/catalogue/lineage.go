@@ -46,7 +46,7 @@ func (c *Catalogue) Lineage(w *Workspace, before uint64) []string {
 // Newest returns the name of the newest snapshot of a workspace, including its base, whose id is in ids.
 // It returns "" if no snapshot has such an id.
 func (c *Catalogue) Newest(w *Workspace, ids []string) string {
-	if sn := w.Snapshots.Last(func(sn *Snapshot) bool { return sn.ID != "" && slices.Contains(ids, sn.ID) }); sn != nil {
+	if sn := w.Snapshots.last(mayHaveID(ids...), func(sn *Snapshot) bool { return sn.ID != "" && slices.Contains(ids, sn.ID) }); sn != nil {
 		return sn.Name
 	}
 	if base := c.Snapshots.At(w.Base); base != nil && slices.Contains(ids, base.ID) {

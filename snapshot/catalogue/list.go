@@ -3,7 +3,6 @@ package catalogue
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,7 +81,11 @@ func (s *Snapshot) Root() Root {
 
 // InOrder returns all snapshots, also bases and bookmarks, by workspace and age.
 func (c *Catalogue) InOrder() []*Snapshot {
-	all := slices.Collect(maps.Values(c.Snapshots.all))
+	var all []*Snapshot
+	for _, s := range c.Snapshots.All() {
+		all = append(all, s)
+	}
+
 	slices.SortFunc(all, func(a, b *Snapshot) int {
 		return cmp.Or(cmp.Compare(a.WS, b.WS), bySeq(a, b), cmp.Compare(a.View, b.View))
 	})
@@ -103,63 +106,138 @@ func (r Root) Load(src *tree.Source) (*tree.State, error) {
 	return tree.Load(src, r.ID)
 }
 
-// A List contains the snapshots of a workspace except for the base. The zero value is an empty list.
+// A List contains the snapshots of a workspace except for the base.
 type List struct {
-	all    []*Snapshot // by sequence number
-	byName map[string]*Snapshot
+	set    *SnapshotSet      // the snapshots of the store
+	rows   []row             // by sequence number
+	byName map[string]uint64 // the sequence numbers of the snapshots that are not called cp-<seq>
 }
 
-// All returns the snapshots, oldest first. The slice is valid until the list changes.
-func (l *List) All() []*Snapshot { return l.all }
+// defaultName returns the name that a snapshot gets if its user gives none.
+func defaultName(seq uint64) string { return "cp-" + strconv.FormatUint(seq, 10) }
+
+// All returns the snapshots, oldest first.
+func (l *List) All() []*Snapshot { return l.load(l.rows) }
+
+func (l *List) load(rows []row) []*Snapshot {
+	out := make([]*Snapshot, 0, len(rows))
+	for i := range rows {
+		if s := l.set.At(rows[i].view); s != nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
 
 // Len returns the number of snapshots.
-func (l *List) Len() int { return len(l.all) }
+func (l *List) Len() int { return len(l.rows) }
 
 // Newest returns the newest snapshot, nil if the list is empty.
 func (l *List) Newest() *Snapshot {
-	return l.Last(func(*Snapshot) bool { return true })
+	if len(l.rows) == 0 {
+		return nil
+	}
+	return l.set.At(l.rows[len(l.rows)-1].view)
 }
 
-// Last returns the newest snapshot for which match returns true, or nil.
-func (l *List) Last(match func(*Snapshot) bool) *Snapshot {
-	for _, s := range slices.Backward(l.all) {
-		if match(s) {
-			return s
+// last returns the newest snapshot for which match returns true, or nil. Of the snapshots that are not in
+// memory it reads those for which may returns true.
+func (l *List) last(may func(*row) bool, match func(*Snapshot) bool) *Snapshot {
+	for i := len(l.rows) - 1; i >= 0; i-- {
+		s := l.set.inMemory(l.rows[i].view)
+		if s == nil && may(&l.rows[i]) {
+			s = l.set.Peek(l.rows[i].view)
+		}
+		if s != nil && match(s) {
+			return l.set.At(s.View)
 		}
 	}
 	return nil
 }
 
-// From returns the n oldest snapshots that have at least the sequence number seq.
-func (l *List) From(seq uint64, n int) []*Snapshot {
+// From returns the n oldest snapshots that have at least the sequence number seq: of each the name, the view and
+// the number.
+func (l *List) From(seq uint64, n int) (out []info.Info) {
 	i, _ := l.index(seq)
-	return l.all[i:min(i+n, len(l.all))]
+	for _, r := range l.rows[i:min(i+n, len(l.rows))] {
+		out = append(out, info.Info{Name: cmp.Or(r.name, defaultName(r.seq)), View: r.view, Seq: r.seq})
+	}
+	return out
+}
+
+// Before returns the newest snapshot with a lower sequence number than seq. If it is not in memory, the result
+// is temporary, see SnapshotSet.Peek.
+func (l *List) Before(seq uint64) *Snapshot {
+	i, _ := l.index(seq)
+	if i == 0 {
+		return nil
+	}
+	return l.set.Peek(l.rows[i-1].view)
+}
+
+// RetainedBefore returns what retention needs of the newest snapshot with a lower sequence number than seq: its
+// number, view, kind and times, and whether it is pinned. ok is false if there is none.
+func (l *List) RetainedBefore(seq uint64) (i info.Info, ok bool) {
+	at, _ := l.index(seq)
+	if at == 0 {
+		return info.Info{}, false
+	}
+	return l.info(&l.rows[at-1]), true
+}
+
+// info returns the description of the snapshot of a row, or of one that is not in memory the fields that the
+// row has.
+func (l *List) info(r *row) info.Info {
+	if s := l.set.inMemory(r.view); s != nil {
+		return s.Info
+	}
+	return r.info()
 }
 
 // index returns the index of the snapshot with a sequence number. If no snapshot has the number, it
 // returns the index at which such a snapshot would be inserted, and false.
 func (l *List) index(seq uint64) (int, bool) {
-	return slices.BinarySearchFunc(l.all, seq, func(s *Snapshot, seq uint64) int { return cmp.Compare(s.Seq, seq) })
+	return slices.BinarySearchFunc(l.rows, seq, func(r row, seq uint64) int { return cmp.Compare(r.seq, seq) })
 }
 
-// Add adds a snapshot as the newest.
-func (l *List) Add(s *Snapshot) {
-	if l.byName == nil {
-		l.byName = make(map[string]*Snapshot)
+// Add adds a snapshot of the store as the newest.
+func (l *List) Add(s *Snapshot) { l.add(row{seq: s.Seq, view: s.View}, s.Name) }
+
+func (l *List) add(r row, name string) {
+	l.rows = append(l.rows, r)
+	l.setName(&l.rows[len(l.rows)-1], name)
+}
+
+func (l *List) setName(r *row, name string) {
+	if r.name = name; name == defaultName(r.seq) {
+		r.name = ""
+		return
 	}
-	l.all = append(l.all, s)
-	l.byName[s.Name] = s
+	if l.byName == nil {
+		l.byName = make(map[string]uint64)
+	}
+	l.byName[name] = r.seq
+}
+
+func (l *List) dropName(r *row) {
+	if l.byName[r.name] == r.seq {
+		delete(l.byName, r.name)
+	}
 }
 
 // Sort sorts the list after snapshots were added in another order.
-func (l *List) Sort() { slices.SortFunc(l.all, bySeq) }
+func (l *List) Sort() {
+	slices.SortFunc(l.rows, func(a, b row) int { return cmp.Compare(a.seq, b.seq) })
+}
 
 func bySeq(a, b *Snapshot) int { return cmp.Compare(a.Seq, b.Seq) }
 
-// Rename changes the name of a snapshot in the list.
+// Rename changes the name of a snapshot, which may be in the list.
 func (l *List) Rename(s *Snapshot, name string) {
-	delete(l.byName, s.Name)
-	l.byName[name] = s
+	if i, ok := l.index(s.Seq); ok && l.rows[i].view == s.View {
+		l.dropName(&l.rows[i])
+		l.setName(&l.rows[i], name)
+	}
 	s.Name = name
 }
 
@@ -171,17 +249,11 @@ func (l *List) Rename(s *Snapshot, name string) {
 // difference between the size of the largest of them and the sizes of the states before and after the
 // run. before and after are the sizes of the states before and after the whole list.
 func (l *List) Remove(removed []*Snapshot, before, after int64) (own int64) {
-	for _, s := range removed {
-		if l.byName[s.Name] == s {
-			delete(l.byName, s.Name)
-		}
-	}
-
 	slices.SortFunc(removed, bySeq)
 	first, _ := l.index(removed[0].Seq)
-	kept := l.all[:first]
+	kept := l.rows[:first]
 	if first > 0 {
-		before = l.all[first-1].Bytes
+		before = l.info(&l.rows[first-1]).Bytes
 	}
 
 	var largest int64 // in the present run of removed snapshots
@@ -190,26 +262,28 @@ func (l *List) Remove(removed []*Snapshot, before, after int64) (own int64) {
 		largest, before = 0, bytes
 	}
 
-	for _, s := range l.all[first:] {
-		for len(removed) > 0 && removed[0].Seq < s.Seq {
+	for i := range l.rows[first:] {
+		r := l.rows[first+i]
+		for len(removed) > 0 && removed[0].Seq < r.seq {
 			removed = removed[1:] // not in the list
 		}
 
-		if len(removed) > 0 && removed[0] == s {
+		if len(removed) > 0 && removed[0].View == r.view {
+			own += removed[0].UniqueBytes
+			largest = max(largest, removed[0].Bytes)
 			removed = removed[1:]
-			own += s.UniqueBytes
-			largest = max(largest, s.Bytes)
+			l.dropName(&r)
 			continue
 		}
 
-		endRun(s.Bytes)
-		kept = append(kept, s)
+		endRun(l.info(&r).Bytes)
+		kept = append(kept, r)
 	}
 
 	endRun(after)
 
-	clear(l.all[len(kept):])
-	l.all = kept
+	clear(l.rows[len(kept):])
+	l.rows = kept
 
 	return own
 }
@@ -218,25 +292,31 @@ func (l *List) Remove(removed []*Snapshot, before, after int64) (own int64) {
 // snapshot, the heir. It returns the heirs, and in present the changes of snapshots without an heir,
 // which belong to the present interval.
 func (l *List) PassOn(removed []*Snapshot) (present []actors.Changes, heirs []*Snapshot) {
-	passes := make(map[*Snapshot]bool, len(removed)) // whether the snapshot has changes to pass on
+	passes := make(map[uint32]*Snapshot, len(removed)) // by view: removed snapshots that may have changes to pass on
 	for _, s := range removed {
-		passes[s] = s.IsPastState()
+		if s.Past() {
+			passes[s.View] = s.IsPastState()
 	}
 
 	first, _ := l.index(slices.MinFunc(removed, bySeq).Seq)
-	var heir *Snapshot
+	heir := -1 // the index of its row
 
-	for _, s := range slices.Backward(l.all[first:]) {
+	for i := len(l.rows) - 1; i >= first; i-- {
+		r := &l.rows[i]
+		s := passes[r.view]
 		switch {
-		case !s.IsPastState(), passes[s] && len(s.Changes.Names) == 0:
-		case passes[s] && heir == nil:
+		case s == nil:
+			if past := l.info(r); past.IsPastState() {
+				heir = i
+			}
+		case len(s.Changes.Names) == 0:
+		case heir < 0:
 			present = append(present, s.Changes)
-		case passes[s]:
-			heir.Changes.Add(s.Changes)
-			heir.Actors = heir.Changes.Names
-			heirs = append(heirs, heir)
 		default:
-			heir = s
+			h := l.set.At(l.rows[heir].view)
+			h.Changes.Add(s.Changes)
+			h.Actors = h.Changes.Names
+			heirs = append(heirs, h)
 		}
 	}
 
@@ -244,33 +324,46 @@ func (l *List) PassOn(removed []*Snapshot) (present []actors.Changes, heirs []*S
 }
 
 // Named returns the snapshot with a name, nil if there is none.
-func (l *List) Named(name string) *Snapshot { return l.byName[name] }
+func (l *List) Named(name string) *Snapshot {
+	seq, ok := l.byName[name]
+	digits, isDefault := strings.CutPrefix(name, "cp-")
+	if !ok && isDefault {
+		seq, _ = strconv.ParseUint(digits, 10, 64)
+	}
+
+	if i, found := l.index(seq); found && (ok || l.rows[i].name == "" && name == defaultName(seq)) {
+		return l.set.At(l.rows[i].view)
+	}
+	return nil
+}
 
 // Find returns the snapshot for a name, cp-<seq>, a prefix of an id, or label:KEY=VALUE for the newest
 // snapshot with that label. The error is ErrNotFound.
 func (l *List) Find(name string) (*Snapshot, error) {
-	if s := l.byName[name]; s != nil {
+	if s := l.Named(name); s != nil {
 		return s, nil
 	}
 
 	if digits, ok := strings.CutPrefix(name, "cp-"); ok {
 		if seq, err := strconv.ParseUint(digits, 10, 64); err == nil {
 			if i, found := l.index(seq); found {
-				return l.all[i], nil
+				return l.set.At(l.rows[i].view), nil
 			}
 		}
 	}
 
 	if label, ok := strings.CutPrefix(name, "label:"); ok {
 		key, value, _ := strings.Cut(label, "=")
-		if s := l.Last(func(s *Snapshot) bool { v, ok := s.Labels[key]; return ok && v == value }); s != nil {
+		hasLabel := func(s *Snapshot) bool { v, ok := s.Labels[key]; return ok && v == value }
+		if s := l.last(func(r *row) bool { return r.labelled }, hasLabel); s != nil {
 			return s, nil
 		}
 	}
 
 	if len(name) >= 8 && len(name) <= 64 && strings.Trim(name, "0123456789abcdef") == "" {
-		s := l.Last(func(s *Snapshot) bool { return s.hasID(name) })
-		if s != nil && l.Last(func(o *Snapshot) bool { return o.hasID(name) && o.ID != s.ID }) != nil {
+		may := mayHaveID(name)
+		s := l.last(may, func(s *Snapshot) bool { return s.hasID(name) })
+		if s != nil && l.last(may, func(o *Snapshot) bool { return o.hasID(name) && o.ID != s.ID }) != nil {
 			return nil, fmt.Errorf("%w: id %s… is not unique; give more digits", ErrNotFound, name)
 		}
 		if s != nil {

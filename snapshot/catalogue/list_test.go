@@ -25,10 +25,12 @@ func TestRemovedBytes(t *testing.T) {
 		"the last one, larger than the present": {[]int{4}, 5},
 		"all":                                   {[]int{0, 1, 2, 3, 4}, 100 - present + 7},
 	} {
-		var l List
+		cat := New()
+		l := List{set: &cat.Snapshots}
 		var all []*Snapshot
 		for i, bytes := range []int64{10, 100, 100, 12, 25} {
-			all = append(all, &Snapshot{Info: info.Info{Seq: uint64(i + 1), Bytes: bytes}})
+			all = append(all, &Snapshot{Info: info.Info{Seq: uint64(i + 1), View: uint32(i + 1), Bytes: bytes}})
+			cat.Snapshots.put(all[i])
 			l.Add(all[i])
 		}
 		all[3].UniqueBytes = 7
@@ -51,7 +53,7 @@ func TestUnsealed(t *testing.T) {
 	sealed := 0
 	for n := range 400 {
 		if r, err := s.random(rnd, n); err == nil && r != nil && !reflect.ValueOf(r).IsNil() {
-			before := maps.Clone(s.Catalogue.Snapshots.all)
+			before := maps.Clone(s.Catalogue.Snapshots.loaded)
 			s.apply(t, r)
 			for view, sn := range before {
 				if s.Catalogue.Snapshots.At(view) == nil {
@@ -71,7 +73,7 @@ func TestUnsealed(t *testing.T) {
 				s.SetID(old, cas.Hash{2}, 1)
 			}
 		}
-		unsealed := maps.Clone(s.Catalogue.Snapshots.all)
+		unsealed := maps.Clone(s.Catalogue.Snapshots.loaded)
 		maps.DeleteFunc(unsealed, func(_ uint32, sn *Snapshot) bool { return sn.Sealed })
 		if !maps.Equal(unsealed, s.Unsealed.all) {
 			t.Fatalf("step %d: %d snapshots are listed as unsealed, and %d are", n, len(s.Unsealed.all), len(unsealed))

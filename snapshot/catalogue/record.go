@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"runtime/debug"
+	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
@@ -183,6 +186,9 @@ func (r *SnapshotRecord) Load() (*Snapshot, error) {
 	return s, err
 }
 
+// manyStored is the number of snapshots above which Load returns its garbage to the system.
+const manyStored = 10_000
+
 // Load reads the catalogue of the last checkpoint, and returns the snapshots that must be sealed. partly
 // returns the state of a snapshot with files that are not sealed, or nil if the snapshot must be left
 // out. If the record of main is lost, a salvage creates a new one.
@@ -208,46 +214,130 @@ func (c *Catalogue) Load(store *cas.Store, salvage bool, partly func(SnapshotRec
 		return nil, err
 	}
 
-	unsealed := make(map[string]uint32)
-	err = Scan(store, Snapshots, func(r SnapshotRecord) error {
-		sn, err := r.Load()
+	c.Snapshots.read = func(view uint32) (*Snapshot, error) {
+		r, err := readSnapshot(store, view)
 		if err != nil {
-			return err
+			return nil, err
+		}
+		return r.Load()
+	}
+	unsealed := make(map[string]uint32)
+	err = store.ScanMeta(Snapshots, func(key string, value []byte) error {
+		if r, ok := scanSnapshot(unsafe.String(unsafe.SliceData(value), len(value))); ok && key == Key(Snapshots, r.View) && c.addStored(&r) {
+			return nil
 		}
 
-		if r.Partly != nil {
-			unsealed[Key(Snapshots, r.View)] = r.View
-			st, err := partly(r)
-			if st == nil {
+		return decode(key, value, func(r SnapshotRecord) error {
+			sn, err := r.Load()
+			if err != nil {
 				return err
 			}
-			sn.State.Store(st)
-		}
 
-		if c.add(sn) {
-			seal = append(seal, sn)
-		}
+			if r.Partly != nil {
+				unsealed[Key(Snapshots, r.View)] = r.View
+				st, err := partly(r)
+				if st == nil {
+					return err
+				}
+				sn.State.Store(st)
+			}
 
-		return nil
+			if c.add(sn) {
+				seal = append(seal, sn)
+			}
+
+			return nil
+		})
 	})
 
 	c.link()
 	c.Unwritten.keys = unsealed
+	if len(c.Snapshots.stored) > manyStored {
+		debug.FreeOSMemory() // reading the records left more garbage than the catalogue has
+	}
 
 	return seal, err
 }
 
-// Scan calls fn for each record of the catalogue whose key begins with prefix.
-func Scan[R any](c *cas.Store, prefix string, fn func(R) error) error {
-	return c.ScanMeta(prefix, func(key string, value []byte) error {
-		var r R
-		if err := json.Unmarshal(value, &r); err != nil {
-			return errs.New(errs.Damaged, "catalogue record %s: %w", key, err)
-		}
-		if err := fn(r); err != nil {
-			return errs.New(errs.Damaged, "catalogue record %s: %w", key, err)
-		}
+// addStored adds a snapshot of the last checkpoint without loading it. It returns false if the snapshot must be
+// loaded: it is in no list, or has no id.
+func (c *Catalogue) addStored(r *SnapshotRecord) bool {
+	w := c.Workspaces.At(r.WS)
+	if w == nil || r.View == w.Base || r.View == w.Before || w.kept[r.View] {
+		return false
+	}
+	line, ok := newRow(r)
+	if !ok {
+		return false
+	}
 
+	c.Bytes.Add(r.Bytes)
+	w.NextSeq = max(w.NextSeq, r.Seq+1)
+	w.Snapshots.add(line, strings.Clone(r.Name))
+	c.Snapshots.stored = append(c.Snapshots.stored, storedView{view: r.View})
+
+	return true
+}
+
+// readSnapshot reads the record of a snapshot of the last checkpoint.
+func readSnapshot(store *cas.Store, view uint32) (r SnapshotRecord, err error) {
+	key := Key(Snapshots, view)
+	b, err := store.GetMeta(key)
+	if err != nil {
+		return r, err
+	}
+
+	return r, decodeSnapshot(key, b, func(record *SnapshotRecord) error {
+		r = *record
 		return nil
 	})
+}
+
+// decodeSnapshot calls fn with the record of a snapshot. Strings of the record are parts of value.
+func decodeSnapshot(key string, value []byte, fn func(*SnapshotRecord) error) error {
+	if r, ok := scanSnapshot(unsafe.String(unsafe.SliceData(value), len(value))); ok {
+		return fn(&r)
+	}
+	return decode(key, value, func(r SnapshotRecord) error { return fn(&r) })
+}
+
+// OnlyStored returns a function that calls fn for the records of the snapshots that are not in memory at the time
+// of OnlyStored, in the order of their views. Later changes of the catalogue have no effect on it. fn must not keep
+// the record.
+func (c *Catalogue) OnlyStored(store *cas.Store) (each func(fn func(*SnapshotRecord) error) error) {
+	views, scan := c.Snapshots.onlyStored(), store.FreezeMeta(Snapshots)
+	return func(fn func(*SnapshotRecord) error) error {
+		left := views
+		err := scan(func(key string, value []byte) error {
+			if len(left) == 0 || key != Key(Snapshots, left[0]) {
+				return nil
+			}
+
+			left = left[1:]
+			return decodeSnapshot(key, value, fn)
+		})
+		if err == nil && len(left) > 0 {
+			err = errs.New(errs.Damaged, "catalogue record %s is missing", Key(Snapshots, left[0]))
+		}
+		return err
+	}
+}
+
+// decode calls fn with the record of a key.
+func decode[R any](key string, value []byte, fn func(R) error) error {
+	var r R
+	err := json.Unmarshal(value, &r)
+	if err == nil {
+		err = fn(r)
+	}
+	if err != nil {
+		return errs.New(errs.Damaged, "catalogue record %s: %w", key, err)
+	}
+
+	return nil
+}
+
+// Scan calls fn for each record of the catalogue whose key begins with prefix.
+func Scan[R any](c *cas.Store, prefix string, fn func(R) error) error {
+	return c.ScanMeta(prefix, func(key string, value []byte) error { return decode(key, value, fn) })
 }

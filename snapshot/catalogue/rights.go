@@ -102,8 +102,8 @@ func (w *Workspace) mayCapture(kind string) error {
 		return nil
 	}
 	n := 0
-	for _, sn := range w.Snapshots.All() {
-		if sn.Kind == info.KindManual {
+	for i := range w.Snapshots.rows {
+		if w.Snapshots.info(&w.Snapshots.rows[i]).Kind == info.KindManual {
 			n++
 		}
 	}

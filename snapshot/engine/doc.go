@@ -45,7 +45,8 @@
 //  3. It makes a checkpoint. It continues without one if the disk is full or the checkpoint would
 //     take too long.
 //  4. It takes the [Roots] in one step. No checkpoint is running then, so each frozen or partly
-//     sealed state is among the roots.
+//     sealed state is among the roots. Snapshots that are not in memory are read in step 5, from the
+//     records that the metadata had in step 4.
 //  5. It marks the objects below the roots and below the last checkpoint, except the objects of snapshots
 //     that an earlier gc has marked (cas.Keeper.Resume). Then it sweeps.
 //     Writers, captures, seals, edits, pulls and checkpoints continue during this step.

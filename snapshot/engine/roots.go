@@ -37,6 +37,8 @@ type Roots struct {
 	unwritten map[string]uint32 // keys of records of the last checkpoint that differ from the catalogue
 	Sets      []cas.Hash        // actor sets, receipts, and descriptions of files that are not sealed
 	dirs      map[string]bool   // ids of the states in item 8
+
+	onlyStored func(fn func(*catalogue.SnapshotRecord) error) error // reads the other snapshots for Snapshots
 }
 
 // A SnapshotRoot names the objects of a sealed snapshot: its state and its actor sets.
@@ -80,7 +82,8 @@ func (p *Parts) Roots() (*Roots, error) {
 			}
 		}
 
-		for _, sn := range p.Catalogue.Snapshots.All() {
+		r.onlyStored = p.Catalogue.OnlyStored(p.CAS)
+		for _, sn := range p.Catalogue.Snapshots.Loaded() {
 			r.addSnapshot(sn)
 		}
 		for _, root := range p.Catalogue.Unwritten.Roots() {
@@ -124,9 +127,19 @@ func (r *Roots) add(root catalogue.Root, view uint32) {
 	}
 }
 
-// Read adds the roots of the last checkpoint. This checkpoint may be newer than the call of
-// Parts.Roots: then its objects are below the other roots, or were put after the gc began.
+// Read adds the snapshots that were not in memory at the call of Parts.Roots, and the roots of the last
+// checkpoint. This checkpoint may be newer than the call of Parts.Roots: then its objects are below the other
+// roots, or were put after the gc began.
 func (r *Roots) Read() error {
+	if err := r.onlyStored(func(sn *catalogue.SnapshotRecord) error {
+		r.dirs[strings.Clone(sn.Dir)] = true
+		id, err := cas.ParseHash(sn.ID)
+		r.Snapshots = append(r.Snapshots, SnapshotRoot{sn.WS, sn.View, id, sn.ActorSets})
+		return err
+	}); err != nil {
+		return err
+	}
+
 	// Sort by age: each snapshot shares most objects with the snapshot before it.
 	slices.SortFunc(r.Snapshots, func(a, b SnapshotRoot) int {
 		return cmp.Or(cmp.Compare(a.WS, b.WS), cmp.Compare(a.View, b.View))

@@ -115,8 +115,7 @@ func TestEarlierVersion(t *testing.T) {
 // FuzzBase: whatever bytes a body has, it is read as a base with the entries of its directory, refused, or
 // left to decode.
 func FuzzBase(f *testing.F) {
-	fsys, m := small(f)
-	_ = m
+	fsys, _ := small(f)
 	whole, err := vfs.ReadFile(fsys, dir+"/"+copyNames[0])
 	must.OK(f, err)
 	s := &state{changed: map[string][]byte{"a": []byte("1"), "b": []byte("2")}, count: 2, bytes: 4}

@@ -294,8 +294,9 @@ func (l *List) Remove(removed []*Snapshot, before, after int64) (own int64) {
 func (l *List) PassOn(removed []*Snapshot) (present []actors.Changes, heirs []*Snapshot) {
 	passes := make(map[uint32]*Snapshot, len(removed)) // by view: removed snapshots that may have changes to pass on
 	for _, s := range removed {
-		if s.Past() {
-			passes[s.View] = s.IsPastState()
+		if s.IsPastState() {
+			passes[s.View] = s
+		}
 	}
 
 	first, _ := l.index(slices.MinFunc(removed, bySeq).Seq)

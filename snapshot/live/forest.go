@@ -38,7 +38,7 @@ type Options struct {
 	Memory Memory
 	// Overlap, if set, takes a snapshot of the view before the actor changes a file that another actor has changed
 	// since the newest snapshot. It is called with the forest's lock held, at most once a second for a view.
-	Overlap func(tx *Tx, view uint32, by string) error
+	Overlap func(tx *Tx, view uint32, actor string) error
 	// Salvage makes Replay skip records that cannot be applied.
 	Salvage bool
 	Logger  *slog.Logger
@@ -77,9 +77,9 @@ type trees struct {
 	readView    func(src *tree.Source, view uint32) (*tree.State, error)
 	admit       func(view uint32, n int64) error
 	blobs       *journal.UnreferencedBytes
-	mount       atomic.Pointer[Mount]        // see Takeover.SetMount
-	changed     *changed.Set[uint32]         // see Tx.Changes
-	overlap     func(view uint32, by string) // calls Options.Overlap; may be nil
+	mount       atomic.Pointer[Mount]           // see Takeover.SetMount
+	changed     *changed.Set[uint32]            // see Tx.Changes
+	overlap     func(view uint32, actor string) // calls Options.Overlap; may be nil
 	logger      *slog.Logger
 
 	mu struct {
@@ -146,8 +146,8 @@ func New(o Options) *Forest {
 	t.mu.enc = wire.NewEncoder(nil)
 	t.mu.journaled = actors.Unknown
 	if o.Overlap != nil {
-		t.overlap = func(view uint32, by string) {
-			if err := t.update(func(tx *Tx) error { return o.Overlap(tx, view, by) }); err != nil {
+		t.overlap = func(view uint32, actor string) {
+			if err := t.update(func(tx *Tx) error { return o.Overlap(tx, view, actor) }); err != nil {
 				t.logger.Debug("no snapshot between two actors", "error", err)
 			}
 		}

@@ -57,12 +57,12 @@ type record struct {
 	setAttr    SetAttr
 	off        int64
 	n          int64
-	dataPos    int64 // journal position of the bytes of a write
-	payloadPos int64 // journal position of the payload that contains the bytes of the write
-	from       cloneSource
-	value      []byte // the value of an extended attribute
-	clearPriv  bool   // clear set-user-ID, set-group-ID and capabilities; with an extended attribute only set-group-ID
-	depth      int    // State.Depth of the view after a directory was created or moved
+	dataPos    int64       // journal position of the bytes of a write
+	payloadPos int64       // journal position of the payload that contains the bytes of the write
+	from       cloneSource // for recClone: the source of the bytes
+	value      []byte      // the value of an extended attribute
+	clearPriv  bool        // clear set-user-ID, set-group-ID and capabilities; with an extended attribute only set-group-ID
+	depth      int         // State.Depth of the view after a directory was created or moved
 }
 
 // A cloneSource is the file and the range from which a recClone copies bytes.

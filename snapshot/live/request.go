@@ -138,7 +138,7 @@ func (r *doneRequests) clear() {
 	r.unanswered, r.inherited = make(map[uint64]requestResult), make(map[uint64]requestResult)
 }
 
-// SetRequests sets the inherited requests to the result of Requests at the last checkpoint.
+// SetRequests sets the inherited requests to the result of Requests that the last checkpoint stored.
 func (tx *Tx) SetRequests(all map[uint64]uint64) {
 	for request, answer := range all {
 		tx.trees.requests.inherit(request, requestResult{node: NodeID(answer)})

@@ -34,8 +34,8 @@ func MergeAttrs(base, ours, theirs *tree.Inode, rule Rule) (out tree.Inode, chan
 	return out, changed, ok
 }
 
-// mergeValue merges three versions of a value. It sets ok to false if both sides changed it to
-// different values.
+// mergeValue merges three versions of a value. If both sides changed it to different values, it sets *ok to false,
+// and rule decides the result.
 func mergeValue[T comparable](base, ours, theirs T, rule Rule, ok *bool) T {
 	if theirs == base || theirs == ours {
 		return ours

@@ -7,7 +7,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// plannedFiles has the files of ours, with the changes of the plan.
+// plannedFiles are the files of ours with the changes that the plan makes.
 type plannedFiles struct {
 	source *tree.Source
 	ours   *tree.State

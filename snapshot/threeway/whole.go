@@ -13,7 +13,7 @@ import (
 // sides would be a repository that neither side had.
 var wholeDirs = map[string]string{".hg": "hg pull", ".jj": "jj git import"}
 
-// dirChanges are the changes of theirs in a directory that a merge takes as a whole.
+// dirChanges are the changes of theirs in one directory that a merge takes as a whole.
 type dirChanges struct {
 	dir     string
 	changes []tree.Change

@@ -26,8 +26,8 @@ func (r *RecentSets) Freeze() []*Set {
 	return r.present
 }
 
-// Next returns the frozen sets of the present interval, and begins a new interval.
-func (r *RecentSets) Next() []*Set {
+// NextInterval returns the frozen sets of the present interval, and begins a new interval.
+func (r *RecentSets) NextInterval() []*Set {
 	sets := r.Freeze()
 	r.previous, r.present, r.frozen = sets, nil, false
 	return sets

@@ -105,7 +105,7 @@ type graftRun struct {
 
 	targetDirs    *dirFinder            // directories of the target
 	sourceDirs    *dirFinder            // directories of the source
-	links         map[uint64]uint64     // inode of the target by Step.LinkGroup
+	linkedInodes  map[uint64]uint64     // inode of the target by Step.LinkGroup
 	removedDirs   map[*tree.Path]bool   // directories that were removed with their contents
 	maybeEmpty    []*tree.Path          // a stack of directories to remove if they are empty; each contains the next
 	pendingAttrs  []attrsCopy           // attributes of directories, to be set after all steps
@@ -138,7 +138,7 @@ func (t *Target) newRun(ctx context.Context, o Options, newInodes int) (*graftRu
 	j := &graftRun{
 		ctx: ctx, target: t, options: o, src: src, root: prefix.Ino,
 		targetDirs: newDirFinder(src, t.State, prefix.Ino), sourceDirs: newDirFinder(src, o.Source, tree.RootIno),
-		links: make(map[uint64]uint64), removedDirs: make(map[*tree.Path]bool), editedDirs: make(map[uint64]*tree.Path), changedInodes: make(map[uint64]bool),
+		linkedInodes: make(map[uint64]uint64), removedDirs: make(map[*tree.Path]bool), editedDirs: make(map[uint64]*tree.Path), changedInodes: make(map[uint64]bool),
 	}
 
 	t.Source = src.CountingCopies(&j.copiedBytes)
@@ -180,7 +180,7 @@ func (j *graftRun) makeStep(s *Step) error {
 	case s.WasDir && s.After == 0 && j.options.KeepNonEmptyDirs:
 		j.maybeEmpty = append(j.maybeEmpty, s.Path)
 		return nil
-	case s.Before != 0 && s.After != 0 && j.links[s.LinkGroup] == s.Before:
+	case s.Before != 0 && s.After != 0 && j.linkedInodes[s.LinkGroup] == s.Before:
 		return nil // the name keeps its inode
 	}
 
@@ -294,7 +294,7 @@ func (j *graftRun) putEntry(s *Step) error {
 		j.notifyReplaced(ReplacedName{Link: name})
 	}
 
-	target, ok := j.links[s.LinkGroup]
+	target, ok := j.linkedInodes[s.LinkGroup]
 	if s.TargetIno != 0 {
 		target, ok = s.TargetIno, true
 	}
@@ -324,7 +324,7 @@ func (j *graftRun) putEntry(s *Step) error {
 		j.targetDirs.found[s.Path] = n.Ino
 		j.pendingAttrs = append(j.pendingAttrs, attrsCopy{n.Ino, from.Ino, s.WithNode})
 	} else if s.Linked {
-		j.links[s.LinkGroup] = n.Ino
+		j.linkedInodes[s.LinkGroup] = n.Ino
 	}
 
 	return j.apply(&Op{Kind: OpPut, Parent: parent, Name: name.Name, Node: n, ContentIno: from.Ino, ContentView: view})

@@ -29,7 +29,7 @@ func (j *graftRun) chooseLinks(steps []Step) error {
 	seen := make(map[uint64]bool)
 
 	for _, s := range linkedSteps {
-		if _, done := j.links[s.LinkGroup]; done || seen[s.After] {
+		if _, done := j.linkedInodes[s.LinkGroup]; done || seen[s.After] {
 			continue
 		}
 
@@ -46,12 +46,12 @@ func (j *graftRun) chooseLinks(steps []Step) error {
 	// Then look at names with a step.
 	for i := range steps {
 		s := &steps[i]
-		if _, done := j.links[s.LinkGroup]; done || s.After == 0 || s.IsDir {
+		if _, done := j.linkedInodes[s.LinkGroup]; done || s.After == 0 || s.IsDir {
 			continue
 		}
 
 		if s.Before != 0 && s.Differences&^tree.LinksDiffer == 0 && !usedInodes[s.Before] {
-			j.links[s.LinkGroup] = s.Before
+			j.linkedInodes[s.LinkGroup] = s.Before
 			usedInodes[s.Before] = true
 		}
 	}
@@ -80,7 +80,7 @@ func (j *graftRun) chooseUnchanged(b *tree.Inode, target *tree.Pairing, namesWit
 		if same, err := tree.SameFile(j.src, a, b); err != nil {
 			return tree.LoadError(err)
 		} else if same && a.Mtime == b.Mtime {
-			j.links[b.Ino] = a.Ino
+			j.linkedInodes[b.Ino] = a.Ino
 			usedInodes[a.Ino] = true
 			return nil
 		}

@@ -210,7 +210,7 @@ func (tx viewActors) NextInterval(view uint32) []*actors.Set {
 	tx.trees.changed.MarkChanged(view)
 	a := tx.attribution(view)
 	a.removedNames, a.newNames = nil, nil
-	return a.Next()
+	return a.NextInterval()
 }
 
 // ReturnActors adds the sets of the previous interval to the present interval, because the snapshot

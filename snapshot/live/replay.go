@@ -31,12 +31,12 @@ type Recovery struct {
 	salvage bool
 }
 
-// SetSource makes the forest read from near, a source that does not wait for the network but fails with
-// Absent errors. From then on the forest reads from disk only without the lock. SetSource is called before
-// other goroutines use the forest.
-func (r Recovery) SetSource(near *tree.Source) {
-	r.trees.localSrc = near
-	r.trees.residentSrc = near.Resident().CountingCopies(r.trees.pages)
+// SetSource makes the forest read from the source local, which does not wait for the network but fails with Absent
+// errors. From then on the forest reads from disk only without the lock. SetSource is called before other
+// goroutines use the forest.
+func (r Recovery) SetSource(local *tree.Source) {
+	r.trees.localSrc = local
+	r.trees.residentSrc = local.Resident().CountingCopies(r.trees.pages)
 }
 
 // SetReadOnly makes all changes of a view fail with ErrTooHeavy.

@@ -73,7 +73,7 @@ func (t *intervalMerge) mergeInodes(ctx context.Context) error {
 }
 
 // sidesOf returns the file of the base and the file of ours to merge with a file of theirs, and the path p for a
-// decision about the file. For a new file of theirs they are the files at the path of x.copied.
+// decision about the file. For a new file of theirs they are the files at the path of x.copiedFrom.
 func (t *intervalMerge) sidesOf(x *theirFile) (b *baseFile, ours *file, p string, err error) {
 	if x.baseIno != 0 {
 		if b, err = t.pairs.baseFile(x.baseIno); err != nil {
@@ -83,12 +83,12 @@ func (t *intervalMerge) sidesOf(x *theirFile) (b *baseFile, ours *file, p string
 		ours, err = t.pairs.oursOf(b)
 		return b, ours, x.paths[0], err
 	}
-	if x.copied == nil {
+	if x.copiedFrom == nil {
 		return nil, nil, "", nil
 	}
 
 	ours, err = t.fileAt(x.path)
-	return x.copied, ours, x.path, err
+	return x.copiedFrom, ours, x.path, err
 }
 
 // mergeCopies merges the changes of theirs to a file of the base into copies of the file in ours. A copy is a new

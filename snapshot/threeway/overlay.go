@@ -10,11 +10,11 @@ import (
 // A draft has the changes of one interval to the planned files, until commit.
 type draft struct {
 	*plannedFiles
-	newNames   map[string]*file    // paths that the interval changed; nil: the path does not exist
-	newEntries map[string][]string // names of newNames by directory
-	addedPaths map[*file][]string  // paths of newNames by file
-	staged     []stagedInode
-	committed  bool // newNames is in the plan
+	newNames     map[string]*file    // paths that the interval changed; nil: the path does not exist
+	newEntries   map[string][]string // names of newNames by directory
+	addedPaths   map[*file][]string  // paths of newNames by file
+	stagedInodes []stagedInode
+	committed    bool // newNames is in the plan
 }
 
 // A stagedInode is the planned inode of a file, until commit.
@@ -34,7 +34,7 @@ func (d *draft) stage(f *file, n *tree.Inode, view uint32) {
 	if d.committed {
 		s.apply()
 	} else {
-		d.staged = append(d.staged, s)
+		d.stagedInodes = append(d.stagedInodes, s)
 	}
 }
 
@@ -46,7 +46,7 @@ func (d *draft) commit() {
 	for p, f := range d.newNames {
 		d.plannedFiles.setFile(p, f)
 	}
-	for _, s := range d.staged {
+	for _, s := range d.stagedInodes {
 		s.apply()
 	}
 }
@@ -72,7 +72,7 @@ func (d *draft) fileAfter(filePath string) (*file, error) {
 
 // nodeAfter returns the inode of a file of the plan with the changes of the interval.
 func (d *draft) nodeAfter(f *file) *tree.Inode {
-	for _, s := range slices.Backward(d.staged) {
+	for _, s := range slices.Backward(d.stagedInodes) {
 		if s.file == f {
 			return s.node
 		}

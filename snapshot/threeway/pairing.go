@@ -45,12 +45,12 @@ type baseFile struct {
 
 // A theirFile is a file of theirs at the path of a change.
 type theirFile struct {
-	node    *tree.Inode
-	paths   []string  // paths of changes
-	baseIno uint64    // number of the base file that this file continues; 0: this file is new
-	copied  *baseFile // for a new file: the base file at one of its paths; the new file may be a copy of it
-	path    string    // the path of copied
-	file    *file     // the file in the plan; nil: not planned yet
+	node       *tree.Inode
+	paths      []string  // paths of changes
+	baseIno    uint64    // number of the base file that this file continues; 0: this file is new
+	copiedFrom *baseFile // for a new file: the base file at one of its paths; the new file may be a copy of it
+	path       string    // the path of copiedFrom
+	file       *file     // the file in the plan; nil: not planned yet
 }
 
 // pairFiles finds the base file that each file of theirs continues. Then it finds, for each new file of theirs, an
@@ -284,9 +284,9 @@ func (t *filePairs) recordMovedNames(c tree.Change) error {
 	return nil
 }
 
-// pairNew sets x.copied of x, a new file of theirs, to the file of the base at the first of its paths that has one. It
-// also sets x.file to a new file of ours, if there is one: the file at the path of x.copied or, if x.copied is nil, an
-// equal file at one of the paths of x.
+// pairNew sets copiedFrom of x, a new file of theirs, to the file of the base at the first of its paths that has
+// one. It also sets x.file to a new file of ours, if there is one: the file at the path of x.copiedFrom or, if
+// x.copiedFrom is nil, an equal file at one of the paths of x.
 func (t *filePairs) pairNew(x *theirFile) error {
 	for _, p := range x.paths {
 		b, err := t.baseAt(p)
@@ -295,13 +295,13 @@ func (t *filePairs) pairNew(x *theirFile) error {
 		}
 
 		if b != nil {
-			x.copied, x.path = b, p
+			x.copiedFrom, x.path = b, p
 			break
 		}
 	}
 
 	for _, p := range x.paths {
-		if x.copied != nil && p != x.path {
+		if x.copiedFrom != nil && p != x.path {
 			continue
 		}
 		f, err := t.newFileAt(p)
@@ -312,7 +312,7 @@ func (t *filePairs) pairNew(x *theirFile) error {
 			continue
 		}
 
-		same := x.copied != nil
+		same := x.copiedFrom != nil
 		if !same {
 			if same, err = t.equals(f, x.node); err != nil {
 				return err

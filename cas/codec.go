@@ -92,8 +92,8 @@ func looksRandom(b []byte) bool {
 	return compress.Estimate(sample[:]) <= maxRandomEstimate
 }
 
-// release gives a buffer back to the pool, unless it is too large to be kept.
-func (c *codec) release(bp *[]byte) {
+// releaseBuffer gives a buffer back to the pool, unless it is too large to be kept.
+func (c *codec) releaseBuffer(bp *[]byte) {
 	if cap(*bp) <= 1<<20 {
 		c.bufs.Put(bp)
 	}

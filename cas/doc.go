@@ -33,16 +33,16 @@
 //
 // # Collection
 //
-// A collection (gc) begins with a Recording, which notes the end of every pack: later records are
+// A Collection (gc) begins with BeginCollection, which records the end of every pack: later records are
 // new and are kept. gc keeps an older record if the caller's mark function names it, or if a Put
-// or Has finds it during the Recording. All other records are dead. Then, pack by pack, gc
+// or Has finds it during the Collection. All other records are dead. Then, pack by pack, gc
 // deletes the dead records from the index while no Put runs, turns runs of dead records into free
 // records, syncs, punches holes under the free records, and overwrites the bytes of free records that no
 // hole covers. A pack with few live records, or with dead records in pieces too small for holes, is emptied:
 // gc appends its live records to the newest pack and removes the file. After each step a kill or a power cut
-// leaves a working store. With Recording.Wipe, gc overwrites removed records before it frees their space.
+// leaves a working store. With Collection.Wipe, gc overwrites removed records before it frees their space.
 //
-// The mark function remembers roots (Keeper.Remember), because the objects below a root never change:
+// The mark function remembers roots (Marker.Remember), because the objects below a root never change:
 // the places of these objects are stored in the index, and later collections need not mark them
 // again, see generation.
 //
@@ -76,7 +76,7 @@
 //
 // Outermost first. Store.lifeMu is taken, shared, before all of these locks.
 //
-//	gcState.collectionLock         one Recording at a time
+//	gcState.collectionLock         one Collection at a time
 //	  gcState.runLock              one collection or verification at a time
 //	    gcState.gate               shared by each Put and Has, exclusively by gc in dropDeadRecords
 //	      Store.puts               one Put of an object at a time

@@ -16,11 +16,11 @@ import (
 
 // A gcState contains the locks of collections and the running collection.
 type gcState struct {
-	collectionLock *semaphore.Weighted // one Recording at a time
-	runLock        *semaphore.Weighted // one collection or verification at a time
+	collectionLock *semaphore.Weighted // one Collection at a time, from BeginCollection to Close
+	runLock        *semaphore.Weighted // one sweep or verification at a time
 	waiters        atomic.Int32        // number of callers that wait for collectionLock or runLock
 	gate           sync.RWMutex        // held shared by each Put and Has, exclusively by gc in dropDeadRecords
-	keepSet        *keepSet            // guarded by gate; nil when there is no Recording
+	keepSet        *keepSet            // guarded by gate; nil when there is no Collection
 }
 
 // acquire takes collectionLock or runLock. It fails when ctx ends.
@@ -138,9 +138,9 @@ func (s placeSet) count(pack uint64) (n int64) {
 // slot returns the offset in the pack in units of recordAlign. All records begin at whole units.
 func (p place) slot() uint32 { return uint32(p.off / recordAlign) }
 
-// A Recording is a collection that has begun: from Record until Close, all objects that a Put or Has
-// finds or adds are kept. There is one Recording at a time.
-type Recording struct {
+// A Collection is a gc that has begun: from BeginCollection until Close, all objects that a Put or Has
+// finds or adds are kept. There is one Collection at a time.
+type Collection struct {
 	// Wipe makes Collect overwrite the removed objects on the disk before it frees their space.
 	Wipe bool
 	// Yield, which may be nil, is called after each small piece of Collect's work, without a lock
@@ -152,17 +152,18 @@ type Recording struct {
 	keepSet *keepSet
 }
 
-// Record begins a collection. It waits for the end of another collection, begins the Recording, calls
-// before, and waits for the end of a verification. A verification may begin while before runs; one
-// that begins after Record has returned waits for Close. before may be nil and may take long.
+// BeginCollection begins a collection. It waits for the end of another collection. From then on it keeps
+// the objects that a Put or Has finds or adds. It calls prepare, and waits for the end of a verification. A
+// verification may begin while prepare runs; one that begins after BeginCollection has returned waits for
+// Close. prepare may be nil and may take long.
 //
-// Errors: the error of before or of the context, errs.ReadOnly or errs.Closed.
-func (s *Store) Record(ctx context.Context, before func(ctx context.Context) error) (*Recording, error) {
+// Errors: the error of prepare or of the context, errs.ReadOnly or errs.Closed.
+func (s *Store) BeginCollection(ctx context.Context, prepare func(ctx context.Context) error) (*Collection, error) {
 	if err := s.beginCall(true); err != nil {
 		return nil, err
 	}
 
-	r := &Recording{s: s}
+	r := &Collection{s: s}
 
 	if err := s.gc.acquire(ctx, s.gc.collectionLock); err != nil {
 		s.lifeMu.RUnlock()
@@ -178,10 +179,10 @@ func (s *Store) Record(ctx context.Context, before func(ctx context.Context) err
 		s.index.placesChanged.Store(false)
 	}
 
-	r.keepSet = s.startRecording()
+	r.keepSet = s.startKeepSet()
 
-	if before != nil {
-		if err := guard.Do(func() error { return before(ctx) }); err != nil {
+	if prepare != nil {
+		if err := guard.Do(func() error { return prepare(ctx) }); err != nil {
 			r.stop()
 			return nil, fmt.Errorf("gc: %w", err)
 		}
@@ -196,13 +197,13 @@ func (s *Store) Record(ctx context.Context, before func(ctx context.Context) err
 }
 
 // Close ends the collection. The caller calls it once.
-func (r *Recording) Close() {
+func (r *Collection) Close() {
 	r.s.gc.runLock.Release(1)
 	r.stop()
 }
 
 // stop ends the recording and releases its locks, except gcState.runLock.
-func (r *Recording) stop() {
+func (r *Collection) stop() {
 	r.s.gc.gate.Lock()
 	r.s.gc.keepSet = nil
 	r.s.gc.gate.Unlock()
@@ -212,9 +213,9 @@ func (r *Recording) stop() {
 
 // Collect removes every object that is neither kept nor new. The caller calls it once.
 //
-// mark names all objects that must stay to a Keeper. It may call the store, but not Record and
-// Verify. It must also name each object whose hash a caller got from Put before the recording
-// began, and still uses. With incomplete, mark may name objects that the store does not have.
+// mark passes all objects that must stay to a Marker. It may call the store, but not BeginCollection and
+// Verify. It must also pass each object whose hash a caller got from Put before the collection
+// began, and still uses. With allowMissing, mark may pass objects that the store does not have.
 //
 // The bytes of the removed objects are overwritten, and their space is punched out of the packs. Packs
 // with few live objects are emptied and removed.
@@ -225,10 +226,10 @@ func (r *Recording) stop() {
 //
 // Errors: the error of mark or of the context, ErrNoSpace if even the reserve is used up, or an
 // error of the disk.
-func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
+func (r *Collection) Collect(ctx context.Context, allowMissing bool, mark func(*Marker) error,
 	progress func(done, total int64)) (GCResult, error) {
-	s := &sweeper{Recording: r, store: r.s, keepSet: r.keepSet, wipe: r.Wipe}
-	if err := s.collect(ctx, incomplete, mark, progress); err != nil {
+	s := &sweeper{Collection: r, store: r.s, keepSet: r.keepSet, wipe: r.Wipe}
+	if err := s.collect(ctx, allowMissing, mark, progress); err != nil {
 		return s.res, fmt.Errorf("gc: %w", err)
 	}
 	return s.res, nil
@@ -236,13 +237,13 @@ func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(*Kee
 
 // A sweeper removes the objects that are not in a keepSet.
 type sweeper struct {
-	*Recording
+	*Collection
 	store   *Store
 	keepSet *keepSet
-	wipe    bool // see Recording.Wipe
+	wipe    bool // see Collection.Wipe
 	res     GCResult
 
-	keeper            *Keeper
+	marker            *Marker
 	collectionCounted bool // countCollection was called
 }
 
@@ -260,7 +261,7 @@ func (s *sweeper) objects() (n int64) {
 	return n
 }
 
-func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
+func (s *sweeper) collect(ctx context.Context, allowMissing bool, mark func(*Marker) error,
 	progress func(done, total int64)) error {
 	defer s.store.space.beginGC()()
 
@@ -268,23 +269,23 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 		return err
 	}
 
-	if incomplete {
-		// With incomplete, Keep does not fail for a missing object, so it does not detect a damaged
+	if allowMissing {
+		// With allowMissing, Keep does not fail for a missing object, so it does not detect a damaged
 		// index. The collection would remove the objects that such an index lacks.
 		if err := s.store.index.db.Check(); err != nil {
 			return err
 		}
 	}
 
-	keeper := &Keeper{s: s, incomplete: incomplete}
-	s.keeper = keeper
-	if err := mark(s.keeper); err != nil {
+	marker := &Marker{sweeper: s, allowMissing: allowMissing}
+	s.marker = marker
+	if err := mark(s.marker); err != nil {
 		return err
 	}
 
-	keeper.keepLeaves()
-	if keeper.err != nil {
-		return keeper.err
+	marker.keepLeaves()
+	if marker.err != nil {
+		return marker.err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -302,20 +303,20 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 	}
 
 	// After an error the collection is complete: without the generations the next one takes longer.
-	if err := keeper.saveGenerations(s.collectionCounted); err != nil {
+	if err := marker.saveGenerations(s.collectionCounted); err != nil {
 		s.store.log.Warn("cannot save what gc has marked", "err", err)
 	}
-	if s.collectionCounted || keeper.changed {
+	if s.collectionCounted || marker.changed {
 		s.store.index.compact()
 	}
 
 	return nil
 }
 
-// startRecording begins a Recording, and records the ends of the packs. It takes gcState.gate to wait
-// for running Puts: a Put that looked for its object before the Recording does not keep the object, so
-// the Put must have returned before the Recording begins.
-func (s *Store) startRecording() *keepSet {
+// startKeepSet sets gcState.keepSet to a set with the present ends of the packs. It takes gcState.gate to wait
+// for running Puts: a Put that looked for its object before does not keep the object, so this Put must have
+// returned before mark is called.
+func (s *Store) startKeepSet() *keepSet {
 	c := &keepSet{packEnds: map[uint64]int64{}, packInfos: map[uint64]packInfo{}, places: placeSet{}}
 	s.gc.gate.Lock()
 	defer s.gc.gate.Unlock()

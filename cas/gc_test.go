@@ -288,7 +288,7 @@ func TestGCDescendsFromWhatIsPutAgain(t *testing.T) {
 func TestPanicBeforeACollection(t *testing.T) {
 	s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
 	err := guard.Do(func() error {
-		_, err := s.Record(context.Background(), func(context.Context) error { panic("before") })
+		_, err := s.BeginCollection(context.Background(), func(context.Context) error { panic("before") })
 		return err
 	})
 	var p *guard.Panic
@@ -297,7 +297,7 @@ func TestPanicBeforeACollection(t *testing.T) {
 	}
 	recorded := make(chan error, 1)
 	go func() {
-		r, err := s.Record(context.Background(), nil)
+		r, err := s.BeginCollection(context.Background(), nil)
 		if err == nil {
 			r.Close()
 		}

@@ -27,14 +27,14 @@ func generationKey(piece int) []byte {
 
 // Resume keeps the objects that earlier collections marked for roots, and returns the roots whose
 // objects it kept. It may be called once, before Keep. Without Resume, Remember has no effect.
-func (k *Keeper) Resume(roots []Hash) (marked map[Hash]bool, err error) {
+func (k *Marker) Resume(roots []Hash) (marked map[Hash]bool, err error) {
 	marked = map[Hash]bool{}
-	if k.incomplete {
+	if k.allowMissing {
 		return marked, nil
 	}
 
 	k.remembers = true
-	stored, err := k.s.store.index.loadGenerations()
+	stored, err := k.sweeper.store.index.loadGenerations()
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (k *Keeper) Resume(roots []Hash) (marked map[Hash]bool, err error) {
 			marked[h] = true
 		}
 		for pack, slots := range g.slots {
-			k.s.keepSet.keepSlots(pack, slots)
+			k.sweeper.keepSet.keepSlots(pack, slots)
 		}
 	}
 
@@ -66,7 +66,7 @@ func (k *Keeper) Resume(roots []Hash) (marked map[Hash]bool, err error) {
 
 // Remember makes a generation of roots, so that later collections need not mark them. The caller has
 // passed all objects below roots to Keep or KeepLeaf.
-func (k *Keeper) Remember(roots []Hash) {
+func (k *Marker) Remember(roots []Hash) {
 	k.keepLeaves()
 	g := generation{roots, k.newSlots}
 	k.newSlots, k.changed = nil, true
@@ -85,7 +85,7 @@ func (k *Keeper) Remember(roots []Hash) {
 }
 
 // rememberPlace adds a place to the next generation.
-func (k *Keeper) rememberPlace(p place) {
+func (k *Marker) rememberPlace(p place) {
 	if !k.remembers {
 		return
 	}
@@ -96,7 +96,7 @@ func (k *Keeper) rememberPlace(p place) {
 }
 
 // moveSlots replaces the slots of a removed pack by the places to which its objects were moved.
-func (k *Keeper) moveSlots(pack uint64, to map[uint32]place) {
+func (k *Marker) moveSlots(pack uint64, to map[uint32]place) {
 	for _, g := range k.generations {
 		for _, slot := range g.slots[pack] {
 			if p, ok := to[slot]; ok {
@@ -109,8 +109,8 @@ func (k *Keeper) moveSlots(pack uint64, to map[uint32]place) {
 
 // saveGenerations writes the generations to the index, or deletes the stored ones if they are no longer right.
 // collectionCounted is set if the collection called countCollection.
-func (k *Keeper) saveGenerations(collectionCounted bool) error {
-	x := k.s.store.index
+func (k *Marker) saveGenerations(collectionCounted bool) error {
+	x := k.sweeper.store.index
 	if x.placesChanged.Load() || k.err != nil || !k.remembers {
 		return x.dropGenerations()
 	}

@@ -52,7 +52,7 @@ func (f *forest) reach(roots ...int) map[int]bool {
 	return all
 }
 
-func (f *forest) mark(k *Keeper, n int) {
+func (f *forest) mark(k *Marker, n int) {
 	if len(f.below[n]) == 0 {
 		k.MarkLeaf(Sum(f.blobs[n]))
 	} else if k.Mark(Sum(f.blobs[n])) {
@@ -65,11 +65,11 @@ func (f *forest) mark(k *Keeper, n int) {
 
 func (f *forest) collect() GCResult {
 	f.t.Helper()
-	r, err := f.s.Record(context.Background(), nil)
+	r, err := f.s.BeginCollection(context.Background(), nil)
 	must.OK(f.t, err)
 	defer r.Close()
 	f.visited = 0
-	res, err := r.Collect(context.Background(), false, func(k *Keeper) error {
+	res, err := r.Collect(context.Background(), false, func(k *Marker) error {
 		var keys []Hash
 		for _, n := range f.roots {
 			keys = append(keys, Sum(f.blobs[n]))

@@ -122,7 +122,7 @@ func (ps *packSet) read(c *codec, h Hash, l loc, dst []byte) ([]byte, error) {
 			dst, err = c.expand(l.flags, l.plainLen, stored, dst)
 		}
 
-		c.release(bp)
+		c.releaseBuffer(bp)
 	}
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ func sample[N int | int64 | uint64](short, all N) N {
 // GC is a whole collection; begin, which may be nil, is called when it records.
 func (s *Store) GC(ctx context.Context, lossy bool, begin func(), mark func(keep func(Hash) bool) error,
 	progress func(done, total int64)) (GCResult, error) {
-	r, err := s.Record(ctx, func(context.Context) error {
+	r, err := s.BeginCollection(ctx, func(context.Context) error {
 		if begin != nil {
 			begin()
 		}
@@ -26,5 +26,5 @@ func (s *Store) GC(ctx context.Context, lossy bool, begin func(), mark func(keep
 		return GCResult{}, err
 	}
 	defer r.Close()
-	return r.Collect(ctx, lossy, func(k *Keeper) error { return mark(k.Mark) }, progress)
+	return r.Collect(ctx, lossy, func(k *Marker) error { return mark(k.Mark) }, progress)
 }

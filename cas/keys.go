@@ -126,7 +126,7 @@ func (x *locator) storedPacks() (map[uint64]packInfo, error) {
 	err := x.db.Each([]byte{keyPack}, func(k, v []byte) error {
 		i, ok := decodePackInfo(v)
 		if !ok || len(k) != 9 {
-			return x.db.Unreadable(errIndexValue)
+			return x.db.MarkUnreadable(errIndexValue)
 		}
 
 		m[binary.BigEndian.Uint64(k[1:])] = i
@@ -145,7 +145,7 @@ func (x *locator) storedPack(id uint64) (packInfo, error) {
 
 	i, ok := decodePackInfo(v)
 	if !ok {
-		return packInfo{}, x.db.Unreadable(errIndexValue)
+		return packInfo{}, x.db.MarkUnreadable(errIndexValue)
 	}
 
 	return i, nil
@@ -156,7 +156,7 @@ func (x *locator) eachStoredObject(fn func(Hash, loc)) error {
 	return x.db.Each([]byte{keyObject}, func(k, v []byte) error {
 		l, ok := decodeLoc(v)
 		if !ok || len(k) != 1+len(Hash{}) {
-			return x.db.Unreadable(errIndexValue)
+			return x.db.MarkUnreadable(errIndexValue)
 		}
 
 		fn(Hash(k[1:]), l)
@@ -171,7 +171,7 @@ func (x *locator) findStored(h Hash) (l loc, ok bool, err error) {
 		return loc{}, false, err
 	}
 	if l, ok = decodeLoc(v); !ok {
-		return loc{}, false, x.db.Unreadable(errIndexValue)
+		return loc{}, false, x.db.MarkUnreadable(errIndexValue)
 	}
 
 	return l, true, nil

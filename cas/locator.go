@@ -288,9 +288,9 @@ func (s *Store) Stats() Stats {
 	return st
 }
 
-// Sizes calls fn with every object and the number of bytes of packs that it occupies. It reads the
+// EachObjectSize calls fn with every object and the number of bytes of packs that it occupies. It reads the
 // whole index.
-func (s *Store) Sizes(fn func(h Hash, bytes int64)) error {
+func (s *Store) EachObjectSize(fn func(h Hash, bytes int64)) error {
 	if err := s.beginCall(false); err != nil {
 		return err
 	}

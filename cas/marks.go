@@ -83,7 +83,7 @@ func (x *locator) loadMarks() error {
 	stale := map[Hash]bool{}
 	err := x.db.Each([]byte{keyMark}, func(k, v []byte) error {
 		if len(k) != 1+len(Hash{}) {
-			return x.db.Unreadable(errIndexValue)
+			return x.db.MarkUnreadable(errIndexValue)
 		}
 
 		if l, ok := decodeLoc(v); ok && len(found) < maxMarks {

@@ -80,7 +80,7 @@ func (s *Store) put(k Kind, b []byte, alwaysBuild bool) (h Hash, n int64, err er
 		})
 	})
 	if rec != nil {
-		s.codec.release(rec)
+		s.codec.releaseBuffer(rec)
 	}
 	if err != nil {
 		return h, n, fmt.Errorf("put object %s: %w", h, err)

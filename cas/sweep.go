@@ -179,7 +179,7 @@ func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, er
 	if w.liveBytes > 0 {
 		if err := s.moveLiveRecords(ctx, w); err != nil {
 			if errors.Is(err, ErrNoSpace) || errors.Is(err, ErrDamaged) {
-				s.keeper.remembers = false // some records may have been moved
+				s.marker.remembers = false // some records may have been moved
 				return false, nil          // the caller punches holes, which needs no space
 			}
 			return false, err
@@ -190,12 +190,12 @@ func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, er
 		return false, err
 	}
 
-	s.keeper.moveSlots(w.p.id, w.movedTo)
+	s.marker.moveSlots(w.p.id, w.movedTo)
 
 	return true, s.removePack(w.p)
 }
 
-// wipePack overwrites the records of a pack that is about to be removed, if Recording.Wipe is set.
+// wipePack overwrites the records of a pack that is about to be removed, if Collection.Wipe is set.
 func (s *sweeper) wipePack(w *sweepPlan) error {
 	if !w.wipe {
 		return nil
@@ -273,7 +273,7 @@ func (s *sweeper) moveLiveRecords(ctx context.Context, w *sweepPlan) error {
 		if err != nil {
 			return err
 		}
-		if ok && s.keeper.remembers {
+		if ok && s.marker.remembers {
 			w.movedTo[from.place().slot()] = now.place()
 		}
 

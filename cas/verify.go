@@ -189,7 +189,7 @@ func (v *verifier) verifyObject(p *pack, it *item) {
 // checkBody expands an intact record and compares it with its hash.
 func (c *codec) checkBody(it *item) error {
 	bp := c.bufs.Get().(*[]byte)
-	defer c.release(bp)
+	defer c.releaseBuffer(bp)
 
 	b, err := c.expand(it.flags, it.plainLen, it.body(), *bp)
 	if err != nil {

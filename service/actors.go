@@ -76,11 +76,11 @@ func listActors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
 		for _, name := range i.Actors {
 			a := known[name]
 			if a == nil {
-				a = &ActorState{Name: name, Last: i.To.Created, Now: i.Now()}
+				a = &ActorState{Name: name, Last: i.To.Created, Now: i.IsPresent()}
 				known[name] = a
 			}
 
-			if a.First = i.From.Created; !i.Now() {
+			if a.First = i.From.Created; !i.IsPresent() {
 				a.Snapshots++
 			}
 		}
@@ -167,7 +167,7 @@ func undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy
 		return result, explainConflict(err, result, nil, "", "")
 	}
 	if changes.Undo != "" && !actors.IsOrBelow(r.Caller.Actor, a.Actor) {
-		result.Later = r.Workspace.Snapshots().Intervals()[0].By(a.Actor)
+		result.Later = r.Workspace.Snapshots().Intervals()[0].ChangedBy(a.Actor)
 	}
 
 	return result, nil
@@ -201,8 +201,8 @@ func pathsChangedBy(ctx context.Context, r *Request, actor, a, b string, paths [
 	within, ended := b == "", false
 
 	for _, i := range r.Workspace.Snapshots().Intervals() {
-		within = within || i.To.View == to.View && !i.Now()
-		if within && !ended && i.By(actor) {
+		within = within || i.To.View == to.View && !i.IsPresent()
+		if within && !ended && i.ChangedBy(actor) {
 			if err := appendPathsBy(ctx, r, i, actor, diffPaths(paths...), &out); err != nil {
 				return nil, err
 			}

@@ -314,7 +314,7 @@ func (h *history) fileEvents(r *Request, paths []string) []events.Event {
 // and actors, and the last command that changed the file if the event log still has it.
 func describeVersion(r *Request, v version, changes []events.Event) (BlamedLine, error) {
 	l := BlamedLine{Snapshot: v.To.Name, Time: v.To.Created, Actors: []string{actors.Unknown}}
-	if v.Now() {
+	if v.IsPresent() {
 		l.Time = time.Now()
 	}
 	if v.From.View == 0 {

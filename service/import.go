@@ -303,7 +303,7 @@ func recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply,
 	if _, err := cas.ParseHash(a.Now); err != nil {
 		return RecordedApply{}, errs.Fail(errs.Invalid, "now: %w", err)
 	}
-	done.Number, err = r.Workspace.Ops().BeginApply(a.Dir, catalogue.Apply{Own: a.Own, Before: done.State, Now: a.Now}, r.Caller)
+	done.Number, err = r.Workspace.Ops().BeginApply(a.Dir, catalogue.DirApply{FilledStore: a.Own, Before: done.State, AppliedState: a.Now}, r.Caller)
 
 	return done, err
 }

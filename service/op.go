@@ -232,7 +232,7 @@ func resumeRestore(_ context.Context, r *Request, _ any) (any, error) {
 	if c.EditAnswer == nil {
 		return nil, errUnknownResult
 	}
-	return snapshot.RestoreResult{Snapshot: c.EditAnswer.Of, Changes: c.Changes(), Kept: c.EditAnswer.Kept}, nil
+	return snapshot.RestoreResult{Snapshot: c.EditAnswer.Target, Changes: c.Changes(), Kept: c.EditAnswer.Kept}, nil
 }
 
 func resumeMerge(_ context.Context, r *Request, _ any) (any, error) {
@@ -240,7 +240,7 @@ func resumeMerge(_ context.Context, r *Request, _ any) (any, error) {
 	if c.EditAnswer == nil {
 		return nil, errUnknownResult
 	}
-	return snapshot.PromoteResult{Fork: c.EditAnswer.Of, MergeResult: snapshot.MergeResult{Changes: c.Changes()}}, nil
+	return snapshot.PromoteResult{Fork: c.EditAnswer.Target, MergeResult: snapshot.MergeResult{Changes: c.Changes()}}, nil
 }
 
 func resumeFork(_ context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {

@@ -130,7 +130,7 @@ func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 	}
 
 	// If the apply was killed, After is "": the directory has only a part of the state Now that was applied.
-	base, now := cmp.Or(op.Apply.After, op.Apply.Now), op.Apply.Before
+	base, now := cmp.Or(op.Apply.After, op.Apply.AppliedState), op.Apply.Before
 	for _, id := range []string{base, now} {
 		release, err := holdStateID(r.Workspace.Store(), id)
 		if err != nil {

@@ -72,8 +72,8 @@ func listOps(_ context.Context, r *Request, a ListOps) (OpList, error) {
 
 func opState(r *Request, op catalogue.Op) OpState {
 	st := OpState{
-		Number: op.Number, Name: op.Name, Of: op.Of, To: op.To, At: op.At, Actor: op.Actor, Command: op.Command, UID: op.UID,
-		Edit: op.Before != 0, Undoes: op.Undoes, Undone: op.Undone, Interrupted: op.Apply != nil && op.Apply.After == "",
+		Number: op.Number, Name: op.Name, Of: op.Target, To: op.NewName, At: op.Time, Actor: op.Actor, Command: op.Command, UID: op.UID,
+		Edit: op.BeforeView != 0, Undoes: op.Undoes, Undone: op.Undone, Interrupted: op.Apply != nil && op.Apply.After == "",
 	}
 	if op.Apply != nil && !r.Caller.Direct {
 		st.Of = ""

@@ -31,7 +31,7 @@ func (ss Snapshots) OpenInterval(i catalogue.Interval) (*blame.OpenInterval, err
 			return err
 		}
 
-		if i.Now() {
+		if i.IsPresent() {
 			sets = ss.w.ws.PresentChanges(tx)
 			o.After, err = tx.Capture(ss.w.ws.View)
 			return err
@@ -51,7 +51,7 @@ func (ss Snapshots) OpenInterval(i catalogue.Interval) (*blame.OpenInterval, err
 	before, after := s.Hold(o.Before), s.Hold(o.After)
 	o.Close = func() { before(); after() }
 	o.Set = s.parts.Union(sets)
-	if i.Now() { // keep the joined set, so that repeated calls do not make the list of sets long
+	if i.IsPresent() { // keep the joined set, so that repeated calls do not make the list of sets long
 		s.withLock(func(tx *live.Tx) { tx.JoinActors(ss.w.ws.View, sets.Sets, actors.Union(sets.Sets...)) })
 	}
 

@@ -23,7 +23,7 @@ func TestActorsAfterAFailedCheckpoint(t *testing.T) {
 	s.GCWithoutCheckpoint()
 	_, err = s.GC(t.Context(), nil)
 	must.OK(t, err)
-	if s.ckpt.Grown() == 0 {
+	if s.ckpt.JournalGrowth() == 0 {
 		t.Fatal("the checkpoint did not fail")
 	}
 	_, err = s.Forest().WithActor(actors.Unknown).Write(file, []byte("y"), 0, false)

@@ -93,15 +93,15 @@ func (t *applier) apply(r catalogue.Record) error {
 // applyEffects returns it, and starts the work also after an error.
 func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 	s := t.s
-	for _, ws := range e.Made {
+	for _, ws := range e.NewForks {
 		s.addWorkspace(ws)
 		t.tx.Protect(ws.View, ws.Policy.ReadOnly)
 	}
-	for _, sn := range e.Seal {
+	for _, sn := range e.ToSeal {
 		s.sealer.Push(sn)
 	}
 
-	for _, view := range e.Removed {
+	for _, view := range e.RemovedViews {
 		if _, ok := s.workspaces.byView[view]; ok {
 			s.workspaces.unsentEvents = append(s.workspaces.unsentEvents, events.Event{Workspace: view, Action: "ended"})
 			s.policies.Signal.Send()
@@ -110,14 +110,14 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 		delete(s.workspaces.byView, view)
 		s.meter.Remove(view)
 		s.mem.Remove(view)
-		s.ckpt.Removed(view)
+		s.ckpt.ViewRemoved(view)
 	}
 
-	if e.Garbage {
-		s.gc.Removed(e.Own)
+	if e.HasGarbage {
+		s.gc.CountRemoval(e.OwnBytes)
 	}
 
-	if e.Rules {
+	if e.PolicyChanged {
 		for _, ws := range s.cat.Workspaces.All() {
 			t.tx.Protect(ws.View, ws.Policy.ReadOnly)
 		}
@@ -132,13 +132,13 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 // Tree implements catalogue.Trees.
 func (t *applier) Tree(sn *catalogue.Snapshot) (*tree.State, error) { return sn.Tree(t.s.src) }
 
-// Pushed implements catalogue.Trees.
-func (t *applier) Pushed(id cas.Hash) (*tree.State, uint64, error) {
+// LoadPushed implements catalogue.Trees.
+func (t *applier) LoadPushed(id cas.Hash) (*tree.State, uint64, error) {
 	return t.s.objects.LoadPushed(t.s.src, id)
 }
 
-// Edited implements catalogue.Trees. In recovery it repeats the edit that the record describes.
-func (t *applier) Edited(r *catalogue.Edit) (err error) {
+// MakeEditedCopy implements catalogue.Trees. In recovery it repeats the edit that the record describes.
+func (t *applier) MakeEditedCopy(r *catalogue.Edit) (err error) {
 	if t.edits[r.WS] != nil {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (t *applier) Edited(r *catalogue.Edit) (err error) {
 	t.edits[r.WS] = e
 
 	if r.State == "" {
-		err = e.Redo(r.Steps, r.Now, r.Depth)
+		err = e.Redo(r.Steps, r.Time, r.Depth)
 	} else {
 		err = t.loadEdited(e, r)
 	}
@@ -186,9 +186,9 @@ func (t *applier) loadEdited(e *live.Edit, r *catalogue.Edit) error {
 	return e.SetResult(st, r.NextIno)
 }
 
-// PutEdited implements catalogue.Trees.
-func (t *applier) PutEdited(r *catalogue.Edit) {
+// PutEditedCopy implements catalogue.Trees.
+func (t *applier) PutEditedCopy(r *catalogue.Edit) {
 	e := t.edits[r.WS]
-	t.s.ckpt.Edited(e.StepCount)
+	t.s.ckpt.AddEditSteps(e.StepCount)
 	t.invs = append(t.invs, t.tx.Apply(e))
 }

@@ -66,7 +66,7 @@ func TestPanicWhileMakingRoom(t *testing.T) {
 		t.Errorf("no panic but %v", err)
 	}
 	s.withLock(func(*live.Tx) { s.meter.Add(ws) })
-	if !s.ckpt.Try() {
+	if !s.ckpt.TryCheckpoint() {
 		t.Fatal("checkpoints wait for ever")
 	}
 }

@@ -80,7 +80,7 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 
 		r.Placeholders = placeholders
 		err = s.commit(tx, r, o.Caller)
-		captured = r.Seen()
+		captured = r.UserInfo()
 
 		return err
 	})
@@ -150,9 +150,9 @@ func (ss Snapshots) WaitSealed(ctx context.Context, name string) (info.Info, err
 	if err != nil {
 		return info.Info{}, err
 	}
-	defer ss.w.store.sealer.Pacer.Urgent()()
+	defer ss.w.store.sealer.Pacer.BeginUrgent()()
 
-	if err := ss.w.store.sealer.Wait(ctx, sn); err != nil {
+	if err := ss.w.store.sealer.EnsureSealed(ctx, sn); err != nil {
 		return info.Info{}, err
 	}
 	if err := ss.w.store.log.Sync(); err != nil {
@@ -171,7 +171,7 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 		return nil, nil, err
 	}
 
-	if _, err = w.store.sealer.InTurn(ctx, w.ws.View, st); err != nil {
+	if _, err = w.store.sealer.SealInTurn(ctx, w.ws.View, st); err != nil {
 		release()
 		return nil, nil, err
 	}
@@ -227,9 +227,9 @@ func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 			return err
 		}
 
-		old = r.Was
+		old = r.OldName
 		r.Op = ss.w.Ops().newOp(catalogue.OpRename, old, c)
-		r.Op.To, r.Op.View = b, r.View
+		r.Op.NewName, r.Op.View = b, r.View
 		return s.commit(tx, r, c)
 	})
 	if err != nil {

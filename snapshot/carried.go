@@ -34,8 +34,8 @@ func (s *Store) ResultOf(request uint64) *RequestResult {
 	case *catalogue.Fork:
 		c.NewFork, view = r.Name, r.WS
 	case *catalogue.EndFork:
-		if r.Last != nil {
-			c.LastState, view = r.Last.Info, r.Last.WS
+		if r.LastState != nil {
+			c.LastState, view = r.LastState.Info, r.LastState.WS
 		}
 	default:
 		return c

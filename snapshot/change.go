@@ -44,13 +44,13 @@ type changePlan struct {
 	steps         []graft.Step
 	overlay       *graft.Overlay // for an import, which has no steps
 	graft         live.Graft
-	newObjects    *tree.State       // references new objects that only the steps use; nil: no new objects
-	record        catalogue.Edit    // plan sets Restored and Dir
-	keptPaths     []string          // paths that differ from the source and are not changed
-	message       string            // message of the snapshot of the state before
-	snapshotAfter *CaptureOptions   // makes a snapshot of the state after the change; nil: no snapshot
-	undone        *catalogue.Undone // for an undo of an actor: the actor and the intervals
-	check         func() error      // called with the lock of the forest held before the change is published; may be nil
+	newObjects    *tree.State          // references new objects that only the steps use; nil: no new objects
+	record        catalogue.Edit       // plan sets Restored and Dir
+	keptPaths     []string             // paths that differ from the source and are not changed
+	message       string               // message of the snapshot of the state before
+	snapshotAfter *CaptureOptions      // makes a snapshot of the state after the change; nil: no snapshot
+	undone        *catalogue.ActorUndo // for an undo of an actor: the actor and the intervals
+	check         func() error         // called with the lock of the forest held before the change is published; may be nil
 
 	conflicts    []string
 	hidden       []string // see MergeResult.Hidden
@@ -128,7 +128,7 @@ func (c *change) prepare(ctx context.Context, plan func(*change) error) (changes
 		return false, err
 	}
 	c.Changed, c.Paths, c.More = graft.ListChanges(c.steps)
-	if c.DryRun || len(c.steps) == 0 && c.overlay == nil && c.record.Dir == "" {
+	if c.DryRun || len(c.steps) == 0 && c.overlay == nil && c.record.DirState == "" {
 		return false, nil
 	}
 
@@ -168,7 +168,7 @@ func (c *change) end() {
 // paths.
 func (c *change) checkReadOnly(ctx context.Context) error {
 	readOnly := c.w.Policy().ReadOnly
-	if len(readOnly) == 0 || c.record.Dir != "" {
+	if len(readOnly) == 0 || c.record.DirState != "" {
 		return nil
 	}
 
@@ -221,8 +221,8 @@ func (c *change) holdState(st *tree.State) { c.releases = append(c.releases, c.w
 // a refresh, because recovery could not read the contents of the directory again. When journal
 // returns, all objects that the record references are on disk; the journal may not be synced yet.
 func (c *change) journal(ctx context.Context) (err error) {
-	c.record.WS, c.record.Now, c.record.Answer = c.w.ws.View, c.graft.Now, c.answer()
-	c.graft.Record = c.overlay == nil && len(c.steps) <= c.w.store.opt.ManyChanges && c.record.Dir == ""
+	c.record.WS, c.record.Time, c.record.Answer = c.w.ws.View, c.graft.Now, c.answer()
+	c.graft.Record = c.overlay == nil && len(c.steps) <= c.w.store.opt.ManyChanges && c.record.DirState == ""
 	if !c.graft.Record {
 		c.graft.Seal = func(st *tree.State) error { return c.seal(ctx, st) }
 	}
@@ -257,7 +257,7 @@ func (c *change) apply(ctx context.Context) error {
 // not know the state before the record is in the catalogue.
 func (c *change) seal(ctx context.Context, st *tree.State) error {
 	c.holdState(st)
-	id, err := c.w.store.sealer.Edited(ctx, c.w.ws.View, st)
+	id, err := c.w.store.sealer.SealEdited(ctx, c.w.ws.View, st)
 	c.record.State = id.String()
 	return err
 }
@@ -268,7 +268,7 @@ func (c *change) answer() *catalogue.EditAnswer {
 	if c.caller.Request == 0 {
 		return nil
 	}
-	a := &catalogue.EditAnswer{Of: c.sourceName, Changed: c.Changed, Paths: c.Paths, More: c.More, Kept: c.keptPaths}
+	a := &catalogue.EditAnswer{Target: c.sourceName, Changed: c.Changed, Paths: c.Paths, More: c.More, Kept: c.keptPaths}
 	if len(a.Paths) > catalogue.MaxAnswerPaths {
 		a.Paths, a.More = a.Paths[:catalogue.MaxAnswerPaths], true
 	}
@@ -329,7 +329,7 @@ func (c *change) describe(tx *live.Tx) error {
 	}
 
 	op := c.w.Ops().newOp(c.name, c.sourceName, c.caller)
-	op.Before, op.Undoes, c.record.Op = c.record.Pre.View, c.undoes, op
+	op.BeforeView, op.Undoes, c.record.Op = c.record.Pre.View, c.undoes, op
 	if !cat.MayKeep(c.w.ws, nil, nil) {
 		return nil
 	}

@@ -65,7 +65,7 @@ func TestSealsGiveWay(t *testing.T) {
 			begins, end := sync.OnceFunc(func() { close(others) }), sync.OnceFunc(func() { close(ended) })
 			defer end()
 			defer begins()
-			s.sealer.Pacer.End = func() int64 {
+			s.sealer.Pacer.JournalEnd = func() int64 {
 				switch n := looks.Add(1); {
 				case n == 1:
 					close(begin)
@@ -75,7 +75,7 @@ func TestSealsGiveWay(t *testing.T) {
 				}
 				return s.log.End()
 			}
-			s.ckpt.GCWork = 1 << 20
+			s.ckpt.GCSealLimit = 1 << 20
 			other := forkNamed(t, s.Main(), "other")
 			if shared {
 				addLarge(t, s.Main(), mib*2)
@@ -160,7 +160,7 @@ func TestEditsGiveWay(t *testing.T) {
 				addText(t, s.Main(), "before")
 			}
 			defer s.Close()
-			s.ckpt.GCWork = 1 << 20
+			s.ckpt.GCSealLimit = 1 << 20
 			from := forkNamed(t, s.Main(), "from")
 			if what == "merge" {
 				addText(t, from, "theirs")
@@ -184,7 +184,7 @@ func TestEditsGiveWay(t *testing.T) {
 			begin, waits, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			end := sync.OnceFunc(func() { close(ended) })
 			defer end()
-			s.sealer.Pacer.End = func() int64 {
+			s.sealer.Pacer.JournalEnd = func() int64 {
 				switch n := looks.Add(1); {
 				case n == 1:
 					close(begin)

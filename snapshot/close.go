@@ -75,7 +75,7 @@ func makeLastCheckpoint(s *Store) {
 	case err == nil:
 		s.ckpt.ShrinkJournal()
 	case ctx.Err() != nil:
-		s.logger.Info("the rest is sealed after the next mount", "bytes", s.ckpt.Grown())
+		s.logger.Info("the rest is sealed after the next mount", "bytes", s.ckpt.JournalGrowth())
 	default:
 		s.logger.Warn("no checkpoint at the end", "err", err)
 	}

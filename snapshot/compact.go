@@ -58,7 +58,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	}
 	defer s.Hold(st)()
 
-	id, err := s.sealer.InTurn(ctx, ss.w.ws.View, st)
+	id, err := s.sealer.SealInTurn(ctx, ss.w.ws.View, st)
 	if err != nil {
 		return Compacted{}, err
 	}
@@ -84,8 +84,8 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 			return err
 		}
 		r.Op = ss.w.Ops().newOp(catalogue.OpCompact, strings.Join(removed, " "), o.Caller)
-		r.Op.To, r.Op.Left = o.Name, r.Snapshot.View
-		ss.w.Ops().keepRemoved(r.Op, r.Gone)
+		r.Op.NewName, r.Op.LeftView = o.Name, r.Snapshot.View
+		ss.w.Ops().keepRemoved(r.Op, r.DeletedViews)
 		if err := s.commit(tx, r, o.Caller); err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 // forest.
 func (ss Snapshots) findCompacted(o CompactOptions) (snaps []*catalogue.Snapshot, states []*tree.State, err error) {
 	s := ss.w.store
-	if snaps, err = s.cat.ToCompact(ss.w.ws, o.Names); err != nil {
+	if snaps, err = s.cat.SnapshotsToCompact(ss.w.ws, o.Names); err != nil {
 		return nil, nil, err
 	}
 

@@ -20,10 +20,10 @@ func TestCompactIsOneRecord(t *testing.T) {
 		must.OK(t, err)
 		capture(t, w, CaptureOptions{Name: name})
 	}
-	before := s.log.Records()
+	before := s.log.RecordCount()
 	_, err := w.Snapshots().Compact(context.Background(), CompactOptions{Names: []string{"a", "b"}, Name: "both"})
 	must.OK(t, err)
-	if n := s.log.Records() - before; n != 1 {
+	if n := s.log.RecordCount() - before; n != 1 {
 		t.Errorf("%d records", n)
 	}
 	again := killed(t, s).Main()
@@ -43,7 +43,7 @@ func TestHeadRenamedWithinACheckpoint(t *testing.T) {
 	s := orphanStore(t)
 	w := s.Main()
 	capture(t, w, CaptureOptions{Name: "old"})
-	c, err := s.ckpt.Begin()
+	c, err := s.ckpt.BeginCheckpoint()
 	must.OK(t, err)
 	must.OK(t, w.Snapshots().Rename("old", "new", actors.Caller{}))
 	must.OK(t, c.Commit(context.Background()))

@@ -84,7 +84,7 @@ func (rs Remotes) AddPulled(i info.Info, id cas.Hash, c actors.Caller) (info.Inf
 
 	s.Hooks.emit(events.Event{Workspace: rs.w.ws.View, Action: "pulled", From: i.Name}, c)
 
-	return sn.Seen(), s.Sync()
+	return sn.UserInfo(), s.Sync()
 }
 
 // MayPull returns the error that AddPulled would return for the name and description of a snapshot. Callers call

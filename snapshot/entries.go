@@ -28,8 +28,8 @@ type workspaceTable struct {
 	unsentEvents []events.Event        // events to emit later: of the snapshots of captureBetweenActors, and of removed workspaces
 }
 
-// Turns implements engine.Catalogue.
-func (e *workspaceTable) Turns(view uint32) (turns *semaphore.Weighted) {
+// TurnSemaphore implements engine.Catalogue.
+func (e *workspaceTable) TurnSemaphore(view uint32) (turns *semaphore.Weighted) {
 	e.parts.WithReadLock(func(*live.Tx) {
 		if w, ok := e.byView[view]; ok {
 			turns = w.tenant().sealTurn
@@ -40,14 +40,14 @@ func (e *workspaceTable) Turns(view uint32) (turns *semaphore.Weighted) {
 	return turns
 }
 
-// Needed implements engine.Catalogue. A snapshot that was removed is not needed.
-func (e *workspaceTable) Needed(sn *catalogue.Snapshot) (name string, needed bool) {
-	e.parts.WithReadLock(func(*live.Tx) { name, needed = sn.Name, e.parts.Catalogue.Snapshots.At(sn.View) == sn || sn.Wanted })
+// NeedsSeal implements engine.Catalogue. A snapshot that was removed is not needed.
+func (e *workspaceTable) NeedsSeal(sn *catalogue.Snapshot) (name string, needed bool) {
+	e.parts.WithReadLock(func(*live.Tx) { name, needed = sn.Name, e.parts.Catalogue.Snapshots.At(sn.View) == sn || sn.MustSeal })
 	return name, needed
 }
 
-// Sealed implements engine.Catalogue.
-func (e *workspaceTable) Sealed(sn *catalogue.Snapshot, id cas.Hash, added int64) {
+// SetSealed implements engine.Catalogue.
+func (e *workspaceTable) SetSealed(sn *catalogue.Snapshot, id cas.Hash, added int64) {
 	e.parts.WithLock(func(*live.Tx) { e.parts.Catalogue.SetID(sn, id, added) })
 }
 
@@ -64,7 +64,7 @@ func (e *workspaceTable) readView(src *tree.Source, view uint32) (*tree.State, e
 // takeChanged returns the views of the workspaces that may have changed since the last call.
 func (e *workspaceTable) takeChanged() (views []uint32) {
 	e.parts.WithLock(func(tx *live.Tx) {
-		views = append(tx.Changes().TakeChanged(live.ForPolicies), e.parts.Catalogue.TakeAltered()...)
+		views = append(tx.Changes().TakeChanged(live.ForPolicies), e.parts.Catalogue.TakeAlteredViews()...)
 	})
 	return views
 }
@@ -96,7 +96,7 @@ func (e *workspaceTable) workspacesForPolicies(views []uint32) iter.Seq[policy.W
 			e.parts.WithReadLock(func(tx *live.Tx) {
 				n := tx.LastChange(w.ws.View)
 				out = policy.Workspace{
-					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, UndoView: w.ws.Undo, ChangeCount: n, RecordCount: w.ws.Changes + w.ws.ForkChanges, Changed: n != w.ws.ChangedAtCapture,
+					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, UndoView: w.ws.UndoView, ChangeCount: n, RecordCount: w.ws.ChangeCount + w.ws.ForkChangeCount, Changed: n != w.ws.ChangedAtCapture,
 					NewestFirst: w.Snapshots().retained(), Remove: w.Snapshots().removeOld, EndForks: w.expire,
 					Capture: func() error {
 						_, err := w.Capture(CaptureOptions{Kind: info.KindAuto})

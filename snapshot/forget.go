@@ -112,7 +112,7 @@ func (f *forgetRun) checkOptions() (err error) {
 
 	patterns := f.options.Match
 	if f.options.Secrets {
-		patterns = append(slices.Clone(patterns), forget.Secrets...)
+		patterns = append(slices.Clone(patterns), forget.SecretPatterns...)
 	}
 
 	kinds := 0
@@ -162,7 +162,7 @@ func (f *forgetRun) run(ctx context.Context) error {
 		}
 
 		for _, sn := range unsealed {
-			if err := f.w.store.sealer.Wait(ctx, sn); err != nil {
+			if err := f.w.store.sealer.EnsureSealed(ctx, sn); err != nil {
 				return fmt.Errorf("snapshot %s: %w", sn.Name, err)
 			}
 		}
@@ -260,7 +260,7 @@ func (f *forgetRun) rewriteTree(ctx context.Context, id string) error {
 		return nil
 	}
 
-	h, err := f.w.store.sealer.InTurn(ctx, f.w.ws.View, t.state)
+	h, err := f.w.store.sealer.SealInTurn(ctx, f.w.ws.View, t.state)
 	t.id = h.String()
 	return err
 }
@@ -293,13 +293,13 @@ func (f *forgetRun) commit(receipt cas.Hash) (mustRepeat bool, err error) {
 		}
 
 		r := &catalogue.Forget{Trees: make(map[string]string), Forgotten: catalogue.Forgotten{
-			Number: f.w.store.cat.NextForgotten(), At: f.receipt.At, Actor: f.options.Caller.Actor, UID: f.options.Caller.UID, Receipt: receipt,
+			Number: f.w.store.cat.NextForgotten(), Time: f.receipt.At, Actor: f.options.Caller.Actor, UID: f.options.Caller.UID, Receipt: receipt,
 		}}
 		f.receipt.Number = r.Forgotten.Number
 
 		for _, sn := range chosen {
 			if t := f.trees[sn.ID]; t.state != nil {
-				r.Snapshots = append(r.Snapshots, catalogue.Rewritten{View: sn.View, Was: sn.ID, ID: t.id, Files: t.state.Inodes - 1, Bytes: t.state.Bytes})
+				r.Snapshots = append(r.Snapshots, catalogue.RewrittenSnapshot{View: sn.View, OldID: sn.ID, ID: t.id, Files: t.state.Inodes - 1, Bytes: t.state.Bytes})
 			}
 		}
 

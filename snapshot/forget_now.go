@@ -44,7 +44,7 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 	}
 
 	view := w.ws.View
-	if _, err := f.w.store.sealer.InTurn(ctx, view, st); err != nil && !f.options.DryRun {
+	if _, err := f.w.store.sealer.SealInTurn(ctx, view, st); err != nil && !f.options.DryRun {
 		return err
 	}
 
@@ -61,7 +61,7 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 		return f.editPresent(ctx, w, t)
 	}
 
-	id, err := f.w.store.sealer.InTurn(ctx, view, t.state)
+	id, err := f.w.store.sealer.SealInTurn(ctx, view, t.state)
 	f.endedEdits = append(f.endedEdits, catalogue.Edit{WS: view, State: id.String()})
 
 	return err
@@ -72,7 +72,7 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 func (f *forgetRun) editPresent(ctx context.Context, w *Workspace, t *rewrittenTree) error {
 	c := &change{w: w, caller: f.options.Caller, sourceName: "forget"}
 	changes, err := c.prepare(ctx, func(c *change) (err error) {
-		if _, err := f.w.store.sealer.Edited(ctx, w.ws.View, c.now.Clone()); err != nil {
+		if _, err := f.w.store.sealer.SealEdited(ctx, w.ws.View, c.now.Clone()); err != nil {
 			return err
 		}
 		if t.state, t.paths, err = f.rewrite.Rewrite(ctx, c.now); t.state == nil {

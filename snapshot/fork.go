@@ -123,14 +123,14 @@ func (fs Forks) makeFork(tx *live.Tx, p forkPlan) (*Workspace, error) {
 	if err := r.StartFrom(s.cat, newApplier(s, tx), fs.w.ws, p.Snapshot); err != nil {
 		return nil, err
 	}
-	if r.Now {
+	if r.FromPresent {
 		r.Placeholders = p.placeholders
 	}
-	if r.Restricted = p.restricted; p.matcher != nil {
+	if r.Restrictions = p.restricted; p.matcher != nil {
 		if p.stateID == "" || p.madeFrom != p.Snapshot {
 			return nil, errs.New(errs.Busy, "busy: another state of %s is its last one now; do it again", p.Name)
 		}
-		r.State, r.Dir = p.stateID, p.dirID
+		r.State, r.DirState = p.stateID, p.dirID
 	}
 
 	err := s.commit(tx, r, p.Caller)
@@ -193,7 +193,7 @@ func (fs Forks) Rename(a, b string, c actors.Caller) error {
 		}
 
 		r.Op = fs.w.Ops().newOp(catalogue.OpRenameFork, a, c)
-		r.Op.To, r.Op.View = b, r.View
+		r.Op.NewName, r.Op.View = b, r.View
 
 		return s.commit(tx, r, c)
 	})

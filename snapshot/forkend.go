@@ -96,8 +96,8 @@ func (fs Forks) endFork(name string, keep bool, c actors.Caller, newRecord func(
 			if s.cat.MayKeep(fs.w.ws, nil, f) {
 				r.Op.Kept, until = []uint32{f.View}, fs.w.Ops().undoDeadline(r.Op)
 			}
-			if r.Last != nil {
-				r.Op.Left = r.Last.View
+			if r.LastState != nil {
+				r.Op.LeftView = r.LastState.View
 			}
 		}
 
@@ -107,8 +107,8 @@ func (fs Forks) endFork(name string, keep bool, c actors.Caller, newRecord func(
 		return last, time.Time{}, err
 	}
 
-	if r.Last != nil {
-		last = r.Last.Seen()
+	if r.LastState != nil {
+		last = r.LastState.UserInfo()
 		s.Hooks.emit(events.Event{Workspace: fs.w.ws.View, Action: "captured", From: last.Name}, c)
 	}
 
@@ -126,7 +126,7 @@ func (fs Forks) newEndRecord(tx *live.Tx, f *catalogue.Workspace, c actors.Calle
 // usableBookmark returns the bookmark of a fork. It returns nil if the fork has no bookmark, or the bookmark has
 // no files or cannot be read.
 func (fs Forks) usableBookmark(f *catalogue.Workspace) *catalogue.Snapshot {
-	sn := fs.w.store.cat.Snapshots.At(f.Before)
+	sn := fs.w.store.cat.Snapshots.At(f.BookmarkView)
 	if sn == nil || sn.Files == 0 {
 		return nil
 	}

@@ -94,11 +94,11 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 // which it does after Graft or Hold of the imported tree. The caller must commit the objects (CAS().Commit) before
 // Graft.
 func (s *Store) BeginImport() (done func()) {
-	return s.gc.Import()
+	return s.gc.ProtectImport()
 }
 
 // CollectSoon makes gc run soon, because the caller has put objects that will not be referenced.
-func (s *Store) CollectSoon() { s.gc.Removed(0) }
+func (s *Store) CollectSoon() { s.gc.CountRemoval(0) }
 
 // SetFirstState makes a sealed tree the present state and the base of the workspace, without a snapshot of the
 // state before. It is used to fill a new store.
@@ -106,6 +106,6 @@ func (w *Workspace) SetFirstState(st *tree.State, c actors.Caller) error {
 	id, _ := st.ID()
 	s := w.store
 	return s.record(c, func(tx *live.Tx) (catalogue.Record, error) {
-		return w.ws.NewBegin(tx, id, info.Info{Created: s.opt.Now(), Process: info.Process{UID: c.UID, PID: c.PID}})
+		return w.ws.NewBeginFromTree(tx, id, info.Info{Created: s.opt.Now(), Process: info.Process{UID: c.UID, PID: c.PID}})
 	})
 }

@@ -104,17 +104,17 @@ func (fs Forks) startState(p *forkPlan, from string) (st *tree.State, dir string
 		}
 
 		switch {
-		case r.Now:
-			dir = fs.w.ws.Dir
+		case r.FromPresent:
+			dir = fs.w.ws.DirState
 			if st, err = tx.Capture(fs.w.ws.View); err == nil {
 				st = tx.WithoutEmpty(st, catalogue.Paths(p.placeholders))
 			}
-		case r.Of != 0:
-			dir = s.cat.Workspaces.At(r.Of).Dir
-			st, err = tx.Capture(r.Of)
+		case r.PresentOf != 0:
+			dir = s.cat.Workspaces.At(r.PresentOf).DirState
+			st, err = tx.Capture(r.PresentOf)
 		default:
-			dir = s.cat.Snapshots.At(r.From).Dir
-			st, err = s.cat.Snapshots.At(r.From).Tree(s.src)
+			dir = s.cat.Snapshots.At(r.FromSnapshot).DirState
+			st, err = s.cat.Snapshots.At(r.FromSnapshot).Tree(s.src)
 		}
 		if err != nil {
 			return err
@@ -127,7 +127,7 @@ func (fs Forks) startState(p *forkPlan, from string) (st *tree.State, dir string
 	return st, dir, err
 }
 
-// holdDirectory returns the state of a directory of the host, see WorkspaceRecord.Dir. It calls readID, which
+// holdDirectory returns the state of a directory of the host, see WorkspaceRecord.DirState. It calls readID, which
 // returns the id of the state, with the lock of the forest held. The state is protected from gc until release is
 // called.
 func (s *Store) holdDirectory(ctx context.Context, readID func() string) (st *tree.State, release func(), err error) {
@@ -191,7 +191,7 @@ func sealWithout(ctx context.Context, w *Workspace, st *tree.State, paths []stri
 	}
 
 	release := s.Hold(e.State)
-	h, err := s.sealer.InTurn(ctx, w.ws.View, e.State)
+	h, err := s.sealer.SealInTurn(ctx, w.ws.View, e.State)
 	if err != nil {
 		release()
 		return nil, h, nil, err

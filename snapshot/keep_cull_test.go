@@ -45,10 +45,10 @@ func TestCullMany(t *testing.T) {
 	}
 	now = now.Add(365 * 24 * time.Hour)
 
-	records := s.log.Records()
+	records := s.log.RecordCount()
 	s.policies.Round()
 	// A step, between two of which other operations go, is a record.
-	if steps := s.log.Records() - records; steps < uint64(gone/1000) {
+	if steps := s.log.RecordCount() - records; steps < uint64(gone/1000) {
 		t.Errorf("%d snapshots went in %d steps", gone, steps)
 	}
 	if n := len(w.List()); n < all-gone || n > all-gone+2 {

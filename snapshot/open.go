@@ -130,13 +130,13 @@ func openParts(s *Store) error {
 	if err := openJournal(s, checkpoint.Position); err != nil {
 		return err
 	}
-	if checkpoint.First && !isFirstOpening(s) {
+	if checkpoint.NoCheckpoint && !isFirstOpening(s) {
 		return errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, cas.ErrLost)
 	}
 
 	s.objects.Store = s.cas
 	if s.opt.Connect != nil {
-		if s.objects.Remote, s.start, err = s.opt.Connect(ConnectArgs{s.opt.FS, s.dir, checkpoint.First}); err != nil {
+		if s.objects.Remote, s.start, err = s.opt.Connect(ConnectArgs{s.opt.FS, s.dir, checkpoint.NoCheckpoint}); err != nil {
 			return err
 		}
 	}
@@ -156,7 +156,7 @@ func openParts(s *Store) error {
 	}
 
 	s.forest.Recovery.SetSource(s.src.WithObjects(s.objects.Local()))
-	s.room.Stored.Store(s.cas.Stats().Stored)
+	s.room.StoredBytes.Store(s.cas.Stats().Stored)
 
 	if !s.opt.Quiet {
 		s.loops.Start("sealing", s.sealer.Loop)
@@ -178,11 +178,11 @@ func openJournal(s *Store, begin int64) error {
 	}
 
 	s.room.FS = s.opt.FS
-	s.room.SetTotal(total)
+	s.room.SetDiskSize(total)
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
 		FS: s.opt.FS, Logger: s.logger, LowestPos: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, KeepDamaged: live.DamagesOnlyBytes,
 		Quarantine:  filepath.Join(s.dir, "quarantine"),
-		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.HeldBack, FreeReserve: s.cas.GiveUpReserve,
+		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.ReservedBytes, FreeReserve: s.cas.GiveUpReserve,
 	})
 
 	s.room.Log = s.log
@@ -202,14 +202,14 @@ func isFirstOpening(s *Store) bool {
 // recoverState loads the state of the last checkpoint and replays the journal.
 func recoverState(s *Store, checkpoint catalogue.StoreRecord) error {
 	s.ckpt.Resume(checkpoint)
-	load := engine.Loader{Parts: &s.parts, Sealer: s.sealer, Salvage: s.opt.Salvage, Empty: func(tx *live.Tx) *tree.State {
+	load := engine.Loader{Parts: &s.parts, Sealer: s.sealer, Salvage: s.opt.Salvage, EmptyState: func(tx *live.Tx) *tree.State {
 		return emptyTree(s, tx, time.Now())
 	}}
 	if err := s.forest.Update(true, func(tx *live.Tx) error {
 		tx.SetCounters(checkpoint.NextIno, checkpoint.NextView)
 		tx.SetRequests(checkpoint.Requests)
 		tx.SetStaleNames(checkpoint.StaleNames())
-		if checkpoint.First {
+		if checkpoint.NoCheckpoint {
 			return makeFirstTree(s, tx)
 		}
 
@@ -224,7 +224,7 @@ func recoverState(s *Store, checkpoint catalogue.StoreRecord) error {
 		return err
 	}
 
-	s.lostData.LostWorkspaces = load.Replaced
+	s.lostData.LostWorkspaces = load.LostWorkspaces
 	var err error
 	if s.lostData.Skipped, err = s.forest.Recovery.Replay(checkpoint.Position, len(s.lostData.LostWorkspaces) > 0, func(tx *live.Tx, t journal.Type, payload []byte) error { return replay(s, tx, t, payload) }); err != nil {
 		return err
@@ -236,13 +236,13 @@ func recoverState(s *Store, checkpoint catalogue.StoreRecord) error {
 		s.forest.Recovery.SetReadOnly(view)
 	}
 
-	s.mem.Opened()
+	s.mem.EndRecovery()
 	if !s.opt.Takeover {
 		s.forest.Takeover.Disinherit()
 	}
 
 	s.refreshLimits()
-	if checkpoint.First && s.log.End() == 0 && !s.opt.ReadOnly {
+	if checkpoint.NoCheckpoint && s.log.End() == 0 && !s.opt.ReadOnly {
 		return commitFirstCheckpoint(s)
 	}
 

@@ -87,7 +87,7 @@ func TestPartsAreBounded(t *testing.T) {
 	if made < 300_000 {
 		t.Errorf("the fork made %d parts, then: %v", made, err)
 	}
-	if most := s.mem.Most(); most > littleMemory {
+	if most := s.mem.PeakUsed(); most > littleMemory {
 		t.Errorf("%d bytes were charged, of %d", most, littleMemory)
 	}
 	if grown := heap() - before; grown > heapLimit {
@@ -125,7 +125,7 @@ func TestOpeningIsBounded(t *testing.T) {
 	opened, err := Open(killed, Options{Quiet: true, Memory: littleMemory})
 	must.OK(t, err)
 	defer opened.Close()
-	if most := opened.mem.Most(); most > littleMemory {
+	if most := opened.mem.PeakUsed(); most > littleMemory {
 		t.Errorf("recovery had %d bytes of changes in memory, of %d", most, littleMemory)
 	}
 	if grown := heap() - before; grown > heapLimit {
@@ -157,8 +157,8 @@ func forkIsReadOnly(t *testing.T, dir string) {
 				t.Errorf("frugal %v: the health of %s is %q", frugal, w.Name(), w.Status().Health)
 			}
 		}
-		if frugal && s.mem.Most() > littleMemory+littleMemory/4 {
-			t.Errorf("recovery had %d bytes of changes in memory", s.mem.Most())
+		if frugal && s.mem.PeakUsed() > littleMemory+littleMemory/4 {
+			t.Errorf("recovery had %d bytes of changes in memory", s.mem.PeakUsed())
 		}
 		must.OK(t, s.Close())
 	}
@@ -169,7 +169,7 @@ func verifyIsBounded(t *testing.T, dir string) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "store")
 	must.CopyStore(t, copied, dir)
-	if _, err := Open(copied, Options{Quiet: true, ReadOnly: true, Memory: littleMemory}); !errors.Is(err, engine.ErrManyToRedo) {
+	if _, err := Open(copied, Options{Quiet: true, ReadOnly: true, Memory: littleMemory}); !errors.Is(err, engine.ErrReplayMemory) {
 		t.Errorf("a store that can be read only takes more memory than it may: %v", err)
 	}
 	r, err := Check(t.Context(), copied, Options{Memory: littleMemory}, nil)

@@ -50,7 +50,7 @@ func (ops Ops) newOp(name, object string, c actors.Caller) *catalogue.Op {
 		object = strings.ToValidUTF8(object[:maxOpText], "") + "…"
 	}
 
-	return &catalogue.Op{Number: ops.w.ws.NextOp(), Name: name, Of: object, At: ops.w.store.opt.Now(), Actor: c.Actor, Command: c.Command, UID: c.UID}
+	return &catalogue.Op{Number: ops.w.ws.NextOp(), Name: name, Target: object, Time: ops.w.store.opt.Now(), Actor: c.Actor, Command: c.Command, UID: c.UID}
 }
 
 // keepRemoved sets op.Kept, so that the snapshots that the operation removes are kept for an undo, if the policy
@@ -75,7 +75,7 @@ func (ops Ops) keepRemoved(op *catalogue.Op, views []uint32) (until time.Time) {
 // holds the lock of the forest.
 func (ops Ops) undoDeadline(op *catalogue.Op) time.Time {
 	undoSeconds := ops.w.store.cat.Workspaces.At(live.MainView).Policy.UndoSeconds
-	return op.At.Add(time.Duration(undoSeconds) * time.Second)
+	return op.Time.Add(time.Duration(undoSeconds) * time.Second)
 }
 
 // UndoDeadlines returns, by the number of the operation, the times until which the operations with kept snapshots
@@ -99,14 +99,14 @@ func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op cata
 	s, w := ops.w.store, ops.w
 	w.withReadLock(func() {
 		var known *catalogue.Op
-		if known, err = s.cat.ToUndo(w.ws, number); err == nil {
+		if known, err = s.cat.UndoableOp(w.ws, number); err == nil {
 			op = *known
 		}
 	})
 	if err != nil {
 		return op, res, err
 	}
-	if op.Before != 0 {
+	if op.BeforeView != 0 {
 		res, err = ops.undoEdit(ctx, op, o)
 		return op, res, err
 	}
@@ -121,9 +121,9 @@ func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op cata
 			return err
 		}
 
-		made = s.cat.Snapshots.At(op.Left)
+		made = s.cat.Snapshots.At(op.LeftView)
 		err = s.commit(tx, r, o.Caller)
-		if made != nil && s.cat.Snapshots.At(op.Left) == made {
+		if made != nil && s.cat.Snapshots.At(op.LeftView) == made {
 			made = nil
 		}
 
@@ -146,15 +146,15 @@ func (ops Ops) reportUndo(op catalogue.Op, c actors.Caller) {
 	e := events.Event{Workspace: ops.w.ws.View}
 	switch op.Name {
 	case catalogue.OpRename:
-		e.Action, e.From, e.Detail = "renamed-snapshot", op.To, op.Of
+		e.Action, e.From, e.Detail = "renamed-snapshot", op.NewName, op.Target
 	case catalogue.OpRenameFork:
-		e.Action, e.From, e.Detail = "renamed-fork", op.To, op.Of
+		e.Action, e.From, e.Detail = "renamed-fork", op.NewName, op.Target
 	case catalogue.OpPolicy:
 		e.Action = "policy"
 	case catalogue.OpEndFork:
-		e.Action, e.Detail = "forked", op.Of
+		e.Action, e.Detail = "forked", op.Target
 	default:
-		e.Action, e.From = "returned", op.Of
+		e.Action, e.From = "returned", op.Target
 	}
 
 	ops.w.store.Hooks.emit(e, c)
@@ -169,14 +169,14 @@ func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (M
 	}
 
 	s, w := ops.w.store, ops.w
-	args := change{name: catalogue.OpUndo, undoes: op.Number, caller: o.Caller, listCharge: o.ListCharge, sourceName: op.Name + " " + op.Of, Changes: Changes{DryRun: o.DryRun}}
+	args := change{name: catalogue.OpUndo, undoes: op.Number, caller: o.Caller, listCharge: o.ListCharge, sourceName: op.Name + " " + op.Target, Changes: Changes{DryRun: o.DryRun}}
 	c, err := w.change(ctx, args, func(c *change) error {
 		var states [2]*tree.State
 		err := s.forest.Update(true, func(*live.Tx) (err error) {
-			if _, err := s.cat.ToUndo(w.ws, op.Number); err != nil {
+			if _, err := s.cat.UndoableOp(w.ws, op.Number); err != nil {
 				return err
 			}
-			for i, view := range []uint32{op.Kept[0], op.Before} {
+			for i, view := range []uint32{op.Kept[0], op.BeforeView} {
 				if states[i], err = s.cat.Snapshots.At(view).Tree(s.src); err != nil {
 					return err
 				}
@@ -189,9 +189,9 @@ func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (M
 		}
 
 		c.message = fmt.Sprintf("before undo of operation %d", op.Number)
-		c.graft = live.Graft{Options: graft.Options{Source: states[1], View: op.Before}}
+		c.graft = live.Graft{Options: graft.Options{Source: states[1], View: op.BeforeView}}
 		c.check = func() error {
-			_, err := s.cat.ToUndo(w.ws, op.Number)
+			_, err := s.cat.UndoableOp(w.ws, op.Number)
 			return err
 		}
 
@@ -232,7 +232,7 @@ func (s *Store) RemoveKept() error {
 }
 
 // BeginApply records an apply to the directory dir, and returns its number when the record is on disk.
-func (ops Ops) BeginApply(dir string, a catalogue.Apply, c actors.Caller) (number uint64, err error) {
+func (ops Ops) BeginApply(dir string, a catalogue.DirApply, c actors.Caller) (number uint64, err error) {
 	s := ops.w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		w := ops.w.ws
@@ -240,9 +240,9 @@ func (ops Ops) BeginApply(dir string, a catalogue.Apply, c actors.Caller) (numbe
 			return err
 		}
 
-		a.Dir = w.Dir
+		a.Dir = w.DirState
 		op := ops.newOp(catalogue.OpApply, "", c)
-		op.Of, op.Apply, number = dir, &a, op.Number
+		op.Target, op.Apply, number = dir, &a, op.Number
 
 		return s.commit(tx, &catalogue.LogOp{WS: w.View, Op: *op}, c)
 	})
@@ -257,14 +257,14 @@ func (ops Ops) BeginApply(dir string, a catalogue.Apply, c actors.Caller) (numbe
 // nothing.
 func (ops Ops) EndApply(number uint64, after string, c actors.Caller) error {
 	return ops.amendApply(number, c, func(r *catalogue.LogOp) {
-		r.Op.Apply.After, r.Drop = after, after == r.Op.Apply.Before
+		r.Op.Apply.After, r.RemoveOp = after, after == r.Op.Apply.Before
 	})
 }
 
 // MarkApplyUndone records that an apply was undone. If the store was filled from the directory, the changes of the
 // workspace since the apply can be applied again.
 func (ops Ops) MarkApplyUndone(number uint64, c actors.Caller) error {
-	return ops.amendApply(number, c, func(r *catalogue.LogOp) { r.Op.Undone, r.Back = true, r.Op.Apply.Own })
+	return ops.amendApply(number, c, func(r *catalogue.LogOp) { r.Op.Undone, r.ResetDir = true, r.Op.Apply.FilledStore })
 }
 
 // amendApply changes the record of an apply. It calls edit with a copy of the record.

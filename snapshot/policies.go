@@ -40,6 +40,6 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 
 // refreshLimits reads the byte limits of store and forks from the policies again.
 func (s *Store) refreshLimits() {
-	s.room.Limit.Store(s.cat.Workspaces.At(live.MainView).Policy.ByteLimit)
+	s.room.SizeLimit.Store(s.cat.Workspaces.At(live.MainView).Policy.ByteLimit)
 	s.meter.RefreshLimits()
 }

@@ -17,7 +17,7 @@ func (w *Workspace) Directory() Directory { return Directory{w} }
 // Hold returns the state of the directory when it was last read for this workspace. The state is sealed, and
 // protected from gc until release is called. A new fork has the directory's state of its parent.
 func (d Directory) Hold(ctx context.Context) (st *tree.State, release func(), err error) {
-	return d.w.store.holdDirectory(ctx, func() string { return d.w.ws.Dir })
+	return d.w.store.holdDirectory(ctx, func() string { return d.w.ws.DirState })
 }
 
 // Refresh merges the changes of the directory since it was last read into the workspace. now is the present state
@@ -41,7 +41,7 @@ func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions)
 	args := change{name: "refresh", caller: o.Caller, listCharge: o.ListCharge, sourceName: "directory", Changes: Changes{DryRun: o.DryRun}}
 	c, err := d.w.change(ctx, args, func(c *change) error {
 		id, _ := now.ID()
-		c.message, c.record.Dir = "before refresh", id.String()
+		c.message, c.record.DirState = "before refresh", id.String()
 		c.graft.Options = graft.Options{Source: now, View: d.w.ws.View}
 		return o.plan(ctx, c, base, rule)
 	})

@@ -75,7 +75,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 			Now: time.Now().UnixNano(), Source: to.State, View: sn.View, Touch: !all, Exact: all, KeepNonEmptyDirs: len(to.Kept) > 0,
 		}
 		if all && len(to.Kept) == 0 {
-			c.record.Restored = sn.View
+			c.record.RestoredView = sn.View
 		}
 
 		c.message, c.keptPaths = "before restore of "+to.Snapshot, to.Kept

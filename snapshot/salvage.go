@@ -29,7 +29,7 @@ func Check(ctx context.Context, dir string, o Options, progress func(done, total
 	return repair.VerifyClosed(ctx, func(salvage bool) (repair.Store, error) {
 		o.Quiet, o.ReadOnly, o.Salvage = true, true, o.Salvage || salvage
 		s, err := Open(dir, o)
-		if errors.Is(err, engine.ErrManyToRedo) && !o.Salvage {
+		if errors.Is(err, engine.ErrReplayMemory) && !o.Salvage {
 			o.ReadOnly = false
 			return Open(dir, o)
 		}
@@ -71,7 +71,7 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 	}
 
 	if s.opt.Salvage {
-		s.withReadLock(func(*live.Tx) { s.lostData.AddTo(r, s.log.Damage(), s.ckpt.At.Load(), s.cat) })
+		s.withReadLock(func(*live.Tx) { s.lostData.AddTo(r, s.log.Damage(), s.ckpt.LastPos.Load(), s.cat) })
 		s.parts.Incomplete.Store(len(r.Affected) > 0 || r.Hidden)
 	}
 

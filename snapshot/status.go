@@ -16,7 +16,7 @@ func (w *Workspace) Status() info.Status {
 	c := s.cas.Stats()
 	st := info.Status{
 		Store: s.dir, PackSizes: info.PackSizes{StoredBytes: c.Stored, ChunkBytes: c.Bytes, Objects: c.Objects, Packs: c.Packs},
-		JournalBytes: s.log.Size(), Records: s.log.Records(), NotStored: s.sealer.Len(), CacheBytes: s.src.CacheBytes(), Health: "ok",
+		JournalBytes: s.log.Size(), Records: s.log.RecordCount(), NotStored: s.sealer.Len(), CacheBytes: s.src.CacheBytes(), Health: "ok",
 		Frozen: s.forest.Freezer.Frozen(),
 	}
 
@@ -55,7 +55,7 @@ func (w *Workspace) Status() info.Status {
 		st.Health = fmt.Sprintf("workspace %s is read-only: daemons were killed while they opened it, perhaps for want of memory; unmount, and mount again with more memory", s.readOnlyWorkspace)
 	}
 
-	if failing := s.ckpt.Failing(); st.Health == "ok" && failing != "" {
+	if failing := s.ckpt.LastError(); st.Health == "ok" && failing != "" {
 		st.Health = "changes are not sealed: the last checkpoint failed for them; nothing is lost"
 		if !w.ws.Fork { // the text may contain the name of another fork
 			st.Health += ": " + failing
@@ -65,7 +65,7 @@ func (w *Workspace) Status() info.Status {
 	if damage := s.gc.Damage(); st.Health == "ok" && damage != "" && !w.ws.Fork { // the text may contain the name of another fork
 		st.Health = damage
 	}
-	if st.Health == "ok" && st.UnsharedLimit > 0 && st.UnsharedBytes >= st.UnsharedLimit-engine.CreateBytes {
+	if st.Health == "ok" && st.UnsharedLimit > 0 && st.UnsharedBytes >= st.UnsharedLimit-engine.NewNameBytes {
 		st.Health = fmt.Sprintf("the fork has reached its limit of %d bytes; delete files, and snapshots that contain them", st.UnsharedLimit)
 	}
 

@@ -125,12 +125,12 @@ func newStore(storeDir *storedir.Dir, o Options) *Store {
 	p.Dir, p.FS, p.Catalogue, p.Logger, p.Loops = c.dir, o.FS, c.cat, c.logger, loops.New(o.Logger)
 	c.metrics, c.loops = &p.Metrics, &p.Loops
 	s := &Store{core: c, storeDir: storeDir, ckpt: engine.NewCheckpointer(p)}
-	s.sealer = engine.New(engine.SealerParts{
-		Catalogue: c.workspaces, Pacer: &engine.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
+	s.sealer = engine.NewSealer(engine.SealerParts{
+		Catalogue: c.workspaces, Pacer: &engine.Pacer{JournalEnd: func() int64 { return c.log.End() }, JournalOutgrown: s.ckpt.JournalOutgrown}, Puts: &s.gc.Puts,
 		Loops: &p.Loops, Metrics: &p.Metrics, Incomplete: &p.Incomplete, Logger: c.logger,
 	})
 	s.gc = engine.Collector{Signal: loops.NewSignal(), CollectorParts: engine.CollectorParts{
-		Checkpoints: s.ckpt, Stored: &s.room.Stored, Left: s.room.Left, Incomplete: &p.Incomplete, Roots: p.Roots,
+		Checkpoints: s.ckpt, StoredBytes: &s.room.StoredBytes, Storable: s.room.Storable, Incomplete: &p.Incomplete, Roots: p.Roots,
 		Elapsed: func() time.Duration { return o.Elapsed() + 1 },
 		Loops:   &p.Loops, Metrics: &p.Metrics, Logger: c.logger,
 	}}
@@ -140,7 +140,7 @@ func newStore(storeDir *storedir.Dir, o Options) *Store {
 	s.mem = engine.NewMemory(p, s.sealer, o.Memory)
 	s.mem.ReadOnly = o.ReadOnly
 	s.ckpt.Meter, s.ckpt.Memory = s.meter, s.mem
-	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, s.ckpt, o.Quiet
+	s.room.Dir, s.room.Checkpoints, s.room.NoSeals = c.dir, s.ckpt, o.Quiet
 	s.policies = policy.Enforcer{
 		Workspaces: c.workspaces.workspacesForPolicies, ChangedViews: c.workspaces.takeChanged, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, NextRecord: s.Changed, Signal: loops.NewSignal(), Loops: &p.Loops, Logger: c.logger,
 	}
@@ -166,7 +166,7 @@ func (s *Store) Connect() error {
 	if err := s.forest.Takeover.Connect(); err != nil {
 		return err
 	}
-	s.ckpt.At.CompareAndSwap(before, s.log.End())
+	s.ckpt.LastPos.CompareAndSwap(before, s.log.End())
 	return nil
 }
 
@@ -246,7 +246,7 @@ func (s *Store) Sync() error {
 }
 
 // Changed returns a channel that is closed when the next record is appended to the journal.
-func (s *Store) Changed() <-chan struct{} { return s.log.Appended() }
+func (s *Store) Changed() <-chan struct{} { return s.log.NextAppend() }
 
 // withReadLock runs fn with the lock of the forest held for reading.
 func (s *core) withReadLock(fn func(tx *live.Tx)) { s.parts.WithReadLock(fn) }

@@ -12,14 +12,14 @@ import (
 // TestCheckpointsSleep while there is nothing to write down.
 func TestCheckpointsSleep(t *testing.T) {
 	s := quietStore(t)
-	s.ckpt.At.Store(s.log.End())
+	s.ckpt.LastPos.Store(s.log.End())
 	woken := make(chan struct{})
 	go func() {
 		s.ckpt.AwaitChange(0, time.Time{})
 		close(woken)
 	}()
 	await.Blocked(t, 1, "(*Checkpointer).awaitRecord")
-	s.ckpt.Ask()
+	s.ckpt.CheckSoon()
 	await.Receive(t, "it was asked, and wakes up", woken)
 	_, err := s.forest.Create(live.Node(live.MainView, live.RootIno), "a", live.Create{Mode: 0o100644})
 	must.OK(t, err)

@@ -77,7 +77,7 @@ func (s *Store) SameAsStored(t *testing.T) {
 	s.withLock(func(tx *live.Tx) {
 		for view, w := range s.cat.Workspaces.All() {
 			states[view] = w.Freeze(tx)
-			r := w.Stored(states[view])
+			r := w.Record(states[view])
 			r.Exports, r.Actors, r.ActorSets = s.meter.Exports(view), w.PresentActors(tx), nil
 			present[view] = r
 		}
@@ -87,14 +87,14 @@ func (s *Store) SameAsStored(t *testing.T) {
 	})
 	id := func(view uint32, st *tree.State) cas.Hash {
 		new(tree.UnsealedContents).Each(st, true, func(*content.Content) { t.Errorf("workspace %d has files that are not sealed", view) })
-		h, err := s.sealer.InTurn(t.Context(), view, st)
+		h, err := s.sealer.SealInTurn(t.Context(), view, st)
 		must.OK(t, err)
 		return h
 	}
 	for view, r := range present {
 		r.State = id(view, states[view]).String()
 		if st := orphans[view]; st != nil {
-			r.Orphans = &catalogue.Partly{State: id(view, st)}
+			r.Orphans = &catalogue.PartlySealed{State: id(view, st)}
 		}
 		was := stored[view]
 		was.ActorSets = nil

@@ -33,7 +33,7 @@ func TestToRedo(t *testing.T) {
 	must.OK(t, err)
 	check := func(when string, least, most int64) {
 		t.Helper()
-		if n := s.ckpt.ToRedo(); n < least || n > most {
+		if n := s.ckpt.StepsToReplay(); n < least || n > most {
 			t.Errorf("%s there is work of %d records to be done again", when, n)
 		}
 	}
@@ -67,7 +67,7 @@ func TestJournalAtRest(t *testing.T) {
 	if err := unix.Stat(segments[0], &st); err != nil || st.Blocks > 1<<20/512 {
 		t.Errorf("the journal takes %d blocks of 512 bytes, %v", st.Blocks, err)
 	}
-	s.ckpt.Ask()
+	s.ckpt.CheckSoon()
 }
 
 func quietStore(t *testing.T) *Store {

@@ -48,7 +48,7 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	await.True(t, "the bytes are in the journal", func() bool { return s.log.End() >= before+files<<20 })
 	// What a checkpoint does, with all the writes and a sealed capture between
 	// its beginning and its end.
-	c, err := s.ckpt.Begin()
+	c, err := s.ckpt.BeginCheckpoint()
 	must.OK(t, err)
 	must.OK(t, c.Commit(ctx))
 	f.Freezer.Thaw()

@@ -103,7 +103,7 @@ func TestLinkedWithinACheckpoint(t *testing.T) {
 	src := fill(t, s, "source", 1, 's')
 	content := bytes.Repeat([]byte{'s', 0}, 1<<19)
 	fill(t, s, "other", 80, 'x')
-	c, err := s.ckpt.Begin()
+	c, err := s.ckpt.BeginCheckpoint()
 	must.OK(t, err)
 	tmp, err := f.Tmpfile(root, live.Create{Mode: unix.S_IFREG | 0o600})
 	must.OK(t, err)

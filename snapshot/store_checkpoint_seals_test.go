@@ -29,15 +29,15 @@ func TestCheckpointSealsTheRest(t *testing.T) {
 		return sn
 	}
 	st := snapshot(fork).State.Swap(nil) // its seal panics
-	at := s.ckpt.At.Load()
+	at := s.ckpt.LastPos.Load()
 	if s.Checkpoint(t.Context()) == nil {
 		t.Error("the checkpoint succeeds")
 	}
 	if !snapshot(s.Main()).Sealed || snapshot(fork).Sealed {
 		t.Errorf("sealed: %v in main, %v in the fork", snapshot(s.Main()).Sealed, snapshot(fork).Sealed)
 	}
-	if s.ckpt.At.Load() != at || s.Main().Status().Health == "ok" {
-		t.Errorf("the checkpoint is at %d, was at %d; health %s", s.ckpt.At.Load(), at, s.Main().Status().Health)
+	if s.ckpt.LastPos.Load() != at || s.Main().Status().Health == "ok" {
+		t.Errorf("the checkpoint is at %d, was at %d; health %s", s.ckpt.LastPos.Load(), at, s.Main().Status().Health)
 	}
 	snapshot(fork).State.Store(st)
 	if err := s.Checkpoint(t.Context()); err != nil || !snapshot(fork).Sealed {

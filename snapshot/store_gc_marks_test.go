@@ -40,7 +40,7 @@ func TestGCMarksAsEachStateAlone(t *testing.T) {
 		needed, err := s.Reachable(ctx)
 		must.OK(t, err)
 		there := map[cas.Hash]bool{}
-		must.OK(t, s.CAS().Sizes(func(h cas.Hash, _ int64) { there[h] = true }))
+		must.OK(t, s.CAS().EachObjectSize(func(h cas.Hash, _ int64) { there[h] = true }))
 		what := fmt.Sprintf("round %d: %d objects", round, len(there))
 		for h := range needed {
 			if !there[h] {

@@ -11,13 +11,13 @@ import (
 func (s *Store) Reachable(ctx context.Context) (map[cas.Hash]bool, error) {
 	roots, err := s.parts.Roots()
 	if err == nil {
-		err = roots.Read()
+		err = roots.ReadCheckpoint()
 	}
 	if err != nil {
 		return nil, err
 	}
 	all := map[cas.Hash]bool{}
-	for _, h := range roots.Sets {
+	for _, h := range roots.Leaves {
 		all[h] = true
 	}
 	mark := func(st *tree.State) error {
@@ -38,5 +38,5 @@ func (s *Store) Reachable(ctx context.Context) (map[cas.Hash]bool, error) {
 			return nil, err
 		}
 	}
-	return all, roots.Each(mark)
+	return all, roots.EachState(mark)
 }

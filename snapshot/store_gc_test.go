@@ -37,14 +37,14 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 	locked, release := make(chan struct{}), make(chan struct{})
 	unlock := sync.OnceFunc(func() { close(release) })
 	defer unlock()
-	go s.ckpt.Alone(t.Context(), func() error {
+	go s.ckpt.RunAlone(t.Context(), func() error {
 		close(locked)
 		<-release
 		return nil
 	})
 	await.Receive(t, "no checkpoint is made", locked)
-	s.room.Stored.Store(1 << 40)
-	s.gc.Removed(0) // else the check whether gc is due does not run
+	s.room.StoredBytes.Store(1 << 40)
+	s.gc.CountRemoval(0) // else the check whether gc is due does not run
 	done()
 	await.Blocked(t, 1, "(*Collector).collect")
 	before := len(w.List())
@@ -226,7 +226,7 @@ func TestCheckpointsDuringAGC(t *testing.T) {
 		n++
 		_, err := s.forest.Write(file, fmt.Append(nil, n), int64(n), false)
 		must.OK(t, err)
-		if !s.ckpt.Try() || s.ckpt.Grown() > 0 {
+		if !s.ckpt.TryCheckpoint() || s.ckpt.JournalGrowth() > 0 {
 			t.Errorf("no checkpoint during the %s of a gc", during)
 		}
 		made[during]++

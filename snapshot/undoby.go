@@ -147,7 +147,7 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 	c.graft.Options = graft.Options{Source: deepest, View: u.View, Touch: true}
 	c.message = "before undo of " + u.Actor
 	c.snapshotAfter = &CaptureOptions{Kind: info.KindActor, Message: "after undo of " + u.Actor}
-	c.undone = &catalogue.Undone{By: u.Actor, Since: u.SinceSeq}
+	c.undone = &catalogue.ActorUndo{By: u.Actor, Since: u.SinceSeq}
 	c.keptPaths = slices.Sorted(maps.Keys(u.KeptPaths))
 	c.check = func() error {
 		for _, i := range u.Intervals {

@@ -101,7 +101,7 @@ func (w *Workspace) List() []info.Info {
 // Changes returns a count that grows with each change of the workspace's record or of the records of its
 // snapshots. While the count is unchanged, List and Find return equal results.
 func (w *Workspace) Changes() (n uint64) {
-	w.withReadLock(func() { n = w.ws.Changes })
+	w.withReadLock(func() { n = w.ws.ChangeCount })
 	return n
 }
 
@@ -154,7 +154,7 @@ type ListEntry struct {
 // Page returns at most n snapshots with a sequence number of at least from, in the order of these numbers.
 func (ss Snapshots) Page(from uint64, n int) (out []ListEntry) {
 	ss.w.withReadLock(func() {
-		for _, sn := range ss.w.ws.Snapshots.From(from, n) {
+		for _, sn := range ss.w.ws.Snapshots.FromSeq(from, n) {
 			out = append(out, ListEntry{sn.Name, live.Node(sn.View, live.RootIno), sn.Seq})
 		}
 	})

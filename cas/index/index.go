@@ -26,7 +26,7 @@ type DB struct {
 	db            *badger.DB
 	lockedDir     *os.File      // the directory, with the lock of the index; nil for an index in memory
 	failedFlushes chan struct{} // one element for each failure of Badger to write a table
-	markedLogs    int64         // value of logsInMemory when the mark was last written
+	logsAtMark    int64         // value of logsInMemory when the mark was last written
 	markedForLog  bool          // the mark was written because a log is not on disk
 	poolStopped   bool          // stopPool has removed Badger's pool of buffers
 }
@@ -60,7 +60,7 @@ func Create(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 // Errors: ErrBroken, ErrInUse, or an error of the system, such as EMFILE, which does not mean that the
 // index is damaged.
 func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
-	x := &DB{dir: dir, failedFlushes: make(chan struct{}, stuckTries), markedLogs: logsInMemory.Load()}
+	x := &DB{dir: dir, failedFlushes: make(chan struct{}, stuckTries), logsAtMark: logsInMemory.Load()}
 	o := badger.DefaultOptions(dir).
 		WithBypassLockGuard(true). // prepareDir takes the same lock, and can wait for it
 		WithLogger(badgerLog{log, x.failedFlushes}).
@@ -225,15 +225,15 @@ func (x *DB) Get(key []byte) (v []byte, ok bool, err error) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, x.Unreadable(err)
+		return nil, false, x.MarkUnreadable(err)
 	}
 
 	return v, true, nil
 }
 
-// Unreadable wraps an error of reading as ErrRead, and writes the mark with which the next Open returns
+// MarkUnreadable wraps an error of reading as ErrRead, and writes the mark with which the next Open returns
 // ErrBroken.
-func (x *DB) Unreadable(err error) error {
+func (x *DB) MarkUnreadable(err error) error {
 	if x.dir != "" && !errors.Is(err, badger.ErrDBClosed) {
 		_ = writeMark(x.dir) // without the mark the next read fails again
 	}
@@ -244,14 +244,14 @@ func (x *DB) Unreadable(err error) error {
 // the index would lack the entries of this log.
 func (x *DB) markLogsInMemory() error {
 	n := logsInMemory.Load()
-	if x.dir == "" || n == x.markedLogs {
+	if x.dir == "" || n == x.logsAtMark {
 		return nil
 	}
 	if err := writeMark(x.dir); err != nil {
 		return err
 	}
 
-	x.markedLogs, x.markedForLog = n, true
+	x.logsAtMark, x.markedForLog = n, true
 
 	return nil
 }
@@ -278,7 +278,7 @@ func (x *DB) Each(prefix []byte, fn func(key, value []byte) error) error {
 		return nil
 	})
 	if err != nil {
-		return x.Unreadable(err)
+		return x.MarkUnreadable(err)
 	}
 
 	return fnErr
@@ -288,7 +288,7 @@ func (x *DB) Each(prefix []byte, fn func(key, value []byte) error) error {
 // then reports that the key is missing.
 func (x *DB) Check() error {
 	if err := recoverFaults(x.db.VerifyChecksum); err != nil {
-		return x.Unreadable(err)
+		return x.MarkUnreadable(err)
 	}
 	return nil
 }

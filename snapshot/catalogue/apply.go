@@ -22,13 +22,13 @@ const (
 	TypeRename
 	TypeAmend
 	TypePolicy
-	TypeBegin
+	TypeBeginFromTree
 	TypeBookmark
 	TypePull
 	TypeLease
 	TypeLogOp
 	TypeForgetOps
-	TypeReturn
+	TypeUndoRemoval
 	TypeForget
 )
 
@@ -39,23 +39,23 @@ type Record interface {
 }
 
 var newRecord = map[Type]func() Record{
-	TypeCapture:    func() Record { return &Capture{} },
-	TypeEdit:       func() Record { return &Edit{} },
-	TypeFork:       func() Record { return &Fork{} },
-	TypeEndFork:    func() Record { return &EndFork{} },
-	TypeRenameFork: func() Record { return &RenameFork{} },
-	TypeDelete:     func() Record { return &Delete{} },
-	TypeRename:     func() Record { return &Rename{} },
-	TypeAmend:      func() Record { return &Amend{} },
-	TypePolicy:     func() Record { return &Policy{} },
-	TypeBegin:      func() Record { return &Begin{} },
-	TypeBookmark:   func() Record { return &Bookmark{} },
-	TypePull:       func() Record { return &Pull{} },
-	TypeLease:      func() Record { return &Lease{} },
-	TypeLogOp:      func() Record { return &LogOp{} },
-	TypeForgetOps:  func() Record { return &ForgetOps{} },
-	TypeReturn:     func() Record { return &Return{} },
-	TypeForget:     func() Record { return &Forget{} },
+	TypeCapture:       func() Record { return &Capture{} },
+	TypeEdit:          func() Record { return &Edit{} },
+	TypeFork:          func() Record { return &Fork{} },
+	TypeEndFork:       func() Record { return &EndFork{} },
+	TypeRenameFork:    func() Record { return &RenameFork{} },
+	TypeDelete:        func() Record { return &Delete{} },
+	TypeRename:        func() Record { return &Rename{} },
+	TypeAmend:         func() Record { return &Amend{} },
+	TypePolicy:        func() Record { return &SetPolicy{} },
+	TypeBeginFromTree: func() Record { return &BeginFromTree{} },
+	TypeBookmark:      func() Record { return &Bookmark{} },
+	TypePull:          func() Record { return &Pull{} },
+	TypeLease:         func() Record { return &Lease{} },
+	TypeLogOp:         func() Record { return &LogOp{} },
+	TypeForgetOps:     func() Record { return &ForgetOps{} },
+	TypeUndoRemoval:   func() Record { return &UndoRemoval{} },
+	TypeForget:        func() Record { return &Forget{} },
 }
 
 // Decode returns the record of a type with a payload in JSON.
@@ -93,21 +93,21 @@ type Trees interface {
 	Tree(*Snapshot) (*tree.State, error)
 	// Pushed returns a tree whose objects are in the store or on a remote, and its highest
 	// inode number.
-	Pushed(id cas.Hash) (st *tree.State, highest uint64, err error)
+	LoadPushed(id cas.Hash) (st *tree.State, highest uint64, err error)
 	// Edited makes the edited copy of a view from the record of the edit. It has no effect if the copy
-	// exists: only a recovery needs the record. PutEdited replaces the view by the copy.
-	Edited(*Edit) error
-	PutEdited(*Edit)
+	// exists: only a recovery needs the record. PutEditedCopy replaces the view by this copy.
+	MakeEditedCopy(*Edit) error
+	PutEditedCopy(*Edit)
 }
 
 // Effects are the tasks that remain for the caller of Apply.
 type Effects struct {
-	Seal    []*Snapshot  // snapshots to seal
-	Made    []*Workspace // new forks
-	Removed []uint32     // removed views; a running checkpoint need not seal them
-	Garbage bool         // snapshots were removed, so a gc may find garbage
-	Own     int64        // the approximate number of bytes that only the removed snapshots used
-	Rules   bool         // a policy changed: automatic captures, expiry and limits must be updated
+	ToSeal        []*Snapshot  // snapshots to seal
+	NewForks      []*Workspace // new forks
+	RemovedViews  []uint32     // removed views; a running checkpoint need not seal them
+	HasGarbage    bool         // snapshots were removed, so a gc may find garbage
+	OwnBytes      int64        // the approximate number of bytes that only the removed snapshots used
+	PolicyChanged bool         // a policy changed: automatic captures, expiry and limits must be updated
 }
 
 // applyRun is the state of one call of Apply.
@@ -165,15 +165,15 @@ func (a *applyRun) addRoots(ids ...string) error {
 	return nil
 }
 
-// pushed returns the tree with an id and its highest inode number, and keeps it until the next checkpoint.
-func (a *applyRun) pushed(id string) (st *tree.State, highest uint64, err error) {
+// loadPushed returns the tree with an id and its highest inode number, and keeps it until the next checkpoint.
+func (a *applyRun) loadPushed(id string) (st *tree.State, highest uint64, err error) {
 	h, err := cas.ParseHash(id)
 	if err != nil {
 		return nil, 0, err
 	}
 
 	a.cat.Unwritten.addRoot(Root{ID: h})
-	return a.trees.Pushed(h)
+	return a.trees.LoadPushed(h)
 }
 
 // addState adds a snapshot with a frozen state to the catalogue.
@@ -191,21 +191,21 @@ func (a *applyRun) addState(r SnapshotRecord, st *tree.State, changes actors.Cha
 	return nil
 }
 
-// addSnapshot adds a snapshot to the catalogue, and to Effects.Seal if it must be sealed.
+// addSnapshot adds a snapshot to the catalogue, and to Effects.ToSeal if it must be sealed.
 func (a *applyRun) addSnapshot(sn *Snapshot) {
 	if a.cat.add(sn) {
-		a.Seal = append(a.Seal, sn)
+		a.ToSeal = append(a.ToSeal, sn)
 	}
 }
 
-// remove removes snapshots from the catalogue.
-func (a *applyRun) remove(removed ...*Snapshot) {
+// removeSnapshots removes snapshots from the catalogue.
+func (a *applyRun) removeSnapshots(removed ...*Snapshot) {
 	for _, s := range removed {
 		if a.cat.Snapshots.At(s.View) == s {
 			if !a.cat.Hidden(s) {
 				a.cat.Bytes.Take(s.Bytes)
 			}
-			a.Removed = append(a.Removed, s.View)
+			a.RemovedViews = append(a.RemovedViews, s.View)
 		}
 
 		a.cat.Snapshots.drop(s.View)
@@ -214,7 +214,7 @@ func (a *applyRun) remove(removed ...*Snapshot) {
 	}
 
 	for w, snaps := range a.groupByWorkspace(removed) {
-		a.Own += w.Snapshots.Remove(snaps, a.baseBytes(w), w.Present(a.trees).Bytes)
+		a.OwnBytes += w.Snapshots.Remove(snaps, a.baseBytes(w), w.Present(a.trees).Bytes)
 		a.cat.TouchWorkspace(w)
 	}
 }
@@ -283,7 +283,7 @@ func (a *applyRun) passOnChanges(removed []*Snapshot) {
 		}
 
 		for _, sn := range heirs {
-			a.cat.Touch(sn.View)
+			a.cat.TouchSnapshot(sn.View)
 		}
 	}
 }

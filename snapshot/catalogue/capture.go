@@ -69,7 +69,7 @@ func (w *Workspace) newSnapshotRecord(v Views, i info.Info) (SnapshotRecord, err
 		i.Expires = &t
 	}
 
-	return SnapshotRecord{View: view, WS: w.View, Dir: w.Dir, Info: i}, nil
+	return SnapshotRecord{View: view, WS: w.View, DirState: w.DirState, Info: i}, nil
 }
 
 // Paths returns the paths of a record as strings.
@@ -126,11 +126,11 @@ func (r *Bookmark) apply(a *applyRun) error {
 	if w == nil {
 		return nil
 	}
-	if old := a.cat.Snapshots.At(w.Before); old != nil {
-		a.remove(old)
+	if old := a.cat.Snapshots.At(w.BookmarkView); old != nil {
+		a.removeSnapshots(old)
 	}
 
-	w.Before = r.View
+	w.BookmarkView = r.View
 	a.cat.TouchWorkspace(w)
 
 	return a.addState(r.SnapshotRecord, w.Freeze(a.trees), actors.Changes{})
@@ -146,7 +146,7 @@ func (*Delete) Type() Type { return TypeDelete }
 
 // NewDelete returns the record of a deletion for a user, and the names of the deleted snapshots. names
 // may contain a snapshot several times.
-func NewDelete(c *Catalogue, w *Workspace, names []string, by actors.Caller, now time.Time) (*Delete, []string, error) {
+func NewDelete(c *Catalogue, w *Workspace, names []string, caller actors.Caller, now time.Time) (*Delete, []string, error) {
 	r := &Delete{}
 	var deleted []string
 	seen := make(map[uint32]bool)
@@ -161,7 +161,7 @@ func NewDelete(c *Catalogue, w *Workspace, names []string, by actors.Caller, now
 		}
 
 		seen[sn.View] = true
-		if err := w.mayDelete(sn, by, now); err != nil {
+		if err := w.mayDelete(sn, caller, now); err != nil {
 			return nil, nil, err
 		}
 
@@ -182,7 +182,7 @@ func NewExpiry(c *Catalogue, w *Workspace, rules policy.Policy, views []uint32, 
 	var deleted []string
 	for _, view := range views {
 		sn := c.Snapshots.At(view)
-		if sn == nil || sn.Pinned || view == w.Undo || sn == w.Snapshots.Newest() && !sn.Expired(now) {
+		if sn == nil || sn.Pinned || view == w.UndoView || sn == w.Snapshots.Newest() && !sn.Expired(now) {
 			continue
 		}
 		r.Views, deleted = append(r.Views, view), append(deleted, sn.Name)
@@ -209,16 +209,16 @@ func (r *Delete) apply(a *applyRun) error {
 	a.passOnChanges(snaps)
 	w := a.cat.Workspaces.At(snaps[0].WS)
 	if w == nil || r.Op == nil {
-		a.remove(snaps...)
-		a.Garbage = true
+		a.removeSnapshots(snaps...)
+		a.HasGarbage = true
 		return nil
 	}
 
 	if len(r.Op.Kept) > 0 {
-		a.hide(w, snaps)
+		a.hideSnapshots(w, snaps)
 	} else {
-		a.remove(snaps...)
-		a.Garbage = true
+		a.removeSnapshots(snaps...)
+		a.HasGarbage = true
 	}
 
 	return a.logOp(w, r.Op)
@@ -227,17 +227,17 @@ func (r *Delete) apply(a *applyRun) error {
 // Rename gives a snapshot another name.
 type Rename struct {
 	View uint32 `json:"view"`
-	// Was is the old name. In recovery, the snapshot may have the new name already: a checkpoint
+	// OldName is the old name. In recovery, the snapshot may have the new name already: a checkpoint
 	// that ran during the rename may have written it.
-	Was  string `json:"was,omitempty"`
-	Name string `json:"name"`
-	Op   *Op    `json:"op,omitempty"`
+	OldName string `json:"was,omitempty"`
+	Name    string `json:"name"`
+	Op      *Op    `json:"op,omitempty"`
 }
 
 func (*Rename) Type() Type { return TypeRename }
 
 // NewRename returns the record of a rename for a user.
-func NewRename(c *Catalogue, w *Workspace, from, to string, by actors.Caller) (*Rename, error) {
+func NewRename(c *Catalogue, w *Workspace, from, to string, caller actors.Caller) (*Rename, error) {
 	if err := naming.Check(to); err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func NewRename(c *Catalogue, w *Workspace, from, to string, by actors.Caller) (*
 		return nil, errs.New(errs.Exist, "name in use: snapshot %q exists", to)
 	}
 
-	return &Rename{View: sn.View, Was: sn.Name, Name: to}, w.mayRename(by)
+	return &Rename{View: sn.View, OldName: sn.Name, Name: to}, w.mayRename(caller)
 }
 
 func (r *Rename) apply(a *applyRun) error {
@@ -263,7 +263,7 @@ func (r *Rename) apply(a *applyRun) error {
 	}
 
 	if w := a.cat.Workspaces.At(sn.WS); w != nil {
-		if w.Head == sn.Name || r.Was != "" && w.Head == r.Was {
+		if w.Head == sn.Name || r.OldName != "" && w.Head == r.OldName {
 			w.Head = r.Name
 			a.cat.TouchWorkspace(w)
 		}
@@ -271,7 +271,7 @@ func (r *Rename) apply(a *applyRun) error {
 		w.Snapshots.Rename(sn, r.Name)
 	}
 
-	a.cat.Touch(sn.View)
+	a.cat.TouchSnapshot(sn.View)
 	if w := a.cat.Workspaces.At(sn.WS); w != nil {
 		return a.logOp(w, r.Op)
 	}
@@ -291,37 +291,37 @@ func (r *Amend) apply(a *applyRun) error {
 	}
 
 	was := sn.Info
-	sn.Info = r.Seen()
+	sn.Info = r.UserInfo()
 	sn.Name, sn.ID, sn.Sealed = was.Name, was.ID, was.Sealed
 	sn.FormerIDs, sn.Files, sn.Bytes = was.FormerIDs, was.Files, was.Bytes // a Forget may have changed them
 	sn.UniqueBytes = max(was.UniqueBytes, r.UniqueBytes)
-	a.cat.Touch(sn.View)
+	a.cat.TouchSnapshot(sn.View)
 
 	return nil
 }
 
-// Policy replaces the policy of a workspace.
-type Policy struct {
+// SetPolicy replaces the policy of a workspace.
+type SetPolicy struct {
 	WS     uint32        `json:"ws"`
 	Policy policy.Policy `json:"policy"`
 	Op     *Op           `json:"op,omitempty"`
 }
 
-func (*Policy) Type() Type { return TypePolicy }
+func (*SetPolicy) Type() Type { return TypePolicy }
 
 // UnmarshalJSON sets UndoSeconds, which earlier versions did not write, to its default.
-func (r *Policy) UnmarshalJSON(b []byte) error {
-	type record Policy
+func (r *SetPolicy) UnmarshalJSON(b []byte) error {
+	type record SetPolicy
 	r.Policy.UndoSeconds = policy.Default().UndoSeconds
 	return json.Unmarshal(b, (*record)(r))
 }
 
 // NewPolicy returns the record of a change of the policy. patch is a JSON merge patch.
-func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
+func (w *Workspace) NewPolicy(patch []byte, caller actors.Caller) (*SetPolicy, error) {
 	if err := w.Alive(); err != nil {
 		return nil, err
 	}
-	if w.Policy.Protect && !by.Direct {
+	if w.Policy.Protect && !caller.Direct {
 		return nil, errs.New(errs.Protected, "protected: the policy cannot be changed through the mount; use `amberfs policy`")
 	}
 
@@ -337,7 +337,7 @@ func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
 	case p.UnsharedBytes == w.Policy.UnsharedBytes:
 	case !w.Fork:
 		return nil, errs.New(errs.Invalid, "malformed request: policy: unshared_bytes can be set for forks only; forks.unshared_bytes is the limit of each")
-	case !by.Direct:
+	case !caller.Direct:
 		return nil, errs.New(errs.Protected, "protected: unshared_bytes cannot be changed through the mount; use `amberfs policy`")
 	}
 
@@ -345,21 +345,21 @@ func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
 	case slices.Equal(p.Forget, w.Policy.Forget):
 	case w.Fork:
 		return nil, errs.New(errs.Invalid, "malformed request: policy: forget can be set for main only")
-	case !by.Direct:
+	case !caller.Direct:
 		return nil, errs.New(errs.Protected, "protected: forget cannot be changed through the mount; use `amberfs policy`")
 	}
 
 	switch hides := !slices.Equal(p.Hide, w.Policy.Hide) || p.HideEmpty != w.Policy.HideEmpty; {
 	case hides && w.Fork:
 		return nil, errs.New(errs.Invalid, "malformed request: policy: a fork keeps the hide and hide_empty with which it was created; create another with `amberfs fork --hide`")
-	case (hides || !slices.Equal(p.ReadOnly, w.Policy.ReadOnly)) && !by.Direct:
+	case (hides || !slices.Equal(p.ReadOnly, w.Policy.ReadOnly)) && !caller.Direct:
 		return nil, errs.New(errs.Protected, "protected: hide, hide_empty and read_only cannot be changed through the mount; use `amberfs policy`")
 	}
 
-	return &Policy{WS: w.View, Policy: p}, nil
+	return &SetPolicy{WS: w.View, Policy: p}, nil
 }
 
-func (r *Policy) apply(a *applyRun) error {
+func (r *SetPolicy) apply(a *applyRun) error {
 	w := a.cat.Workspaces.At(r.WS)
 	if w == nil {
 		return nil
@@ -367,7 +367,7 @@ func (r *Policy) apply(a *applyRun) error {
 
 	w.Policy = r.Policy
 	a.cat.TouchWorkspace(w)
-	a.Rules = true
+	a.PolicyChanged = true
 
 	return a.logOp(w, r.Op)
 }

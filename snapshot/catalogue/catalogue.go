@@ -28,14 +28,14 @@ type Catalogue struct {
 	Bytes      Sum              // the sizes of the files of all snapshots that are not hidden
 	Unwritten  Unwritten
 
-	altered map[uint32]bool // see TakeAltered
+	alteredViews map[uint32]bool // see TakeAlteredViews
 }
 
 // New returns an empty catalogue.
 func New() *Catalogue {
 	return &Catalogue{
 		Workspaces: newByView[Workspace](), Snapshots: SnapshotSet{loaded: make(map[uint32]*Snapshot)}, Unsealed: newByView[Snapshot](),
-		Unwritten: Unwritten{keys: make(map[string]uint32)}, altered: make(map[uint32]bool),
+		Unwritten: Unwritten{keys: make(map[string]uint32)}, alteredViews: make(map[uint32]bool),
 	}
 }
 
@@ -53,11 +53,11 @@ func (m ByView[T]) All() iter.Seq2[uint32, *T] { return maps.All(m.all) }
 // Views returns all views, in no order.
 func (m ByView[T]) Views() []uint32 { return slices.Collect(maps.Keys(m.all)) }
 
-// TakeAltered returns the views of the workspaces that ended, or whose Changes or ForkChanges grew, since
+// TakeAlteredViews returns the views of the workspaces that ended, or whose ChangeCount or ForkChangeCount grew, since
 // the last call.
-func (c *Catalogue) TakeAltered() []uint32 {
-	views := slices.Collect(maps.Keys(c.altered))
-	clear(c.altered)
+func (c *Catalogue) TakeAlteredViews() []uint32 {
+	views := slices.Collect(maps.Keys(c.alteredViews))
+	clear(c.alteredViews)
 	return views
 }
 
@@ -87,8 +87,8 @@ func (u *Unwritten) Keys() map[string]uint32 { return maps.Clone(u.keys) }
 // Return puts back the keys that Take removed, because the checkpoint failed.
 func (u *Unwritten) Return(keys map[string]uint32) { maps.Copy(u.keys, keys) }
 
-// Written drops the given number of the first roots, because a checkpoint now contains their trees.
-func (u *Unwritten) Written(roots int) { u.roots = slices.Delete(u.roots, 0, roots) }
+// DropRoots drops the given number of the first roots, because a checkpoint now contains their trees.
+func (u *Unwritten) DropRoots(roots int) { u.roots = slices.Delete(u.roots, 0, roots) }
 
 // Mark adds the record of a view. prefix is Snapshots or Workspaces.
 func (u *Unwritten) Mark(prefix string, view uint32) { u.keys[Key(prefix, view)] = view }
@@ -97,14 +97,14 @@ func (u *Unwritten) addRoot(r Root) { u.roots = append(u.roots, r) }
 
 // A Workspace is a workspace in the catalogue: its record, its snapshots and its forks.
 type Workspace struct {
-	WorkspaceRecord  // the fields that Stored sets are outdated
+	WorkspaceRecord  // the fields that Record sets are outdated
 	Snapshots        List
 	Forks            map[string]*Workspace // by name
 	ChangedAtCapture uint64                // Views.Changed at the last capture
-	Changes          uint64                // number of changes of the workspace's record and its snapshots' records
-	ForkChanges      uint64                // number of begins, ends and new expiry times of the forks below
+	ChangeCount      uint64                // number of changes of the workspace's record and its snapshots' records
+	ForkChangeCount  uint64                // number of begins, ends and new expiry times of the forks below
 	StoredChanges    actors.Changes        // the changes between the newest snapshot and the last checkpoint
-	kept             map[uint32]bool       // the views in Op.Kept of the workspace's operations
+	keptViews        map[uint32]bool       // the views in Op.Kept of the workspace's operations
 	Restored         []RestoreResult       // the results of the last restores, oldest first
 }
 
@@ -138,9 +138,9 @@ func (w *Workspace) RestoredState(view uint32) *tree.State {
 	return nil
 }
 
-// Stored returns the record of the workspace with its present state st. The caller sets State and
+// Record returns the record of the workspace, with the sizes of its present state st. The caller sets State and
 // Exports.
-func (w *Workspace) Stored(st *tree.State) WorkspaceRecord {
+func (w *Workspace) Record(st *tree.State) WorkspaceRecord {
 	r := w.WorkspaceRecord
 	r.Inodes, r.Bytes = st.Inodes, st.Bytes
 	r.Actors, r.ActorSets = w.StoredChanges.Names, w.StoredChanges.Stored
@@ -166,7 +166,7 @@ func (w *Workspace) ForkNamed(name string) (*Workspace, error) {
 
 // addWorkspace adds the workspace of a record.
 func (c *Catalogue) addWorkspace(r WorkspaceRecord) *Workspace {
-	w := &Workspace{WorkspaceRecord: r, Forks: make(map[string]*Workspace), kept: make(map[uint32]bool)}
+	w := &Workspace{WorkspaceRecord: r, Forks: make(map[string]*Workspace), keptViews: make(map[uint32]bool)}
 	for i := range w.Ops {
 		w.addKeptViews(&w.Ops[i])
 	}
@@ -240,7 +240,7 @@ func (c *Catalogue) Find(w *Workspace, name string) (*Snapshot, error) {
 		return nil, fmt.Errorf("%w: there is no snapshot yet", ErrNotFound)
 
 	case "undo":
-		if sn := c.Snapshots.At(w.Undo); sn != nil && w.Undo != 0 {
+		if sn := c.Snapshots.At(w.UndoView); sn != nil && w.UndoView != 0 {
 			return sn, nil
 		}
 		return nil, fmt.Errorf("%w: there is no restore to undo", ErrNotFound)
@@ -260,8 +260,8 @@ func DeletedError(i info.Info) error {
 	return fmt.Errorf("%w: snapshot %s was deleted meanwhile", ErrNotFound, i.Name)
 }
 
-// Touch records that the record of a snapshot changed.
-func (c *Catalogue) Touch(view uint32) {
+// TouchSnapshot records that the record of a snapshot changed.
+func (c *Catalogue) TouchSnapshot(view uint32) {
 	sn := c.Snapshots.At(view)
 	if sn == nil {
 		return
@@ -269,20 +269,20 @@ func (c *Catalogue) Touch(view uint32) {
 
 	c.Unwritten.Mark(Snapshots, view)
 	if w := c.Workspaces.At(sn.WS); w != nil {
-		w.addChange(c.altered)
+		w.addChange(c.alteredViews)
 	}
 }
 
 // addChange counts a change of the workspace's record, or of the record of one of its snapshots.
 func (w *Workspace) addChange(views map[uint32]bool) {
-	w.Changes++
+	w.ChangeCount++
 	views[w.View] = true
 }
 
 // TouchWorkspace records that the record of a workspace changed.
 func (c *Catalogue) TouchWorkspace(w *Workspace) {
 	c.Unwritten.Mark(Workspaces, w.View)
-	w.addChange(c.altered)
+	w.addChange(c.alteredViews)
 }
 
 // add adds a snapshot. seal reports whether the caller must pass it to the sealer.
@@ -297,9 +297,9 @@ func (c *Catalogue) add(s *Snapshot) (seal bool) {
 		c.Bytes.Add(s.Bytes)
 	}
 
-	c.Touch(s.View)
+	c.TouchSnapshot(s.View)
 	w := c.Workspaces.At(s.WS)
-	if w == nil || s.View == w.Before || hidden {
+	if w == nil || s.View == w.BookmarkView || hidden {
 		return false // only a checkpoint seals bookmarks and the snapshots that are kept for undo
 	}
 	if s.Seq >= w.NextSeq {
@@ -322,7 +322,7 @@ func (c *Catalogue) SetID(sn *Snapshot, id cas.Hash, added int64) {
 	}
 	sn.Hash, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
 	c.dropUnsealed(sn)
-	c.Touch(sn.View)
+	c.TouchSnapshot(sn.View)
 }
 
 // dropUnsealed removes a snapshot, which was sealed or removed, from Unsealed. It keeps another snapshot

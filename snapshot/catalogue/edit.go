@@ -14,7 +14,7 @@ import (
 )
 
 // An Edit changes many files of a workspace at once: a restore, a merge, a refresh, an undo of an actor or
-// an import. It has either the steps of the change (Steps, Now, Depth) or the resulting state (State).
+// an import. It has either the steps of the change (Steps, Time, Depth) or the resulting state (State).
 type Edit struct {
 	WS  uint32         `json:"ws"`
 	Pre SnapshotRecord `json:"pre"` // the snapshot of the state before the edit; without a name none is taken
@@ -24,7 +24,7 @@ type Edit struct {
 	Post SnapshotRecord `json:"post,omitzero"`
 
 	Steps []graft.JournalSpan `json:"steps,omitempty"` // the places of the steps in the journal
-	Now   int64               `json:"now,omitempty"`   // the time of the steps
+	Time  int64               `json:"now,omitempty"`   // the time of the steps
 	Depth int                 `json:"depth,omitempty"` // State.Depth of the workspace after the edit
 
 	State   string `json:"state,omitempty"` // the id of the workspace's state after the edit
@@ -33,11 +33,11 @@ type Edit struct {
 	// Actors is the encoded set of the actors that made the changes of the edit.
 	Actors []byte `json:"actors,omitempty"`
 
-	// Restored is the view of the snapshot that the whole workspace was restored to.
-	Restored uint32 `json:"restored,omitempty"`
+	// RestoredView is the view of the snapshot to which the whole workspace was restored.
+	RestoredView uint32 `json:"restored,omitempty"`
 
-	// Dir is the id of the directory's state after a refresh, see WorkspaceRecord.Dir.
-	Dir string `json:"dir,omitempty"`
+	// DirState is the id of the directory's state after a refresh, see WorkspaceRecord.DirState.
+	DirState string `json:"dir,omitempty"`
 
 	// Answer is set if a request of the kernel waits for the edit. If this daemon dies, the next
 	// daemon sends this answer.
@@ -47,7 +47,7 @@ type Edit struct {
 
 // An EditAnswer is the result of an edit.
 type EditAnswer struct {
-	Of      string             `json:"of"` // the snapshot, fork or actor
+	Target  string             `json:"of"` // the snapshot, fork or actor
 	Changed int                `json:"changed"`
 	Paths   []graft.PathChange `json:"paths,omitempty"` // the first changed paths, at most MaxAnswerPaths
 	More    bool               `json:"more,omitempty"`
@@ -70,7 +70,7 @@ func (r *Edit) SetActors(set *actors.Set) {
 // Describe sets Pre and Post, the records of the snapshots before and after the edit. before and after
 // describe these snapshots; if after is nil, no snapshot is taken after the edit. by are the actors of
 // the edit. undoes is set if the edit is an undo of an actor.
-func (r *Edit) Describe(c *Catalogue, v Views, w *Workspace, before info.Info, after *info.Info, by []string, undoes *Undone) (err error) {
+func (r *Edit) Describe(c *Catalogue, v Views, w *Workspace, before info.Info, after *info.Info, by []string, undoes *ActorUndo) (err error) {
 	before.Kind = info.KindPreRestore
 	if r.Pre, err = NewSnapshot(c, v, w, before); err != nil || after == nil {
 		return err
@@ -94,7 +94,7 @@ func (r *Edit) apply(a *applyRun) error {
 	if w == nil {
 		return fmt.Errorf("%w: a change of a deleted fork", ErrNoFork)
 	}
-	if err := a.trees.Edited(r); err != nil {
+	if err := a.trees.MakeEditedCopy(r); err != nil {
 		return err
 	}
 
@@ -104,10 +104,10 @@ func (r *Edit) apply(a *applyRun) error {
 		if err := (&Capture{SnapshotRecord: r.Pre, Placeholders: r.Placeholders}).apply(a); err != nil {
 			return err
 		}
-		w.Undo = r.Pre.View
+		w.UndoView = r.Pre.View
 	}
 
-	a.trees.PutEdited(r)
+	a.trees.PutEditedCopy(r)
 	st := w.Freeze(a.trees)
 	a.cat.Unwritten.addRoot(Root{State: st})
 	if err := r.logOp(a, w, st); err != nil {
@@ -121,15 +121,15 @@ func (r *Edit) apply(a *applyRun) error {
 		}
 	}
 
-	if r.Dir != "" {
-		w.Dir = r.Dir
-		if err := a.addRoots(r.Dir); err != nil {
+	if r.DirState != "" {
+		w.DirState = r.DirState
+		if err := a.addRoots(r.DirState); err != nil {
 			return err
 		}
 	}
 
-	if sn := a.cat.Snapshots.At(r.Restored); sn != nil && r.Restored != 0 {
-		w.Head, w.Dir = sn.Name, sn.Dir
+	if sn := a.cat.Snapshots.At(r.RestoredView); sn != nil && r.RestoredView != 0 {
+		w.Head, w.DirState = sn.Name, sn.DirState
 		w.addRestored(sn.View, st)
 	}
 
@@ -146,36 +146,36 @@ func (r *Edit) logOp(a *applyRun, w *Workspace, st *tree.State) error {
 	}
 
 	return a.addState(SnapshotRecord{View: r.Op.Kept[0], WS: w.View, Info: info.Info{
-		Name: "after", Kind: info.KindAuto, Created: r.Op.At, Files: st.Inodes - 1, Bytes: st.Bytes,
+		Name: "after", Kind: info.KindAuto, Created: r.Op.Time, Files: st.Inodes - 1, Bytes: st.Bytes,
 	}}, st, actors.Changes{})
 }
 
-// Begin makes a sealed tree the state and the base of a workspace, and removes its snapshots.
-type Begin struct {
+// BeginFromTree makes a sealed tree the state and the base of a workspace, and removes its snapshots.
+type BeginFromTree struct {
 	SnapshotRecord
 	State string `json:"state"` // the id of the tree
 }
 
-func (*Begin) Type() Type { return TypeBegin }
+func (*BeginFromTree) Type() Type { return TypeBeginFromTree }
 
-// NewBegin returns the record that begins a workspace with the tree id. base contains the time and the user's
+// NewBeginFromTree returns the record that begins a workspace with the tree id. base contains the time and the user's
 // process.
-func (w *Workspace) NewBegin(v Views, id cas.Hash, base info.Info) (*Begin, error) {
+func (w *Workspace) NewBeginFromTree(v Views, id cas.Hash, base info.Info) (*BeginFromTree, error) {
 	if err := w.Alive(); err != nil {
 		return nil, err
 	}
 	base.Name, base.Kind = "base", info.KindImport
 	view, err := v.NewView()
-	return &Begin{SnapshotRecord{View: view, WS: w.View, Info: base}, id.String()}, err
+	return &BeginFromTree{SnapshotRecord{View: view, WS: w.View, Info: base}, id.String()}, err
 }
 
-func (r *Begin) apply(a *applyRun) error {
+func (r *BeginFromTree) apply(a *applyRun) error {
 	w := a.cat.Workspaces.At(r.WS)
 	if w == nil {
 		return nil
 	}
 
-	st, highest, err := a.pushed(r.State)
+	st, highest, err := a.loadPushed(r.State)
 	if err != nil {
 		return err
 	}
@@ -185,13 +185,13 @@ func (r *Begin) apply(a *applyRun) error {
 	st = w.Freeze(a.trees)
 
 	for i := range w.Ops {
-		if err := a.forget(w, &w.Ops[i]); err != nil {
+		if err := a.dropKept(w, &w.Ops[i]); err != nil {
 			return err
 		}
 	}
 
-	a.remove(a.cat.WithBase(w)...)
-	w.NextSeq, w.Undo, w.Head = 1, 0, ""
+	a.removeSnapshots(a.cat.WithBase(w)...)
+	w.NextSeq, w.UndoView, w.Head = 1, 0, ""
 	w.endInterval(a.trees)
 	w.ChangedAtCapture = a.trees.LastChange(w.View)
 	return a.setBase(w, st, r.SnapshotRecord)
@@ -202,11 +202,11 @@ func (r *Begin) apply(a *applyRun) error {
 type Pull struct {
 	Snapshot SnapshotRecord `json:"snapshot"`
 	NextIno  uint64         `json:"next_ino"`
-	// Of are the views of the snapshots that were compacted into the new snapshot.
-	Of []uint32 `json:"of,omitempty"`
-	// Gone are the views of Of that the compaction deletes.
-	Gone []uint32 `json:"gone,omitempty"`
-	Op   *Op      `json:"op,omitempty"` // the operation, if the record is of a compaction
+	// CompactedViews are the views of the snapshots that were compacted into the new snapshot.
+	CompactedViews []uint32 `json:"of,omitempty"`
+	// DeletedViews are those of CompactedViews that the compaction deletes.
+	DeletedViews []uint32 `json:"gone,omitempty"`
+	Op           *Op      `json:"op,omitempty"` // the operation, if the record is of a compaction
 }
 
 func (*Pull) Type() Type { return TypePull }
@@ -258,11 +258,11 @@ func (w *Workspace) MayPull(i info.Info) error {
 	return nil
 }
 
-// NewCompacted returns the record of a new snapshot that is compacted from the snapshots of. i describes
+// NewCompacted returns the record of a new snapshot that is compacted from the snapshots in sources. i describes
 // the new snapshot and contains the id of its tree st. highest is the highest inode number of st.
-// removed are the names of the snapshots that the record deletes, kept the names of pinned snapshots,
+// removed are the names of the snapshots that the record deletes, and kept the names of pinned snapshots,
 // which stay.
-func NewCompacted(c *Catalogue, v Views, w *Workspace, i info.Info, st *tree.State, highest uint64, of []*Snapshot) (r *Pull, removed, kept []string, err error) {
+func NewCompacted(c *Catalogue, v Views, w *Workspace, i info.Info, st *tree.State, highest uint64, sources []*Snapshot) (r *Pull, removed, kept []string, err error) {
 	r = &Pull{NextIno: highest + 1}
 	id := i.ID
 	if r.Snapshot, err = NewSnapshot(c, v, w, i); err != nil {
@@ -273,22 +273,22 @@ func NewCompacted(c *Catalogue, v Views, w *Workspace, i info.Info, st *tree.Sta
 	r.Snapshot.Parent, r.Snapshot.Actors = "", nil
 
 	removed, kept = []string{}, []string{}
-	for _, sn := range of {
-		r.Of = append(r.Of, sn.View)
+	for _, sn := range sources {
+		r.CompactedViews = append(r.CompactedViews, sn.View)
 
 		if sn.Pinned {
 			kept = append(kept, sn.Name)
 			continue
 		}
 
-		r.Gone, removed = append(r.Gone, sn.View), append(removed, sn.Name)
+		r.DeletedViews, removed = append(r.DeletedViews, sn.View), append(removed, sn.Name)
 	}
 
 	return r, removed, kept, nil
 }
 
-// ToCompact returns the snapshots with the given names, each once, newest first.
-func (c *Catalogue) ToCompact(w *Workspace, names []string) (snaps []*Snapshot, err error) {
+// SnapshotsToCompact returns the snapshots with the given names, each once, newest first.
+func (c *Catalogue) SnapshotsToCompact(w *Workspace, names []string) (snaps []*Snapshot, err error) {
 	for _, name := range names {
 		sn, err := c.Find(w, name)
 		if err != nil {
@@ -310,15 +310,15 @@ func (r *Pull) apply(a *applyRun) error {
 		return err
 	}
 
-	for _, view := range r.Of {
+	for _, view := range r.CompactedViews {
 		if of := a.cat.Snapshots.At(view); of != nil {
 			sn.Changes.Add(of.Changes)
 		}
 	}
 
-	sn.Actors, sn.Compacted = sn.Changes.Names, len(r.Of) > 0
+	sn.Actors, sn.Compacted = sn.Changes.Names, len(r.CompactedViews) > 0
 	a.cat.Unwritten.addRoot(sn.Root())
 	a.addSnapshot(sn)
 
-	return (&Delete{r.Gone, r.Op}).apply(a)
+	return (&Delete{r.DeletedViews, r.Op}).apply(a)
 }

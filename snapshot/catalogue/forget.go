@@ -14,7 +14,7 @@ const ForgottenKey = "forgotten"
 // A Forgotten describes contents that a user removed from snapshots.
 type Forgotten struct {
 	Number uint64    `json:"number"` // from 1
-	At     time.Time `json:"at"`
+	Time   time.Time `json:"at"`
 	Actor  string    `json:"actor,omitempty"`
 	UID    uint32    `json:"uid"`
 	// Receipt is the object that lists the removed contents, see package forget.
@@ -23,10 +23,10 @@ type Forgotten struct {
 	Erased bool `json:"erased,omitempty"`
 }
 
-// A Rewritten describes a snapshot whose tree is replaced.
-type Rewritten struct {
+// A RewrittenSnapshot describes a snapshot whose tree is replaced.
+type RewrittenSnapshot struct {
 	View  uint32 `json:"view"`
-	Was   string `json:"was"` // the id of the tree before
+	OldID string `json:"was"` // the id of the tree before
 	ID    string `json:"id"`
 	Files int64  `json:"files"`
 	Bytes int64  `json:"bytes"`
@@ -36,9 +36,9 @@ type Rewritten struct {
 // keep their names, numbers and times, and lose the ids of the git commits to which they were exported.
 // The record adds its Forgotten to Catalogue.Forgotten, or replaces the entry with the same number.
 type Forget struct {
-	Forgotten Forgotten   `json:"forgotten"`
-	Snapshots []Rewritten `json:"snapshots,omitempty"`
-	// Trees maps old to new ids of the trees to which WorkspaceRecord.Dir and operations refer.
+	Forgotten Forgotten           `json:"forgotten"`
+	Snapshots []RewrittenSnapshot `json:"snapshots,omitempty"`
+	// Trees maps old to new ids of the trees to which WorkspaceRecord.DirState and operations refer.
 	Trees map[string]string `json:"trees,omitempty"`
 	// Edits remove the contents from present states: from workspaces if the user wants that, and always from
 	// ended forks that an undo can restore.
@@ -76,11 +76,11 @@ func (c *Catalogue) eachTree(fn func(id *string) (changed bool)) {
 	}
 
 	for _, w := range c.Workspaces.All() {
-		changed := call(&w.Dir)
+		changed := call(&w.DirState)
 		for i := range w.Ops {
 			if apply := w.Ops[i].Apply; apply != nil {
 				a := *apply
-				changed = call(&a.Dir, &a.Before, &a.After, &a.Now) || changed
+				changed = call(&a.Dir, &a.Before, &a.After, &a.AppliedState) || changed
 				w.Ops[i].Apply = &a
 			}
 		}
@@ -90,8 +90,8 @@ func (c *Catalogue) eachTree(fn func(id *string) (changed bool)) {
 	}
 
 	for _, sn := range c.Snapshots.All() {
-		if call(&sn.Dir) {
-			c.Touch(sn.View)
+		if call(&sn.DirState) {
+			c.TouchSnapshot(sn.View)
 		}
 	}
 }
@@ -104,13 +104,13 @@ func (r *Forget) apply(a *applyRun) error {
 	}
 
 	for i := range r.Snapshots {
-		if err := a.rewrite(&r.Snapshots[i]); err != nil {
+		if err := a.replaceTree(&r.Snapshots[i]); err != nil {
 			return err
 		}
 	}
 
 	if len(r.Trees) > 0 {
-		a.Garbage = true
+		a.HasGarbage = true
 		for _, w := range a.cat.Workspaces.All() {
 			w.Restored = nil
 		}
@@ -138,7 +138,7 @@ func (a *applyRun) editForgotten(r *Edit) error {
 		return r.apply(a)
 	}
 
-	st, _, err := a.pushed(r.State)
+	st, _, err := a.loadPushed(r.State)
 	if err != nil {
 		return err
 	}
@@ -163,9 +163,9 @@ func (c *Catalogue) setForgotten(f Forgotten) {
 	c.Forgotten = append(c.Forgotten, f)
 }
 
-// rewrite replaces the tree of a snapshot. In recovery the snapshot may have no id yet. It then gets its
+// replaceTree replaces the tree of a snapshot. In recovery the snapshot may have no id yet. It then gets its
 // id from the seal of the new tree.
-func (a *applyRun) rewrite(r *Rewritten) error {
+func (a *applyRun) replaceTree(r *RewrittenSnapshot) error {
 	sn := a.cat.Snapshots.At(r.View)
 	if sn == nil {
 		return nil
@@ -181,8 +181,8 @@ func (a *applyRun) rewrite(r *Rewritten) error {
 		a.cat.Bytes.Add(r.Bytes)
 	}
 	sn.Files, sn.Bytes, sn.Hash = r.Files, r.Bytes, h
-	if !slices.Contains(sn.FormerIDs, r.Was) {
-		sn.FormerIDs = append(slices.Clone(sn.FormerIDs), r.Was)
+	if !slices.Contains(sn.FormerIDs, r.OldID) {
+		sn.FormerIDs = append(slices.Clone(sn.FormerIDs), r.OldID)
 	}
 
 	sn.GitCommits = nil
@@ -193,7 +193,7 @@ func (a *applyRun) rewrite(r *Rewritten) error {
 		return err
 	}
 
-	a.cat.Touch(sn.View)
+	a.cat.TouchSnapshot(sn.View)
 
 	return nil
 }

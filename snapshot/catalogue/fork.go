@@ -17,12 +17,12 @@ type Fork struct {
 	View uint32         `json:"view"` // the view of the fork
 	Name string         `json:"name"`
 	Base SnapshotRecord `json:"base"`
-	// The fork starts from one of three states: the present state of its parent, if Now is set; the
-	// present state of the workspace with the view Of, if Of is set; else the snapshot with the view
-	// From.
-	From uint32 `json:"from"`
-	Now  bool   `json:"now"`
-	Of   uint32 `json:"of,omitempty"`
+	// The fork starts from one of three states: the present state of its parent, if FromPresent is set; the
+	// present state of the workspace with the view PresentOf, if PresentOf is set; else the snapshot with the
+	// view FromSnapshot.
+	FromSnapshot uint32 `json:"from"`
+	FromPresent  bool   `json:"now"`
+	PresentOf    uint32 `json:"of,omitempty"`
 	// Claim is the label with which the fork was claimed, or "".
 	Claim   string     `json:"claim,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
@@ -31,12 +31,13 @@ type Fork struct {
 	// Placeholders are left out of the parent's present state, as in a Capture.
 	Placeholders []naming.BytePath `json:"placeholders,omitempty"`
 
-	// Restricted is set if the fork has restrictions that its parent does not have.
-	Restricted *Restrictions `json:"restricted,omitempty"`
-	// State and Dir are set only if paths are hidden. State is the id of the state from which the fork
-	// starts, without the hidden paths. Dir is the id of WorkspaceRecord.Dir without the hidden paths.
-	State string `json:"state,omitempty"`
-	Dir   string `json:"dir,omitempty"`
+	// Restrictions is set if the fork has restrictions that its parent does not have.
+	Restrictions *Restrictions `json:"restricted,omitempty"`
+	// State and DirState are set only if paths are hidden. State is the id of the state from which the fork
+	// starts, without the hidden paths. DirState is the id of the parent's WorkspaceRecord.DirState without the
+	// hidden paths.
+	State    string `json:"state,omitempty"`
+	DirState string `json:"dir,omitempty"`
 }
 
 // Restrictions are fields of the policy of a fork that its creation sets.
@@ -62,16 +63,16 @@ func (r *Fork) StartFrom(c *Catalogue, t Trees, w *Workspace, from string) error
 		return err
 	}
 
-	r.WS, r.Now = w.View, from == ""
+	r.WS, r.FromPresent = w.View, from == ""
 	fork, present := strings.CutSuffix(from, "/")
 	switch {
-	case r.Now:
+	case r.FromPresent:
 	case present:
 		f, err := w.ForkNamed(fork)
 		if err != nil {
 			return err
 		}
-		r.Of = f.View
+		r.PresentOf = f.View
 
 	default:
 		sn, name, err := c.findBelow(w, from)
@@ -82,7 +83,7 @@ func (r *Fork) StartFrom(c *Catalogue, t Trees, w *Workspace, from string) error
 			return err
 		}
 
-		r.From, r.Base.Parent, r.Base.Lineage = sn.View, name, sn.Lineage
+		r.FromSnapshot, r.Base.Parent, r.Base.Lineage = sn.View, name, sn.Lineage
 	}
 
 	var err error
@@ -130,55 +131,55 @@ func (r *Fork) apply(a *applyRun) error {
 	a.trees.SetCounters(0, r.View+1)
 	rules := parent.Policy
 	rules.UnsharedBytes = 0
-	if x := r.Restricted; x != nil {
+	if x := r.Restrictions; x != nil {
 		rules.Hide, rules.HideEmpty, rules.ReadOnly = x.Hide, x.HideEmpty, x.ReadOnly
 	}
 
 	w := a.cat.addWorkspace(WorkspaceRecord{
-		View: r.View, Parent: r.WS, Fork: true, Name: r.Name, NextSeq: 1, Policy: rules, Claim: r.Claim, Expires: r.Expires, Dir: dir,
+		View: r.View, Parent: r.WS, Fork: true, Name: r.Name, NextSeq: 1, Policy: rules, Claim: r.Claim, Expires: r.Expires, DirState: dir,
 		Discard: r.Discard,
 	})
-	a.Made = append(a.Made, w)
+	a.NewForks = append(a.NewForks, w)
 	a.cat.TouchWorkspace(w)
 	parent.Forks[r.Name] = w
 	a.touchForks(w)
 	a.trees.AddView(r.View, st)
 	w.ChangedAtCapture = a.trees.LastChange(w.View)
-	r.Base.Dir = dir
+	r.Base.DirState = dir
 	return a.setBase(w, st, r.Base)
 }
 
-// start returns the state from which the fork starts, and the fork's WorkspaceRecord.Dir.
+// start returns the state from which the fork starts, and the fork's WorkspaceRecord.DirState.
 func (r *Fork) start(a *applyRun, parent *Workspace) (st *tree.State, dir string, err error) {
 	if r.State != "" {
-		st, _, err = a.pushed(r.State)
-		return st, r.Dir, err
+		st, _, err = a.loadPushed(r.State)
+		return st, r.DirState, err
 	}
 
-	if r.Now {
+	if r.FromPresent {
 		st = parent.Freeze(a.trees)
 		if len(r.Placeholders) > 0 {
 			st = a.trees.WithoutEmpty(st, Paths(r.Placeholders))
 		}
 
-		return st, parent.Dir, nil
+		return st, parent.DirState, nil
 	}
 
-	if r.Of != 0 {
-		w := a.cat.Workspaces.At(r.Of)
+	if r.PresentOf != 0 {
+		w := a.cat.Workspaces.At(r.PresentOf)
 		if w == nil {
 			return nil, "", fmt.Errorf("%w: the fork that %s starts from", ErrNoFork, r.Name)
 		}
-		return w.Freeze(a.trees), w.Dir, nil
+		return w.Freeze(a.trees), w.DirState, nil
 	}
 
-	sn := a.cat.Snapshots.At(r.From)
+	sn := a.cat.Snapshots.At(r.FromSnapshot)
 	if sn == nil {
 		return nil, "", fmt.Errorf("%w: fork %s from a deleted snapshot", ErrNotFound, r.Name)
 	}
 
 	st, err = a.trees.Tree(sn)
-	return st, sn.Dir, err
+	return st, sn.DirState, err
 }
 
 // Left returns the newest snapshot of a last state of a fork that was claimed with the given label, nil
@@ -208,11 +209,11 @@ func (r *Lease) apply(a *applyRun) error {
 	return nil
 }
 
-// touchForks counts a change of a fork in ForkChanges of all workspaces above it.
+// touchForks counts a change of a fork in ForkChangeCount of all workspaces above it.
 func (a *applyRun) touchForks(f *Workspace) {
 	for up := a.cat.Parent(f); up != nil; up = a.cat.Parent(up) {
-		up.ForkChanges++
-		a.cat.altered[up.View] = true
+		up.ForkChangeCount++
+		a.cat.alteredViews[up.View] = true
 	}
 }
 

@@ -14,13 +14,13 @@ import (
 // EndFork removes a fork.
 type EndFork struct {
 	View uint32 `json:"view"`
-	// Last is a snapshot of the fork's last state, which is added to the parent; nil if the state is discarded.
-	Last *SnapshotRecord `json:"last"`
-	// Full is a snapshot of the fork's bookmark, if the fork was emptied before it was ended; else nil.
-	Full *SnapshotRecord `json:"full,omitempty"`
-	// Inside are the views of the forks inside the fork, in the order in which they are removed: a fork after
+	// LastState is a snapshot of the fork's last state, which is added to the parent; nil if the state is discarded.
+	LastState *SnapshotRecord `json:"last"`
+	// FullState is a snapshot of the fork's bookmark, if the fork was emptied before it was ended; else nil.
+	FullState *SnapshotRecord `json:"full,omitempty"`
+	// InnerForks are the views of the forks inside the fork, in the order in which they are removed: a fork after
 	// the forks inside it.
-	Inside []uint32 `json:"inside,omitempty"`
+	InnerForks []uint32 `json:"inside,omitempty"`
 	// Op is the operation of the parent. If Op.Kept contains the fork, the fork and the forks inside it
 	// stay in the catalogue.
 	Op *Op `json:"op,omitempty"`
@@ -30,10 +30,10 @@ func (*EndFork) Type() Type { return TypeEndFork }
 
 // NewDiscard returns the record of the end of a fork and the forks below it, without snapshots of their
 // last states.
-func NewDiscard(c *Catalogue, w, f *Workspace, by actors.Caller, now time.Time) (r *EndFork, err error) {
+func NewDiscard(c *Catalogue, w, f *Workspace, caller actors.Caller, now time.Time) (r *EndFork, err error) {
 	f.Family(func(in *Workspace) {
 		if err == nil {
-			err = w.mayEnd(in, c.Snapshots.At(in.Base), by, now)
+			err = w.mayEnd(in, c.Snapshots.At(in.Base), caller, now)
 		}
 	})
 	return f.newDiscard(), err
@@ -44,21 +44,21 @@ func (f *Workspace) newDiscard() *EndFork {
 	r := &EndFork{View: f.View}
 	f.Family(func(in *Workspace) {
 		if in != f {
-			r.Inside = append(r.Inside, in.View)
+			r.InnerForks = append(r.InnerForks, in.View)
 		}
 	})
 
-	slices.Reverse(r.Inside)
+	slices.Reverse(r.InnerForks)
 	return r
 }
 
 // MayEnd returns an error if a fork of w cannot be ended, because it has forks or the policy of w
 // protects it.
-func (c *Catalogue) MayEnd(w, f *Workspace, by actors.Caller, now time.Time) error {
+func (c *Catalogue) MayEnd(w, f *Workspace, caller actors.Caller, now time.Time) error {
 	if len(f.Forks) > 0 {
 		return errs.New(errs.Busy, "busy: fork %q has forks of its own; delete those first", f.Name)
 	}
-	return w.mayEnd(f, c.Snapshots.At(f.Base), by, now)
+	return w.mayEnd(f, c.Snapshots.At(f.Base), caller, now)
 }
 
 // NewEnd returns the record of the end of f, a fork of w. The record adds to w a snapshot of the fork's
@@ -75,29 +75,29 @@ func NewEnd(c *Catalogue, w *Workspace, v Views, f *Workspace, full *Snapshot, l
 		i := last
 		i.Name, i.Kind, i.Message = w.freeName(name), info.KindFork, message
 		sn, err := w.newSnapshotRecord(v, i)
-		sn.Dir = f.Dir
+		sn.DirState = f.DirState
 		sn.Files, sn.Bytes, sn.Actors = files, bytes, f.AllChanges(v).Names
 		return &sn, err
 	}
 
 	r := &EndFork{View: f.View}
 	var err error
-	if r.Last, err = stateOf(f.Name, "last state of fork "+f.Name, st.Inodes-1, st.Bytes); err != nil {
+	if r.LastState, err = stateOf(f.Name, "last state of fork "+f.Name, st.Inodes-1, st.Bytes); err != nil {
 		return nil, err
 	}
 
-	r.Last.Lineage = c.Lineage(f, 0)
+	r.LastState.Lineage = c.Lineage(f, 0)
 	if st.Inodes > 1 || full == nil {
-		r.Last.Claim = f.Claim
+		r.LastState.Claim = f.Claim
 		return r, nil
 	}
 
-	if r.Full, err = stateOf(f.Name+"-before", "fork "+f.Name+" before it was emptied", full.Files, full.Bytes); err != nil {
+	if r.FullState, err = stateOf(f.Name+"-before", "fork "+f.Name+" before it was emptied", full.Files, full.Bytes); err != nil {
 		return nil, err
 	}
 
-	r.Full.Claim, r.Full.Lineage = f.Claim, r.Last.Lineage
-	r.Last.Seq++ // Full has the sequence number before it
+	r.FullState.Claim, r.FullState.Lineage = f.Claim, r.LastState.Lineage
+	r.LastState.Seq++ // FullState has the sequence number before it
 	return r, nil
 }
 
@@ -115,7 +115,7 @@ func (w *Workspace) freeName(name string) string {
 func (r *EndFork) apply(a *applyRun) error {
 	kept := r.Op != nil && len(r.Op.Kept) > 0
 	if !kept {
-		for _, view := range r.Inside {
+		for _, view := range r.InnerForks {
 			if err := (&EndFork{View: view}).apply(a); err != nil {
 				return err
 			}
@@ -155,49 +155,49 @@ func (r *EndFork) apply(a *applyRun) error {
 // remove removes a fork with its snapshots.
 func (r *EndFork) remove(a *applyRun, f *Workspace) error {
 	for i := range f.Ops {
-		if err := a.forget(f, &f.Ops[i]); err != nil {
+		if err := a.dropKept(f, &f.Ops[i]); err != nil {
 			return err
 		}
 	}
 
-	if r.Last == nil {
-		a.Own += max(0, f.Present(a.trees).Bytes-a.baseBytes(f))
+	if r.LastState == nil {
+		a.OwnBytes += max(0, f.Present(a.trees).Bytes-a.baseBytes(f))
 	}
 
 	snaps := a.cat.WithBase(f)
-	if sn := a.cat.Snapshots.At(f.Before); sn != nil {
+	if sn := a.cat.Snapshots.At(f.BookmarkView); sn != nil {
 		snaps = append(snaps, sn)
 	}
 
-	a.remove(snaps...)
+	a.removeSnapshots(snaps...)
 
 	a.trees.DropView(f.View)
 	delete(a.cat.Workspaces.all, f.View)
 	f.Ended = f.View
-	a.cat.altered[f.View] = true
-	a.Removed = append(a.Removed, f.View)
+	a.cat.alteredViews[f.View] = true
+	a.RemovedViews = append(a.RemovedViews, f.View)
 	a.cat.Unwritten.Mark(Workspaces, f.View)
-	a.Garbage = true
+	a.HasGarbage = true
 
 	return nil
 }
 
-// addLastStates adds the snapshots Full and Last to the parent of a fork.
+// addLastStates adds the snapshots FullState and LastState to the parent of a fork.
 func (r *EndFork) addLastStates(a *applyRun, f *Workspace) error {
 	changes := f.AllChanges(a.trees)
 
-	if full := a.cat.Snapshots.At(f.Before); full != nil && r.Full != nil {
+	if full := a.cat.Snapshots.At(f.BookmarkView); full != nil && r.FullState != nil {
 		was, err := a.trees.Tree(full)
 		if err != nil {
 			return err
 		}
-		if err := a.addState(*r.Full, was, changes); err != nil {
+		if err := a.addState(*r.FullState, was, changes); err != nil {
 			return err
 		}
 	}
-	if r.Last == nil {
+	if r.LastState == nil {
 		return nil
 	}
 
-	return a.addState(*r.Last, f.Freeze(a.trees), changes)
+	return a.addState(*r.LastState, f.Freeze(a.trees), changes)
 }

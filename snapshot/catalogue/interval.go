@@ -9,16 +9,16 @@ import (
 
 // An Interval is the time between two successive snapshots of a workspace.
 type Interval struct {
-	From, To info.Info // From of the first interval is the base; To of the last is the present state and has no name
-	Actors   []string  // the actors that made changes, even if these were all overwritten; sorted
-	Undoes   *Undone   // set if the only change is an undo of an actor
+	From, To info.Info  // From of the first interval is the base; To of the last is the present state and has no name
+	Actors   []string   // the actors that made changes, even if these were all overwritten; sorted
+	Undoes   *ActorUndo // set if the only change is an undo of an actor
 }
 
-// Now reports whether the interval ends with the present state.
-func (i Interval) Now() bool { return i.To.Name == "" }
+// IsPresent reports whether the interval ends with the present state.
+func (i Interval) IsPresent() bool { return i.To.Name == "" }
 
-// By reports whether an actor, or an actor with a name below the actor's name, made changes.
-func (i Interval) By(actor string) bool {
+// ChangedBy reports whether an actor, or an actor with a name below the actor's name, made changes.
+func (i Interval) ChangedBy(actor string) bool {
 	if len(i.Actors) == 0 {
 		return actor == actors.Unknown
 	}

@@ -20,26 +20,27 @@ import (
 var ErrNotFound = errs.New(errs.NotExist, "no such snapshot")
 
 // A Snapshot is a snapshot in the catalogue. It is guarded by the lock of the workspaces' trees, except
-// for State, Retry and Added.
+// for State, RetryAt and AddedBytes.
 type Snapshot struct {
 	info.Info
-	WS     uint32  // the view of its workspace
-	Dir    string  // see WorkspaceRecord
-	Undoes *Undone // set if the snapshot was taken right after an undo of an actor
-	Hash   cas.Hash
-	State  atomic.Pointer[tree.State] // nil for a sealed snapshot that was not loaded yet
-	Done   chan struct{}              // closed when the snapshot is sealed
-	// Wanted means that a running checkpoint must seal the snapshot even if it is removed: journal
-	// records after the checkpoint may restore the snapshot. If the checkpoint begins again, Wanted is
+	WS       uint32     // the view of its workspace
+	DirState string     // see WorkspaceRecord
+	Undoes   *ActorUndo // set if the snapshot was taken right after an undo of an actor
+	Hash     cas.Hash
+	State    atomic.Pointer[tree.State] // nil for a sealed snapshot that was not loaded yet
+	Done     chan struct{}              // closed when the snapshot is sealed
+	// MustSeal means that a running checkpoint must seal the snapshot even if it is removed: journal
+	// records after the checkpoint may restore the snapshot. If the checkpoint begins again, MustSeal is
 	// reset.
-	Wanted bool
-	// Retry is the time at which the sealer in the background tries again after an error. The sealer
-	// guards it.
-	Retry time.Time
-	// Added is the number of bytes that the seal has added to the store so far. The sealer guards it.
-	Added int64
-	// Text is the result of textBytes for its message and labels, 0 if it was not computed yet.
-	Text int64
+	MustSeal bool
+	// RetryAt is the time at which the sealer in the background tries again after an error. It is guarded
+	// by engine.Sealer.
+	RetryAt time.Time
+	// AddedBytes is the number of bytes that the seal has added to the store so far. It is guarded by
+	// engine.Sealer.
+	AddedBytes int64
+	// TextBytes is the result of textBytes for its message and labels, 0 if it was not computed yet.
+	TextBytes int64
 	// Changes are the changes since the previous snapshot.
 	Changes actors.Changes
 }
@@ -52,7 +53,7 @@ func (s *Snapshot) hasID(prefix string) bool {
 
 // Record returns the record of the snapshot.
 func (s *Snapshot) Record() SnapshotRecord {
-	return SnapshotRecord{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored, Lineage: s.Lineage, Dir: s.Dir, Undoes: s.Undoes}
+	return SnapshotRecord{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored, Lineage: s.Lineage, DirState: s.DirState, Undoes: s.Undoes}
 }
 
 // Tree returns the state of the snapshot. It loads a sealed state at the first call.
@@ -155,9 +156,9 @@ func (l *List) last(may func(*row) bool, match func(*Snapshot) bool) *Snapshot {
 	return nil
 }
 
-// From returns the n oldest snapshots that have at least the sequence number seq: of each the name, the view and
+// FromSeq returns the n oldest snapshots that have at least the sequence number seq: of each the name, the view and
 // the number.
-func (l *List) From(seq uint64, n int) (out []info.Info) {
+func (l *List) FromSeq(seq uint64, n int) (out []info.Info) {
 	i, _ := l.index(seq)
 	for _, r := range l.rows[i:min(i+n, len(l.rows))] {
 		out = append(out, info.Info{Name: cmp.Or(r.name, defaultName(r.seq)), View: r.view, Seq: r.seq})

@@ -25,9 +25,9 @@ const (
 type Op struct {
 	Number  uint64    `json:"number"` // from 1, in the order of the operations of the workspace
 	Name    string    `json:"name"`   // one of the constants Op..., such as OpRename
-	Of      string    `json:"of,omitempty"`
-	To      string    `json:"to,omitempty"` // the new name, of a rename
-	At      time.Time `json:"at"`
+	Target  string    `json:"of,omitempty"`
+	NewName string    `json:"to,omitempty"` // the new name, of a rename
+	Time    time.Time `json:"at"`
 	Actor   string    `json:"actor,omitempty"`
 	Command string    `json:"command,omitempty"`
 	UID     uint32    `json:"uid"`
@@ -36,36 +36,36 @@ type Op struct {
 
 	// Kept are the views of snapshots and forks that exist only so that the operation can be undone: the
 	// snapshots and forks that it removed, or the state after an edit. Users do not see them.
-	Kept   []uint32 `json:"kept,omitempty"`
-	Before uint32   `json:"before,omitempty"` // the view of the snapshot before an edit
-	View   uint32   `json:"view,omitempty"`   // the view of the snapshot or fork that was renamed
-	Left   uint32   `json:"left,omitempty"`   // the view of the snapshot that a compaction or the end of a fork left, or that their undo removed
+	Kept       []uint32 `json:"kept,omitempty"`
+	BeforeView uint32   `json:"before,omitempty"` // the view of the snapshot before an edit
+	View       uint32   `json:"view,omitempty"`   // the view of the snapshot or fork that was renamed
+	LeftView   uint32   `json:"left,omitempty"`   // the view of the snapshot that a compaction or the end of a fork left, or that their undo removed
 
-	// Set and Was are patches with the fields of the policy that changed: the new and the old values.
-	Set json.RawMessage `json:"set,omitempty"`
-	Was json.RawMessage `json:"was,omitempty"`
+	// PolicyPatch and PolicyUndo are patches with the fields of the policy that changed: the new and the old values.
+	PolicyPatch json.RawMessage `json:"set,omitempty"`
+	PolicyUndo  json.RawMessage `json:"was,omitempty"`
 
-	Apply *Apply `json:"apply,omitempty"`
+	Apply *DirApply `json:"apply,omitempty"`
 }
 
-// An Apply describes an operation that wrote the workspace's changes to Op.Of, a directory of the host.
+// A DirApply describes an operation that wrote the workspace's changes to Op.Target, a directory of the host.
 // The states are given by their ids.
-type Apply struct {
-	// Own is set if the store was filled from the directory. Then Dir is the value of WorkspaceRecord.Dir
+type DirApply struct {
+	// FilledStore is set if the store was filled from the directory. Then Dir is the value of WorkspaceRecord.DirState
 	// before the apply.
-	Own bool   `json:"own,omitempty"`
-	Dir string `json:"dir,omitempty"`
+	FilledStore bool   `json:"own,omitempty"`
+	Dir         string `json:"dir,omitempty"`
 	// Before and After are the states of the directory before and after the apply. After is empty if the
 	// apply was killed.
-	Before string `json:"before"`
-	After  string `json:"after,omitempty"`
-	Now    string `json:"now"` // the state of the workspace that was applied
+	Before       string `json:"before"`
+	After        string `json:"after,omitempty"`
+	AppliedState string `json:"now"` // the state of the workspace that was applied
 }
 
 // ids returns the states that the undo of an apply needs.
 func (o *Op) ids() (out []string) {
 	if a := o.Apply; a != nil {
-		out = append(out, a.Dir, a.Before, a.After, a.Now)
+		out = append(out, a.Dir, a.Before, a.After, a.AppliedState)
 	}
 	return slices.DeleteFunc(out, func(id string) bool { return id == "" })
 }
@@ -106,10 +106,10 @@ func (w *Workspace) NextOp() uint64 {
 type LogOp struct {
 	WS uint32 `json:"ws"`
 	Op Op     `json:"op"`
-	// Drop removes the operation instead, because the apply had no effect.
-	Drop bool `json:"drop,omitempty"`
-	// Back sets WorkspaceRecord.Dir back to Op.Apply.Dir.
-	Back bool `json:"back,omitempty"`
+	// RemoveOp removes the operation instead, because the apply had no effect.
+	RemoveOp bool `json:"drop,omitempty"`
+	// ResetDir sets WorkspaceRecord.DirState back to Op.Apply.Dir.
+	ResetDir bool `json:"back,omitempty"`
 }
 
 func (*LogOp) Type() Type { return TypeLogOp }
@@ -125,7 +125,7 @@ func (r *LogOp) apply(a *applyRun) error {
 	}
 
 	switch known, err := w.Op(r.Op.Number); {
-	case r.Drop:
+	case r.RemoveOp:
 		w.Ops = slices.DeleteFunc(w.Ops, func(o Op) bool { return o.Number == r.Op.Number })
 	case err == nil:
 		*known = r.Op
@@ -134,8 +134,8 @@ func (r *LogOp) apply(a *applyRun) error {
 			return err
 		}
 	}
-	if r.Back {
-		w.Dir = r.Op.Apply.Dir
+	if r.ResetDir {
+		w.DirState = r.Op.Apply.Dir
 	}
 
 	a.cat.TouchWorkspace(w)
@@ -152,13 +152,13 @@ func (a *applyRun) logOp(w *Workspace, op *Op) error {
 
 	if undone, err := w.Op(op.Undoes); err == nil {
 		undone.Undone = true
-		if err := a.forget(w, undone); err != nil {
+		if err := a.dropKept(w, undone); err != nil {
 			return err
 		}
 	}
 
 	if len(w.Ops) >= maxOps {
-		if err := a.forget(w, &w.Ops[0]); err != nil {
+		if err := a.dropKept(w, &w.Ops[0]); err != nil {
 			return err
 		}
 		w.Ops = slices.Delete(w.Ops, 0, 1)
@@ -174,12 +174,12 @@ func (a *applyRun) logOp(w *Workspace, op *Op) error {
 // addKeptViews adds the views that an operation keeps to w.kept.
 func (w *Workspace) addKeptViews(op *Op) {
 	for _, view := range op.Kept {
-		w.kept[view] = true
+		w.keptViews[view] = true
 	}
 }
 
-// hide removes snapshots from the list of their workspace w, because an operation keeps them for its undo.
-func (a *applyRun) hide(w *Workspace, snaps []*Snapshot) {
+// hideSnapshots removes snapshots from the list of their workspace w, because an operation keeps them for its undo.
+func (a *applyRun) hideSnapshots(w *Workspace, snaps []*Snapshot) {
 	for _, sn := range snaps {
 		a.cat.Bytes.Take(sn.Bytes)
 		a.cat.Unwritten.Mark(Snapshots, sn.View)
@@ -191,15 +191,15 @@ func (a *applyRun) hide(w *Workspace, snaps []*Snapshot) {
 // Hidden reports whether users do not see a snapshot, because it is only kept for the undo of an operation.
 func (c *Catalogue) Hidden(sn *Snapshot) bool {
 	w := c.Workspaces.At(sn.WS)
-	return w != nil && w.kept[sn.View]
+	return w != nil && w.keptViews[sn.View]
 }
 
-// forget removes the snapshots and the fork that an operation of w keeps.
-func (a *applyRun) forget(w *Workspace, o *Op) error {
+// dropKept removes the snapshots and the fork that an operation of w keeps.
+func (a *applyRun) dropKept(w *Workspace, o *Op) error {
 	for _, view := range o.Kept {
 		if sn := a.cat.Snapshots.At(view); sn != nil {
-			a.Own += sn.UniqueBytes
-			a.remove(sn)
+			a.OwnBytes += sn.UniqueBytes
+			a.removeSnapshots(sn)
 		}
 		if f := a.cat.Workspaces.At(view); f != nil {
 			if err := f.newDiscard().apply(a); err != nil {
@@ -207,8 +207,8 @@ func (a *applyRun) forget(w *Workspace, o *Op) error {
 			}
 		}
 
-		delete(w.kept, view)
-		a.Garbage = true
+		delete(w.keptViews, view)
+		a.HasGarbage = true
 	}
 
 	o.Kept = nil
@@ -234,10 +234,10 @@ func (w *Workspace) NewForgetOps(before time.Time) (r *ForgetOps, next time.Time
 		o := &w.Ops[i]
 		switch {
 		case len(o.Kept) == 0:
-		case o.At.Before(before):
+		case o.Time.Before(before):
 			r = &ForgetOps{w.View, before}
 		default:
-			return r, o.At
+			return r, o.Time
 		}
 	}
 	return r, time.Time{}
@@ -250,8 +250,8 @@ func (r *ForgetOps) apply(a *applyRun) error {
 	}
 
 	for i := range w.Ops {
-		if o := &w.Ops[i]; o.At.Before(r.Before) {
-			if err := a.forget(w, o); err != nil {
+		if o := &w.Ops[i]; o.Time.Before(r.Before) {
+			if err := a.dropKept(w, o); err != nil {
 				return err
 			}
 		}
@@ -271,12 +271,12 @@ const (
 // operation can be undone. fork may be nil. In a fork with a limit of bytes operations keep none, because
 // deletions must free bytes.
 func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bool {
-	by := c.keeper(w)
-	rules := by.Policy
-	if by.Fork {
-		rules = c.Parent(by).Policy
+	payer := c.payer(w)
+	rules := payer.Policy
+	if payer.Fork {
+		rules = c.Parent(payer).Policy
 	}
-	if rules.UndoSeconds == 0 || by.Fork && (rules.Forks.UnsharedBytes > 0 || by.Policy.UnsharedBytes > 0) {
+	if rules.UndoSeconds == 0 || payer.Fork && (rules.Forks.UnsharedBytes > 0 || payer.Policy.UnsharedBytes > 0) {
 		return false
 	}
 
@@ -285,7 +285,7 @@ func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bo
 	count := func(snaps ...*Snapshot) {
 		n += len(snaps)
 		for _, sn := range snaps {
-			text += sn.text()
+			text += sn.textSize()
 		}
 	}
 	countFork := func(f *Workspace) {
@@ -301,10 +301,10 @@ func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bo
 	}
 
 	for _, in := range c.Workspaces.All() {
-		if len(in.kept) == 0 || c.keeper(in) != by {
+		if len(in.keptViews) == 0 || c.payer(in) != payer {
 			continue
 		}
-		for view := range in.kept {
+		for view := range in.keptViews {
 			if sn := c.Snapshots.At(view); sn != nil {
 				count(sn)
 			} else if f := c.Workspaces.At(view); f != nil {
@@ -316,9 +316,9 @@ func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bo
 	return n <= maxKept && text <= maxKeptText
 }
 
-// keeper returns the workspace that is charged for the views that operations of w keep: main, or the fork of
+// payer returns the workspace that is charged for the views that operations of w keep: main, or the fork of
 // main that is w or contains w. If w has ended, keeper starts from the workspace whose operation keeps w.
-func (c *Catalogue) keeper(w *Workspace) *Workspace {
+func (c *Catalogue) payer(w *Workspace) *Workspace {
 	for w.Ended != 0 {
 		w = c.Parent(c.Workspaces.At(w.Ended))
 	}

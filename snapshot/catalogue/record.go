@@ -34,8 +34,8 @@ type StoreRecord struct {
 	NextIno  uint64 `json:"next_ino"`
 	NextView uint32 `json:"next_view"`
 
-	Collected int64 `json:"collected,omitempty"` // bytes of packs after the last gc
-	Garbage   bool  `json:"garbage,omitempty"`   // snapshots were removed since the last gc
+	BytesAfterGC int64 `json:"collected,omitempty"` // bytes of packs after the last gc
+	HasGarbage   bool  `json:"garbage,omitempty"`   // snapshots were removed since the last gc
 
 	// Requests are requests of the kernel that have taken effect and may not be answered yet: request
 	// number → number of the node that the answer describes.
@@ -48,7 +48,7 @@ type StoreRecord struct {
 
 	Incomplete bool `json:"incomplete,omitempty"` // objects are missing that a repair could not restore
 
-	First bool `json:"-"` // the store has no checkpoint yet
+	NoCheckpoint bool `json:"-"` // the store has no checkpoint yet
 }
 
 // StaleNames returns the entries of Stale, and an entry with nil, for unknown names, for each view in
@@ -67,30 +67,30 @@ func (r *StoreRecord) StaleNames() map[uint32][][]byte {
 
 // A WorkspaceRecord is the record of a workspace.
 type WorkspaceRecord struct {
-	View    uint32        `json:"view"`
-	Parent  uint32        `json:"parent"` // the view of the parent, for a fork
-	Fork    bool          `json:"fork"`
-	Name    string        `json:"name"`
-	NextSeq uint64        `json:"next_seq"`         // sequence number of the next snapshot
-	Base    uint32        `json:"base"`             // the view of the base
-	Undo    uint32        `json:"undo,omitempty"`   // the view of the snapshot before the last edit
-	Before  uint32        `json:"before,omitempty"` // the view of the bookmark, see Bookmark
-	Head    string        `json:"head,omitempty"`   // the snapshot that was taken or restored last
-	Policy  policy.Policy `json:"policy"`
-	Claim   string        `json:"claim,omitempty"` // the label with which a fork was claimed
-	Expires *time.Time    `json:"expires,omitempty"`
-	Discard bool          `json:"discard,omitempty"` // when the fork ends, no snapshot of it is added to the parent
+	View         uint32        `json:"view"`
+	Parent       uint32        `json:"parent"` // the view of the parent, for a fork
+	Fork         bool          `json:"fork"`
+	Name         string        `json:"name"`
+	NextSeq      uint64        `json:"next_seq"`         // sequence number of the next snapshot
+	Base         uint32        `json:"base"`             // the view of the base
+	UndoView     uint32        `json:"undo,omitempty"`   // the view of the snapshot before the last edit
+	BookmarkView uint32        `json:"before,omitempty"` // the view of the bookmark, see Bookmark
+	Head         string        `json:"head,omitempty"`   // the snapshot that was taken or restored last
+	Policy       policy.Policy `json:"policy"`
+	Claim        string        `json:"claim,omitempty"` // the label with which a fork was claimed
+	Expires      *time.Time    `json:"expires,omitempty"`
+	Discard      bool          `json:"discard,omitempty"` // when the fork ends, no snapshot of it is added to the parent
 	TreeRecord
-	// Dir is the id of a state of the directory on the host from which the store was filled: its state
+	// DirState is the id of a state of the directory on the host from which the store was filled: its state
 	// at the last refresh. "" means the base of main.
-	Dir string `json:"dir,omitempty"`
+	DirState string `json:"dir,omitempty"`
 	IntervalRecord
-	// Partly is set in place of State if some files could not be sealed.
-	Partly *Partly `json:"partly,omitempty"`
+	// PartlySealed is set in place of State if some files could not be sealed.
+	PartlySealed *PartlySealed `json:"partly,omitempty"`
 	// Orphans are the inodes without a name to which the kernel may still refer, as a state without a
 	// root.
-	Orphans *Partly `json:"orphans,omitempty"`
-	Ops     []Op    `json:"ops,omitempty"` // the last operations, oldest first
+	Orphans *PartlySealed `json:"orphans,omitempty"`
+	Ops     []Op          `json:"ops,omitempty"` // the last operations, oldest first
 	// Ended is set for a fork that has ended and is kept for undo. It is the view of the fork that a user
 	// ended: this fork, or a fork above it.
 	Ended uint32 `json:"ended,omitempty"`
@@ -118,15 +118,15 @@ func (r *WorkspaceRecord) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*record)(r))
 }
 
-// Partly is a state of which some files could not be sealed at a checkpoint.
-type Partly struct {
+// PartlySealed is a state of which some files could not be sealed at a checkpoint.
+type PartlySealed struct {
 	State cas.Hash   `json:"state"`           // the state in which these files are empty
 	Files []cas.Hash `json:"files,omitempty"` // objects with the contents of these files, see tree.PutContents
 }
 
 // Load returns the state. The contents of the files that are not sealed belong to epoch. The caller must
 // begin a new epoch before it uses the state.
-func (p *Partly) Load(src *tree.Source, epoch uint64) (*tree.State, error) {
+func (p *PartlySealed) Load(src *tree.Source, epoch uint64) (*tree.State, error) {
 	st, err := tree.Load(src, p.State)
 	if err != nil || len(p.Files) == 0 {
 		return st, err
@@ -144,22 +144,22 @@ type SnapshotRecord struct {
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
 	// Lineage is set for a snapshot from another workspace (a pulled snapshot, or the last state of a
 	// fork): the ids of the earlier states of that workspace. See Catalogue.Lineage.
-	Lineage []string `json:"lineage,omitempty"`
-	Dir     string   `json:"dir,omitempty"` // WorkspaceRecord.Dir at the time of the snapshot
-	Undoes  *Undone  `json:"undoes,omitempty"`
-	Partly  *Partly  `json:"partly,omitempty"` // set while the snapshot cannot be sealed
+	Lineage      []string      `json:"lineage,omitempty"`
+	DirState     string        `json:"dir,omitempty"` // WorkspaceRecord.DirState at the time of the snapshot
+	Undoes       *ActorUndo    `json:"undoes,omitempty"`
+	PartlySealed *PartlySealed `json:"partly,omitempty"` // set while the snapshot cannot be sealed
 }
 
-// Undone describes an undo of an actor after which a snapshot was taken. The undo is the only change
+// ActorUndo describes an undo of an actor after which a snapshot was taken. The undo is the only change
 // between the snapshot From and this snapshot.
-type Undone struct {
+type ActorUndo struct {
 	By    string `json:"by"`              // the actor
 	From  uint32 `json:"from"`            // the view of the snapshot before the undo
 	Since uint64 `json:"since,omitempty"` // all changes since the snapshot with this sequence number were undone
 }
 
-// Seen returns the info of a snapshot as users see it.
-func (r *SnapshotRecord) Seen() info.Info {
+// UserInfo returns the info of a snapshot as users see it.
+func (r *SnapshotRecord) UserInfo() info.Info {
 	i := r.Info
 	i.View, i.Sealed, i.Lineage = r.View, r.ID != "", r.Lineage
 	return i
@@ -174,7 +174,7 @@ var sealedDone = func() chan struct{} {
 
 // Load returns the snapshot of a record, without its state.
 func (r *SnapshotRecord) Load() (*Snapshot, error) {
-	s := &Snapshot{Info: r.Seen(), WS: r.WS, Dir: r.Dir, Undoes: r.Undoes, Changes: actors.Changes{Names: r.Actors, Stored: r.ActorSets}}
+	s := &Snapshot{Info: r.UserInfo(), WS: r.WS, DirState: r.DirState, Undoes: r.Undoes, Changes: actors.Changes{Names: r.Actors, Stored: r.ActorSets}}
 	if !s.Sealed {
 		s.Done = make(chan struct{})
 		return s, nil
@@ -189,10 +189,10 @@ func (r *SnapshotRecord) Load() (*Snapshot, error) {
 // manyStored is the number of snapshots above which Load returns its garbage to the system.
 const manyStored = 10_000
 
-// Load reads the catalogue of the last checkpoint, and returns the snapshots that must be sealed. partly
+// Load reads the catalogue of the last checkpoint, and returns the snapshots that must be sealed. loadPartly
 // returns the state of a snapshot with files that are not sealed, or nil if the snapshot must be left
 // out. If the record of main is lost, a salvage creates a new one.
-func (c *Catalogue) Load(store *cas.Store, salvage bool, partly func(SnapshotRecord) (*tree.State, error)) (seal []*Snapshot, err error) {
+func (c *Catalogue) Load(store *cas.Store, salvage bool, loadPartly func(SnapshotRecord) (*tree.State, error)) (toSeal []*Snapshot, err error) {
 	if err := Scan(store, Workspaces, func(r WorkspaceRecord) error {
 		c.addWorkspace(r)
 		return nil
@@ -233,9 +233,9 @@ func (c *Catalogue) Load(store *cas.Store, salvage bool, partly func(SnapshotRec
 				return err
 			}
 
-			if r.Partly != nil {
+			if r.PartlySealed != nil {
 				unsealed[Key(Snapshots, r.View)] = r.View
-				st, err := partly(r)
+				st, err := loadPartly(r)
 				if st == nil {
 					return err
 				}
@@ -256,14 +256,14 @@ func (c *Catalogue) Load(store *cas.Store, salvage bool, partly func(SnapshotRec
 		debug.FreeOSMemory() // reading the records left more garbage than the catalogue has
 	}
 
-	return seal, err
+	return toSeal, err
 }
 
 // addStored adds a snapshot of the last checkpoint without loading it. It returns false if the snapshot must be
 // loaded: it is in no list, or has no id.
 func (c *Catalogue) addStored(r *SnapshotRecord) bool {
 	w := c.Workspaces.At(r.WS)
-	if w == nil || r.View == w.Base || r.View == w.Before || w.kept[r.View] {
+	if w == nil || r.View == w.Base || r.View == w.BookmarkView || w.keptViews[r.View] {
 		return false
 	}
 	line, ok := newRow(r)

@@ -38,7 +38,7 @@ func TestOldPolicy(t *testing.T) {
 		must.OK(t, json.Unmarshal([]byte(text), &w))
 		r, err := Decode(TypePolicy, []byte(text))
 		must.OK(t, err)
-		if p := r.(*Policy).Policy; w.Policy.UndoSeconds != want || p.UndoSeconds != want {
+		if p := r.(*SetPolicy).Policy; w.Policy.UndoSeconds != want || p.UndoSeconds != want {
 			t.Errorf("%s: %d and %d, want %d", text, w.Policy.UndoSeconds, p.UndoSeconds, want)
 		}
 	}

@@ -85,11 +85,11 @@ func (v *views) Tree(sn *Snapshot) (*tree.State, error) {
 	}
 	return treeOf(sn.Files + 1), nil
 }
-func (v *views) Pushed(id cas.Hash) (*tree.State, uint64, error) {
+func (v *views) LoadPushed(id cas.Hash) (*tree.State, uint64, error) {
 	return treeOf(int64(id[0]) + 1), uint64(id[1]), nil
 }
-func (v *views) Edited(*Edit) error { return nil }
-func (v *views) PutEdited(r *Edit)  { v.change(r.WS, r.Now, "editor") }
+func (v *views) MakeEditedCopy(*Edit) error { return nil }
+func (v *views) PutEditedCopy(r *Edit)      { v.change(r.WS, r.Time, "editor") }
 
 // change is one of a workspace's files, by an actor.
 func (v *views) change(view uint32, by int64, who string) {
@@ -119,11 +119,11 @@ func (s *store) apply(t *testing.T, r Record) {
 }
 
 func (s *store) note(e Effects) {
-	line := fmt.Sprint(e.Removed, e.Garbage, e.Rules)
-	for _, sn := range e.Seal {
+	line := fmt.Sprint(e.RemovedViews, e.HasGarbage, e.PolicyChanged)
+	for _, sn := range e.ToSeal {
 		line += " " + sn.Name
 	}
-	for _, w := range e.Made {
+	for _, w := range e.NewForks {
 		line += " " + w.Name
 	}
 	s.effects = append(s.effects, line)
@@ -186,7 +186,7 @@ func (s *store) stored(t *testing.T) *store {
 	again.views.changed, again.views.actors = maps.Clone(s.changed), maps.Clone(s.actors)
 	again.ended = maps.Clone(s.ended)
 	for view, w := range s.Workspaces.All() {
-		again.addWorkspace(recoded(t, w.Stored(s.trees[view])))
+		again.addWorkspace(recoded(t, w.Record(s.trees[view])))
 		again.trees[view] = s.trees[view].Clone()
 	}
 	records := map[uint32][]byte{}
@@ -244,7 +244,7 @@ func (s *store) text() string {
 	var out []any
 	for _, view := range slices.Sorted(maps.Keys(s.Workspaces.all)) {
 		w := s.Workspaces.At(view)
-		l := line{WorkspaceRecord: w.Stored(s.trees[view]), Forks: slices.Sorted(maps.Keys(w.Forks)), Present: w.PresentActors(s.views)}
+		l := line{WorkspaceRecord: w.Record(s.trees[view]), Forks: slices.Sorted(maps.Keys(w.Forks)), Present: w.PresentActors(s.views)}
 		for _, sn := range w.Snapshots.All() {
 			l.Snapshots = append(l.Snapshots, sn.Name)
 			if w.Snapshots.Named(sn.Name) != sn {
@@ -256,7 +256,7 @@ func (s *store) text() string {
 	for _, view := range slices.Sorted(maps.Keys(maps.Collect(s.Catalogue.Snapshots.All()))) {
 		sn := s.Catalogue.Snapshots.At(view)
 		st, _ := s.Tree(sn)
-		out = append(out, sn.Record(), sn.Undoes, sn.Dir, sn.Claim, len(sn.Changes.Sets), st.Inodes)
+		out = append(out, sn.Record(), sn.Undoes, sn.DirState, sn.Claim, len(sn.Changes.Sets), st.Inodes)
 	}
 	out = append(out, s.Forgotten, s.Bytes, s.views.next, s.views.inodes, s.ended, s.effects)
 	b, _ := json.MarshalIndent(out, "", " ")
@@ -283,20 +283,20 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		}
 	}
 	op := func(name string, kept ...uint32) *Op {
-		return &Op{Number: w.NextOp(), Name: name, Of: name, At: now, UID: 7, Kept: kept[:len(kept)*min(1, n%3)]}
+		return &Op{Number: w.NextOp(), Name: name, Target: name, Time: now, UID: 7, Kept: kept[:len(kept)*min(1, n%3)]}
 	}
 	switch k := rnd.IntN(19); {
 	case k < 2:
 		return NewCapture(s.Catalogue, s.views, w, of(info.KindManual))
 	case k == 2:
-		r := &Edit{WS: w.View, Now: int64(rnd.IntN(5) + 1)}
+		r := &Edit{WS: w.View, Time: int64(rnd.IntN(5) + 1)}
 		post := of(info.KindImport)
 		if w.Snapshots.Len() > 0 && rnd.IntN(2) == 0 {
-			r.Restored = w.Snapshots.All()[rnd.IntN(w.Snapshots.Len())].View
+			r.RestoredView = w.Snapshots.All()[rnd.IntN(w.Snapshots.Len())].View
 		}
-		err := r.Describe(s.Catalogue, s.views, w, info.Info{Created: now}, &post, []string{"editor"}, &Undone{By: "x"})
+		err := r.Describe(s.Catalogue, s.views, w, info.Info{Created: now}, &post, []string{"editor"}, &ActorUndo{By: "x"})
 		r.Op = op("restore", 0)
-		r.Op.Before = r.Pre.View
+		r.Op.BeforeView = r.Pre.View
 		for i := range r.Op.Kept {
 			r.Op.Kept[i], _ = s.NewView()
 		}
@@ -316,16 +316,16 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		if err := s.MayEnd(w, fork, actors.Caller{}, now); err != nil {
 			return nil, err
 		}
-		r, err := NewEnd(s.Catalogue, w, s.views, fork, s.Catalogue.Snapshots.At(fork.Before), of(""))
-		if r.Op = op(OpEndFork, fork.View); r.Last != nil {
-			r.Op.Left = r.Last.View
+		r, err := NewEnd(s.Catalogue, w, s.views, fork, s.Catalogue.Snapshots.At(fork.BookmarkView), of(""))
+		if r.Op = op(OpEndFork, fork.View); r.LastState != nil {
+			r.Op.LeftView = r.LastState.View
 		}
 		return r, err
 	case k == 5 && fork != nil:
 		r, err := w.NewRenameFork(fork.Name, name)
 		if err == nil {
 			r.Op = op(OpRenameFork)
-			r.Op.To, r.Op.Of, r.Op.View = name, fork.Name, fork.View
+			r.Op.NewName, r.Op.Target, r.Op.View = name, fork.Name, fork.View
 		}
 		return r, err
 	case k == 6 && len(some) > 0:
@@ -338,7 +338,7 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		r, err := NewRename(s.Catalogue, w, some[0], name, actors.Caller{Direct: true})
 		if err == nil {
 			r.Op = op(OpRename)
-			r.Op.To, r.Op.Of, r.Op.View = name, some[0], r.View
+			r.Op.NewName, r.Op.Target, r.Op.View = name, some[0], r.View
 		}
 		return r, err
 	case k == 8 && len(some) > 0:
@@ -352,15 +352,15 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		}
 		return r, err
 	case k == 10 && rnd.IntN(20) == 0:
-		return w.NewBegin(s.views, cas.Hash{byte(n), 9}, info.Info{Created: now})
+		return w.NewBeginFromTree(s.views, cas.Hash{byte(n), 9}, info.Info{Created: now})
 	case k == 10:
 		return w.NewBookmark(s.views, now)
 	case k == 11 && len(some) > 1 && s.MayCompact(w, name, named(w, some), actors.Caller{}, now) == nil:
 		i := of(info.KindManual)
 		i.Name, i.ID = name, cas.Hash{1, byte(n)}.String()
 		r, _, _, err := NewCompacted(s.Catalogue, s.views, w, i, treeOf(5), 80, named(w, some))
-		r.Op = op(OpCompact, r.Gone...)
-		r.Op.Left = r.Snapshot.View
+		r.Op = op(OpCompact, r.DeletedViews...)
+		r.Op.LeftView = r.Snapshot.View
 		return r, err
 	case k == 11 && w.MayPull(of("")) == nil:
 		r := NewPull(of(""), cas.Hash{3, byte(n)}, treeOf(4), uint64(n))
@@ -368,7 +368,7 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 	case k == 12:
 		return &Lease{View: w.View, Expires: &now}, nil
 	case k == 18:
-		r := &Forget{Forgotten: Forgotten{Number: s.NextForgotten(), At: now, Receipt: cas.Hash{5}, Erased: n%2 == 0}, Trees: map[string]string{}}
+		r := &Forget{Forgotten: Forgotten{Number: s.NextForgotten(), Time: now, Receipt: cas.Hash{5}, Erased: n%2 == 0}, Trees: map[string]string{}}
 		for _, id := range s.Catalogue.Trees() {
 			r.Trees[id] = cas.Hash{6, byte(n)}.String()
 		}
@@ -378,28 +378,28 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 			case w.Ended != 0:
 				r.Edits = append(r.Edits, Edit{WS: view, State: cas.Hash{8, byte(n)}.String()})
 			default:
-				r.Edits = append(r.Edits, Edit{WS: view, Now: int64(n % 5)})
+				r.Edits = append(r.Edits, Edit{WS: view, Time: int64(n % 5)})
 			}
 		}
 		hidden := slices.DeleteFunc(s.InOrder(), func(sn *Snapshot) bool { return !s.Hidden(sn) })
 		for _, sn := range append(named(w, some), hidden...) {
-			r.Snapshots = append(r.Snapshots, Rewritten{View: sn.View, Was: sn.ID, ID: cas.Hash{7, byte(n)}.String(), Files: 3, Bytes: int64(n)})
+			r.Snapshots = append(r.Snapshots, RewrittenSnapshot{View: sn.View, OldID: sn.ID, ID: cas.Hash{7, byte(n)}.String(), Files: 3, Bytes: int64(n)})
 		}
 		return r, nil
 	case k == 13:
 		id := cas.Hash{4, byte(n)}.String()
-		op := Op{Number: w.NextOp(), Name: "apply", Of: "/d", At: now, Apply: &Apply{Own: n%2 == 0, Dir: w.Dir, Before: id, Now: id}}
+		op := Op{Number: w.NextOp(), Name: "apply", Target: "/d", Time: now, Apply: &DirApply{FilledStore: n%2 == 0, Dir: w.DirState, Before: id, AppliedState: id}}
 		if last := len(w.Ops) - 1; last >= 0 && n%3 != 0 && w.Ops[last].Apply != nil {
 			op.Number = w.Ops[last].Number
 		}
-		return &LogOp{WS: w.View, Op: op, Drop: n%7 == 0, Back: n%5 == 0}, nil
+		return &LogOp{WS: w.View, Op: op, RemoveOp: n%7 == 0, ResetDir: n%5 == 0}, nil
 	case k == 14 && n%5 == 0:
 		r, _ := w.NewForgetOps(now.Add(-30 * time.Minute))
 		return r, nil
 	case k >= 14 && len(w.Ops) > 0:
 		undo := op("")
 		undo.Undoes = w.Ops[rnd.IntN(len(w.Ops))].Number
-		if o, err := s.ToUndo(w, undo.Undoes); err == nil && o.Before == 0 {
+		if o, err := s.UndoableOp(w, undo.Undoes); err == nil && o.BeforeView == 0 {
 			return NewUndo(s.Catalogue, w, *undo, actors.Caller{Direct: true}, now)
 		}
 	}

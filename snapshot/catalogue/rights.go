@@ -11,17 +11,17 @@ import (
 )
 
 // mayDelete returns an error if the caller may not delete a snapshot.
-func (w *Workspace) mayDelete(sn *Snapshot, by actors.Caller, now time.Time) error {
+func (w *Workspace) mayDelete(sn *Snapshot, caller actors.Caller, now time.Time) error {
 	if sn.View == w.Base {
 		return errs.New(errs.Protected, "protected: base cannot be deleted")
 	}
 	if sn.Pinned {
 		return errs.New(errs.Busy, "busy: snapshot %q is pinned; unpin it first: `amberfs unpin %s`", sn.Name, sn.Name)
 	}
-	if err := w.mayRename(by); err != nil {
+	if err := w.mayRename(caller); err != nil {
 		return err
 	}
-	if !w.isOldEnough(sn, by, now) {
+	if !w.isOldEnough(sn, caller, now) {
 		return errs.New(errs.Protected, "protected: snapshot %q is younger than the %s that the policy requires", sn.Name, w.minAge())
 	}
 
@@ -34,21 +34,21 @@ func (w *Workspace) minAge() time.Duration {
 
 // isOldEnough reports whether a snapshot has the least age at which the policy allows a deletion. The
 // policy does not bind root.
-func (w *Workspace) isOldEnough(sn *Snapshot, by actors.Caller, now time.Time) bool {
-	return by.UID == 0 || now.Sub(sn.Created) >= w.minAge()
+func (w *Workspace) isOldEnough(sn *Snapshot, caller actors.Caller, now time.Time) bool {
+	return caller.UID == 0 || now.Sub(sn.Created) >= w.minAge()
 }
 
-// mayEnd returns an error if f, a fork of w, has snapshots and the policy of w forbids its end. began is
+// mayEnd returns an error if f, a fork of w, has snapshots and the policy of w forbids its end. base is
 // the base of f, nil if the base was removed. Pins in f, the policy of f and the age of its snapshots have
 // no effect: otherwise a process in the fork could keep the fork forever.
-func (w *Workspace) mayEnd(f *Workspace, began *Snapshot, by actors.Caller, now time.Time) error {
+func (w *Workspace) mayEnd(f *Workspace, base *Snapshot, caller actors.Caller, now time.Time) error {
 	if f.Snapshots.Len() == 0 {
 		return nil
 	}
-	if err := w.mayRename(by); err != nil {
+	if err := w.mayRename(caller); err != nil {
 		return fmt.Errorf("fork %s cannot be deleted: %w", f.Name, err)
 	}
-	if began != nil && !w.isOldEnough(began, by, now) {
+	if base != nil && !w.isOldEnough(base, caller, now) {
 		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy requires", f.Name, w.minAge())
 	}
 
@@ -56,8 +56,8 @@ func (w *Workspace) mayEnd(f *Workspace, began *Snapshot, by actors.Caller, now 
 }
 
 // mayRename returns an error if the policy forbids the caller to rename and delete snapshots.
-func (w *Workspace) mayRename(by actors.Caller) error {
-	if w.Policy.Protect && !by.Direct {
+func (w *Workspace) mayRename(caller actors.Caller) error {
+	if w.Policy.Protect && !caller.Direct {
 		return errs.New(errs.Protected, "protected: the policy forbids deleting and renaming snapshots through the mount; use the command line")
 	}
 
@@ -65,7 +65,7 @@ func (w *Workspace) mayRename(by actors.Caller) error {
 	case "nobody":
 		return errs.New(errs.Protected, "protected: the policy forbids deleting and renaming snapshots; the owner can change it in .snapshots/policy")
 	case "owner":
-		if !by.OwnsStore() {
+		if !caller.OwnsStore() {
 			return errs.New(errs.Protected, "protected: the policy allows only the owner to delete and rename snapshots")
 		}
 	}
@@ -76,7 +76,7 @@ func (w *Workspace) mayRename(by actors.Caller) error {
 // MayCompact returns an error if snaps may not be compacted into a snapshot with the given name: because
 // the name is in use, or because one of snaps was deleted or may not be deleted. Pinned snapshots are
 // allowed, because a compaction does not delete them.
-func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, by actors.Caller, now time.Time) error {
+func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, caller actors.Caller, now time.Time) error {
 	if err := w.Alive(); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, by 
 		if c.Snapshots.At(sn.View) != sn {
 			return DeletedError(sn.Info)
 		}
-		if err := w.mayDelete(sn, by, now); err != nil && !sn.Pinned {
+		if err := w.mayDelete(sn, caller, now); err != nil && !sn.Pinned {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func (c *Catalogue) checkLimits(w *Workspace, text int64) error {
 		}
 
 		for _, sn := range f.Snapshots.All() {
-			text += sn.text()
+			text += sn.textSize()
 		}
 	})
 	if limits.Snapshots > 0 && n >= limits.Snapshots {
@@ -154,12 +154,12 @@ func (c *Catalogue) checkLimits(w *Workspace, text int64) error {
 	return nil
 }
 
-// text returns the size of the message and the labels of a snapshot.
-func (s *Snapshot) text() int64 {
-	if s.Text == 0 {
-		s.Text = textBytes(s.Message, s.Labels)
+// textSize returns the size of the message and the labels of a snapshot.
+func (s *Snapshot) textSize() int64 {
+	if s.TextBytes == 0 {
+		s.TextBytes = textBytes(s.Message, s.Labels)
 	}
-	return s.Text
+	return s.TextBytes
 }
 
 // textBytes returns the size in bytes of a message and of labels in JSON.

@@ -89,7 +89,7 @@ func (s *recordScanner) field(r *SnapshotRecord, key string) {
 		r.Lineage = nil
 		s.list(func() { r.Lineage = append(r.Lineage, s.text()) })
 	case "dir":
-		r.Dir = s.text()
+		r.DirState = s.text()
 	default:
 		s.fail(true)
 	}

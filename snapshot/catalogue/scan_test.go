@@ -20,7 +20,7 @@ func TestScan(t *testing.T) {
 	number := func() int64 { return rnd.Int64N(1 << rnd.IntN(63)) }
 	scanned, damaged := 0, 0
 	for n := range 3000 {
-		r := SnapshotRecord{View: rnd.Uint32(), WS: rnd.Uint32N(3), Dir: text(), Info: info.Info{
+		r := SnapshotRecord{View: rnd.Uint32(), WS: rnd.Uint32N(3), DirState: text(), Info: info.Info{
 			Name: text(), Seq: uint64(number()), Parent: text(), Kind: info.Kinds[rnd.IntN(len(info.Kinds))], Message: text(),
 			Created: time.Unix(number()%(1<<35), number()%1e9).In(time.FixedZone("", 3600*rnd.IntN(3))), Files: number(), Bytes: number(),
 			Process: info.Process{UID: rnd.Uint32(), PID: rnd.Uint32(), Command: text()}, Pinned: rnd.IntN(2) == 0, Sealed: rnd.IntN(2) == 0,
@@ -38,7 +38,7 @@ func TestScan(t *testing.T) {
 			r.Expires = &at
 		}
 		if rnd.IntN(5) == 0 {
-			r.Was, r.Undoes = []string{"x"}, &Undone{By: text()}
+			r.Was, r.Undoes = []string{"x"}, &ActorUndo{By: text()}
 		}
 		b, err := json.Marshal(&r)
 		must.OK(t, err)

@@ -12,8 +12,8 @@ import (
 // ErrUndone means that an operation was undone before.
 var ErrUndone = errs.New(errs.Exist, "undone already")
 
-// ToUndo returns an operation that can be undone.
-func (c *Catalogue) ToUndo(w *Workspace, number uint64) (*Op, error) {
+// UndoableOp returns an operation that can be undone.
+func (c *Catalogue) UndoableOp(w *Workspace, number uint64) (*Op, error) {
 	if err := w.Alive(); err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (c *Catalogue) ToUndo(w *Workspace, number uint64) (*Op, error) {
 		return o, nil
 	}
 
-	if len(o.Kept) == 0 || o.Before != 0 && c.Snapshots.At(o.Before) == nil {
+	if len(o.Kept) == 0 || o.BeforeView != 0 && c.Snapshots.At(o.BeforeView) == nil {
 		return nil, errs.New(errs.NotExist, "what the undo of operation %d needs is no longer kept; see undo_seconds of the policy", number)
 	}
 
@@ -42,55 +42,55 @@ func (c *Catalogue) ToUndo(w *Workspace, number uint64) (*Op, error) {
 }
 
 // NewUndo returns the record that undoes an operation other than an edit or an apply. op describes the undo.
-func NewUndo(c *Catalogue, w *Workspace, op Op, by actors.Caller, now time.Time) (Record, error) {
-	o, err := c.ToUndo(w, op.Undoes)
+func NewUndo(c *Catalogue, w *Workspace, op Op, caller actors.Caller, now time.Time) (Record, error) {
+	o, err := c.UndoableOp(w, op.Undoes)
 	if err != nil {
 		return nil, err
 	}
 
-	op.Name, op.Of, op.To, op.View = o.Name, o.To, o.Of, o.View
+	op.Name, op.Target, op.NewName, op.View = o.Name, o.NewName, o.Target, o.View
 
 	switch o.Name {
 	case OpRename:
-		if sn := w.Snapshots.Named(o.To); sn == nil || sn.View != o.View {
-			return nil, fmt.Errorf("%w: %s was deleted or renamed again", ErrNotFound, o.To)
+		if sn := w.Snapshots.Named(o.NewName); sn == nil || sn.View != o.View {
+			return nil, fmt.Errorf("%w: %s was deleted or renamed again", ErrNotFound, o.NewName)
 		}
-		r, err := NewRename(c, w, o.To, o.Of, by)
+		r, err := NewRename(c, w, o.NewName, o.Target, caller)
 		if err == nil {
 			r.Op = &op
 		}
 		return r, err
 
 	case OpRenameFork:
-		if f := w.Forks[o.To]; f == nil || f.View != o.View {
-			return nil, fmt.Errorf("%w: %s was deleted or renamed again", ErrNoFork, o.To)
+		if f := w.Forks[o.NewName]; f == nil || f.View != o.View {
+			return nil, fmt.Errorf("%w: %s was deleted or renamed again", ErrNoFork, o.NewName)
 		}
-		r, err := w.NewRenameFork(o.To, o.Of)
+		r, err := w.NewRenameFork(o.NewName, o.Target)
 		if err == nil {
 			r.Op = &op
 		}
 		return r, err
 
 	case OpPolicy:
-		if set, err := w.Policy.Patch(o.Set); err != nil || !reflect.DeepEqual(set, w.Policy) {
+		if set, err := w.Policy.Patch(o.PolicyPatch); err != nil || !reflect.DeepEqual(set, w.Policy) {
 			return nil, errs.New(errs.Conflict, "what operation %d changed in the policy was changed again; set it with `amberfs policy`", o.Number)
 		}
-		r, err := w.NewPolicy(o.Was, by)
+		r, err := w.NewPolicy(o.PolicyUndo, caller)
 		if err == nil {
-			op.To = ""
+			op.NewName = ""
 			err = r.Describe(w, &op)
 		}
 		return r, err
 	}
 
-	op.Name, op.Of, op.To = OpUndo, fmt.Sprintf("%s %s", o.Name, o.Of), ""
-	if left := c.Snapshots.At(o.Left); left != nil && o.Left != 0 && !c.Hidden(left) && w.mayDelete(left, by, now) == nil {
-		op.Left = o.Left // the undo removes this snapshot
+	op.Name, op.Target, op.NewName = OpUndo, fmt.Sprintf("%s %s", o.Name, o.Target), ""
+	if left := c.Snapshots.At(o.LeftView); left != nil && o.LeftView != 0 && !c.Hidden(left) && w.mayDelete(left, caller, now) == nil {
+		op.LeftView = o.LeftView // the undo removes this snapshot
 	}
 
-	r := &Return{w.View, op}
+	r := &UndoRemoval{w.View, op}
 	if o.Name != OpEndFork {
-		return r, w.mayRename(by)
+		return r, w.mayRename(caller)
 	}
 
 	if f := c.Workspaces.At(o.Kept[0]); w.Forks[f.Name] != nil {
@@ -100,34 +100,34 @@ func NewUndo(c *Catalogue, w *Workspace, op Op, by actors.Caller, now time.Time)
 	return r, c.checkLimits(w, 0)
 }
 
-// maxPatchText is the largest size in bytes of a patch of the policy in Op.Of.
+// maxPatchText is the largest size in bytes of a patch of the policy in Op.Target.
 const maxPatchText = 200
 
 // Describe adds the change of the policy of w to op.
-func (r *Policy) Describe(w *Workspace, op *Op) (err error) {
-	if op.Set, err = w.Policy.Difference(r.Policy); err != nil {
+func (r *SetPolicy) Describe(w *Workspace, op *Op) (err error) {
+	if op.PolicyPatch, err = w.Policy.PatchTo(r.Policy); err != nil {
 		return err
 	}
 
-	if string(op.Set) == "{}" {
+	if string(op.PolicyPatch) == "{}" {
 		return nil
 	}
 
-	op.Of, r.Op = string(op.Set[:min(len(op.Set), maxPatchText)]), op
-	op.Was, err = r.Policy.Difference(w.Policy)
+	op.Target, r.Op = string(op.PolicyPatch[:min(len(op.PolicyPatch), maxPatchText)]), op
+	op.PolicyUndo, err = r.Policy.PatchTo(w.Policy)
 
 	return err
 }
 
-// Return is the record of an undo that restores the snapshots or the fork that an operation removed.
-type Return struct {
+// UndoRemoval is the record of an undo that restores the snapshots or the fork that an operation removed.
+type UndoRemoval struct {
 	WS uint32 `json:"ws"`
 	Op Op     `json:"op"`
 }
 
-func (*Return) Type() Type { return TypeReturn }
+func (*UndoRemoval) Type() Type { return TypeUndoRemoval }
 
-func (r *Return) apply(a *applyRun) error {
+func (r *UndoRemoval) apply(a *applyRun) error {
 	w := a.cat.Workspaces.At(r.WS)
 	if w == nil {
 		return nil
@@ -139,18 +139,18 @@ func (r *Return) apply(a *applyRun) error {
 	}
 
 	for _, view := range o.Kept {
-		delete(w.kept, view)
+		delete(w.keptViews, view)
 		if sn := a.cat.Snapshots.At(view); sn != nil {
-			a.show(w, sn)
+			a.showSnapshot(w, sn)
 		}
 		if f := a.cat.Workspaces.At(view); f != nil {
-			a.resume(w, f, r.Op.At)
+			a.restoreFork(w, f, r.Op.Time)
 		}
 	}
 
 	w.Snapshots.Sort()
-	if r.Op.Left != 0 {
-		if err := (&Delete{Views: []uint32{r.Op.Left}}).apply(a); err != nil {
+	if r.Op.LeftView != 0 {
+		if err := (&Delete{Views: []uint32{r.Op.LeftView}}).apply(a); err != nil {
 			return err
 		}
 	}
@@ -160,15 +160,15 @@ func (r *Return) apply(a *applyRun) error {
 	return a.logOp(w, &r.Op)
 }
 
-// show adds a hidden snapshot to the list of its workspace. If its name is in use, show gives it another
+// showSnapshot adds a hidden snapshot to the list of its workspace. If its name is in use, showSnapshot gives it another
 // name.
-func (a *applyRun) show(w *Workspace, sn *Snapshot) {
+func (a *applyRun) showSnapshot(w *Workspace, sn *Snapshot) {
 	sn.Name = w.freeName(sn.Name)
 	a.addSnapshot(sn)
 }
 
-// resume restores f, a fork of w that has ended, and the forks in f.
-func (a *applyRun) resume(w, f *Workspace, now time.Time) {
+// restoreFork restores f, a fork of w that has ended, and the forks in f.
+func (a *applyRun) restoreFork(w, f *Workspace, now time.Time) {
 	w.Forks[f.Name] = f
 	f.Family(func(in *Workspace) {
 		in.Ended = 0

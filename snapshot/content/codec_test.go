@@ -64,9 +64,9 @@ func TestEncodeContent(t *testing.T) {
 		if !bytes.Equal(encoded(got), raw) {
 			t.Errorf("%s: encodes differently after decoding", name)
 		}
-		if got.Size() != c.Size() || got.Allocated() != c.Allocated() || got.MinPos() != c.MinPos() {
+		if got.Size() != c.Size() || got.Allocated() != c.Allocated() || got.MinJournalPos() != c.MinJournalPos() {
 			t.Errorf("%s: %d bytes, %d allocated, lowest position %d; want %d, %d, %d", name,
-				got.Size(), got.Allocated(), got.MinPos(), c.Size(), c.Allocated(), c.MinPos())
+				got.Size(), got.Allocated(), got.MinJournalPos(), c.Size(), c.Allocated(), c.MinJournalPos())
 		}
 		if plain := name == "sealed" || name == "clone of sealed"; (got.SealedMap() != nil) != plain || got.Frozen(7) != plain {
 			t.Errorf("%s: sealed %v, frozen %v", name, got.SealedMap() != nil, got.Frozen(7))

@@ -131,9 +131,9 @@ func (c *Content) AnyInJournal(match func(pos, n int64) bool) (found bool) {
 	return found
 }
 
-// MinPos returns the lowest journal position that c refers to, MaxInt64 if c does
+// MinJournalPos returns the lowest journal position that c refers to, MaxInt64 if c does
 // not refer to the journal.
-func (c *Content) MinPos() int64 {
+func (c *Content) MinJournalPos() int64 {
 	low := int64(math.MaxInt64)
 	c.AnyInJournal(func(pos, _ int64) bool {
 		low = min(low, pos)

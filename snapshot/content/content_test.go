@@ -14,7 +14,7 @@ import (
 func TestNilContent(t *testing.T) {
 	b := newBench()
 	var c *Content
-	if c.Size() != 0 || c.Allocated() != 0 || c.MinPos() != math.MaxInt64 || !c.Frozen(1) {
+	if c.Size() != 0 || c.Allocated() != 0 || c.MinJournalPos() != math.MaxInt64 || !c.Frozen(1) {
 		t.Error("a nil content is not empty")
 	}
 	c.Rebase()
@@ -87,8 +87,8 @@ func TestAppend(t *testing.T) {
 	for i := range int64(pages) {
 		must.OK(t, c.Write(b.src, i*page, page, i*(page+40), 0))
 	}
-	if c.Size() != pages*page || c.Allocated() != pages*page || c.MinPos() != 0 {
-		t.Errorf("size %d, allocated %d, lowest position %d", c.Size(), c.Allocated(), c.MinPos())
+	if c.Size() != pages*page || c.Allocated() != pages*page || c.MinJournalPos() != 0 {
+		t.Errorf("size %d, allocated %d, lowest position %d", c.Size(), c.Allocated(), c.MinJournalPos())
 	}
 	if n := c.layout.Load().ext.count(); n != pages {
 		t.Errorf("%d extents, want %d", n, pages)
@@ -120,8 +120,8 @@ func TestSmallFile(t *testing.T) {
 	if allocs > 2 {
 		t.Errorf("%.0f allocations for a new file", allocs)
 	}
-	if c.MinPos() != 77 {
-		t.Errorf("lowest position %d", c.MinPos())
+	if c.MinJournalPos() != 77 {
+		t.Errorf("lowest position %d", c.MinJournalPos())
 	}
 }
 
@@ -141,12 +141,12 @@ func TestTruncateUnderRebase(t *testing.T) {
 	copy(want[200<<10:], "tail")
 
 	b.seal(t, old)
-	written := c.MinPos()
+	written := c.MinJournalPos()
 	if written != 9 {
 		t.Fatalf("lowest position %d, want that of the first write", written)
 	}
 	c.Rebase()
-	low := c.MinPos()
+	low := c.MinJournalPos()
 	if low < int64(len(data)) {
 		t.Fatalf("lowest position %d after Rebase, want that of the last write", low)
 	}
@@ -182,7 +182,7 @@ func TestRebaseBehindSealer(t *testing.T) {
 			low := int64(math.MaxInt64)
 			for _, v := range versions[k:] {
 				v.Rebase()
-				low = min(low, v.MinPos())
+				low = min(low, v.MinJournalPos())
 			}
 			if k > 1 && low < positions[k-1] {
 				t.Fatalf("epoch %d: position %d is pinned, %d was written two epochs ago", epoch, low, positions[k-1])

@@ -59,7 +59,7 @@ func TestReadWhileSealing(t *testing.T) {
 			low := int64(math.MaxInt64)
 			for _, c := range versions {
 				c.Rebase()
-				low = min(low, c.MinPos())
+				low = min(low, c.MinJournalPos())
 			}
 			b.log.dropBefore(low)
 		})

@@ -138,7 +138,7 @@ func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 		part := p[:min(int64(len(p)), c.end()-off)]
 		if !c.cur.hasData() {
 			clear(part)
-		} else if err := src.readChunk(&c.cur, part, off-c.off, b.depth > 0 && c.cur.n < smallChunk); err != nil {
+		} else if err := src.readChunk(&c.cur, part, off-c.off, b.depth > 0 && c.cur.n < smallChunkLen); err != nil {
 			return err
 		}
 

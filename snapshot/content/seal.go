@@ -53,7 +53,7 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 		return b, nil // another sealer has sealed it
 	}
 
-	b, err := z.cut(ctx, c)
+	b, err := z.cutContent(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("cut file into chunks: %w", err)
 	}
@@ -66,8 +66,8 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 	return b, nil
 }
 
-// cut cuts c into chunks, or continues an interrupted Seal. The caller holds c.sealing.
-func (z *Sealer) cut(ctx context.Context, c *Content) (*ChunkMap, error) {
+// cutContent cuts c into chunks, or continues an interrupted Seal. The caller holds c.sealing.
+func (z *Sealer) cutContent(ctx context.Context, c *Content) (*ChunkMap, error) {
 	s := c.unfinishedSeal
 	if s == nil {
 		c.Rebase() // chunks of older versions need not be cut again
@@ -212,7 +212,7 @@ const maxSmall = 64 << 10
 // whether it did. A file may have a million small extents that are clones of a few: each range of the journal is
 // read and stored only once.
 func (s *fileSealer) addSmallPart(e extent) (done bool, err error) {
-	if !e.inJournal() || e.n >= smallChunk {
+	if !e.inJournal() || e.n >= smallChunkLen {
 		return false, nil
 	}
 

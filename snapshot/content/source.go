@@ -112,9 +112,9 @@ func (s *Source) loadList(it *item, level uint8, noCache bool) ([]byte, error) {
 	return v.raw, nil
 }
 
-// smallChunk is less than the size of most chunks. A file with lists of smaller chunks consists of small extents,
+// smallChunkLen is less than the size of most chunks. A file with lists of smaller chunks consists of small extents,
 // which are often equal.
-const smallChunk = 4096
+const smallChunkLen = 4096
 
 // readChunk fills p with the bytes of a chunk, from the offset off in the chunk on. It puts the chunk into the cache
 // if cacheWhole is set, or if p is only a part of the chunk.
@@ -138,7 +138,7 @@ func (s *Source) readChunk(it *item, p []byte, off int64, cacheWhole bool) error
 		return nil
 	}
 
-	plain, err := s.load(it, p[:0:len(p)])
+	plain, err := s.loadChunk(it, p[:0:len(p)])
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (s *Source) loadShared(it *item) ([]byte, error) {
 			return v.raw, nil
 		}
 
-		plain, err := s.load(it, make([]byte, 0, it.n))
+		plain, err := s.loadChunk(it, make([]byte, 0, it.n))
 		if err != nil {
 			return nil, err
 		}
@@ -233,8 +233,8 @@ func (s *Source) loadShared(it *item) ([]byte, error) {
 	return plain.([]byte), nil
 }
 
-// load reads a whole chunk, into buf if it is large enough.
-func (s *Source) load(it *item, buf []byte) ([]byte, error) {
+// loadChunk reads a whole chunk, into buf if it is large enough.
+func (s *Source) loadChunk(it *item, buf []byte) ([]byte, error) {
 	plain, err := s.objects.Get(it.hash, buf)
 	if err != nil {
 		return nil, fmt.Errorf("load chunk %s: %w", it.hash, err)

@@ -210,7 +210,7 @@ func (w *world) SealTurn(t *rapid.T) {
 func (w *world) Spill(t *rapid.T) {
 	v := w.frozenOne()
 	w.must(w.z.Spill(context.Background(), v.c))
-	if v.c.MinPos() != math.MaxInt64 {
+	if v.c.MinJournalPos() != math.MaxInt64 {
 		t.Fatal("it needs the journal")
 	}
 	var e wire.Encoder
@@ -243,7 +243,7 @@ func (w *world) seal(v *version) {
 	if fresh := w.fresh(v.m); !base.equal(fresh) {
 		w.t.Fatalf("sealed step by step as %+v, in one go as %+v", base, fresh)
 	}
-	if v.c.MinPos() != math.MaxInt64 {
+	if v.c.MinJournalPos() != math.MaxInt64 {
 		w.t.Fatal("a sealed content needs the journal")
 	}
 }
@@ -292,8 +292,8 @@ func (w *world) Recode(t *rapid.T) {
 	c, err := Decode(d, w.epoch)
 	w.must(err)
 	w.must(d.Finish())
-	if c.Allocated() != v.c.Allocated() || c.MinPos() != v.c.MinPos() {
-		t.Fatalf("allocated %d, lowest %d; want %d, %d", c.Allocated(), c.MinPos(), v.c.Allocated(), v.c.MinPos())
+	if c.Allocated() != v.c.Allocated() || c.MinJournalPos() != v.c.MinJournalPos() {
+		t.Fatalf("allocated %d, lowest %d; want %d, %d", c.Allocated(), c.MinJournalPos(), v.c.Allocated(), v.c.MinJournalPos())
 	}
 	v.c = c
 }
@@ -302,7 +302,7 @@ func (w *world) Recode(t *rapid.T) {
 func (w *world) DropJournal(t *rapid.T) {
 	low := int64(math.MaxInt64)
 	for _, v := range w.all() {
-		low = min(low, v.c.MinPos())
+		low = min(low, v.c.MinJournalPos())
 	}
 	w.log.dropBefore(low)
 }

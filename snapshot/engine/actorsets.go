@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// maxStored is the largest number of objects that contain the actor sets of one interval, the
+	// maxStoredSets is the largest number of objects that contain the actor sets of one interval, the
 	// time between two snapshots of a workspace. More objects are joined into one.
-	maxStored = 16
-	// maxKept is the largest size in bytes of a workspace's actor sets that stay in memory after a
+	maxStoredSets = 16
+	// maxMemorySetBytes is the largest size in bytes of a workspace's actor sets that stay in memory after a
 	// checkpoint. Larger sets are only on disk; then no snapshot is taken before another actor
 	// changes one of their paths.
-	maxKept = 1 << 20
+	maxMemorySetBytes = 1 << 20
 )
 
 // StoreChanges writes the actor sets of a snapshot as one object. If the snapshot has more than
-// maxStored such objects, it joins them into one. The caller has entered Collector.Puts.
+// maxStoredSets such objects, it joins them into one. The caller has entered Collector.Puts.
 func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
 	var taken actors.Changes
 	p.WithReadLock(func(*live.Tx) { taken = sn.Changes })
-	if len(taken.Sets) == 0 && len(taken.Stored) <= maxStored {
+	if len(taken.Sets) == 0 && len(taken.Stored) <= maxStoredSets {
 		return nil
 	}
-	if len(taken.Stored) <= maxStored {
+	if len(taken.Stored) <= maxStoredSets {
 		taken.Stored = nil
 	}
 
@@ -57,7 +57,7 @@ func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
 // storeActors writes the actor sets of all snapshots and workspaces of a checkpoint. The caller
 // has entered Collector.Puts.
 func (c *Checkpoint) storeActors() error {
-	for _, sn := range sortedSnaps(c.snaps) {
+	for _, sn := range sortedSnaps(c.snapshots) {
 		if err := c.maker.StoreChanges(sn); err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func (c *Checkpoint) storeActors() error {
 		all.Add(stored)
 		w.record.Actors, w.record.ActorSets = all.Names, all.Stored
 		c.maker.WithLock(func(tx *live.Tx) {
-			if set.Size() <= maxKept {
+			if set.Size() <= maxMemorySetBytes {
 				tx.JoinActors(view, w.actors, set)
 			} else if tx.JoinActors(view, w.actors, nil) {
 				c.maker.Catalogue.Workspaces.At(view).StoredChanges.Add(stored)
@@ -94,10 +94,10 @@ func (c *Checkpoint) storeActors() error {
 }
 
 // joinStored joins the objects with the actor sets of a workspace into one object, if the workspace has
-// more than maxStored.
+// more than maxStoredSets.
 func (c *Checkpoint) joinStored(view uint32, w *frozenWorkspace) error {
 	stored := w.record.ActorSets
-	if len(stored) <= maxStored {
+	if len(stored) <= maxStoredSets {
 		return nil
 	}
 
@@ -118,17 +118,17 @@ func (c *Checkpoint) joinStored(view uint32, w *frozenWorkspace) error {
 }
 
 // loadActors loads the newest stored actor set of a workspace into memory, unless it is larger than
-// maxKept. Only the sets in memory show that another actor changed a path. The caller holds the lock
+// maxMemorySetBytes. Only the sets in memory show that another actor changed a path. The caller holds the lock
 // of the forest.
 func (l *Loader) loadActors(tx *live.Tx, w *catalogue.Workspace) {
-	early := &w.StoredChanges
-	n := len(early.Stored) - 1
+	stored := &w.StoredChanges
+	n := len(stored.Stored) - 1
 	if n < 0 {
 		return
 	}
 
-	if set := l.Union(actors.Changes{Stored: early.Stored[n:]}); set.Size() <= maxKept {
-		early.Stored = early.Stored[:n]
+	if set := l.Union(actors.Changes{Stored: stored.Stored[n:]}); set.Size() <= maxMemorySetBytes {
+		stored.Stored = stored.Stored[:n]
 		tx.ReturnActors(w.View, []*actors.Set{set})
 	}
 }

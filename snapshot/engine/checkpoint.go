@@ -24,89 +24,89 @@ import (
 // A Checkpointer makes the checkpoints of a store.
 type Checkpointer struct {
 	*Parts
-	Sealer    *Sealer
-	Collector *Collector
-	Room      *Room
-	Meter     *Meter
-	Memory    *Memory
-	GCWork    int64 // limit for the bytes that a checkpoint before a gc seals, see WithLimit
+	Sealer      *Sealer
+	Collector   *Collector
+	Room        *Room
+	Meter       *Meter
+	Memory      *Memory
+	GCSealLimit int64 // limit for the bytes that a checkpoint before a gc seals, see WithLimit
 
-	At      atomic.Int64  // journal position of the last checkpoint
-	Records atomic.Uint64 // number of journal records before At
-	Changes atomic.Int64  // number of steps of edits after At, see Edited
+	LastPos       atomic.Int64  // journal position of the last checkpoint
+	RecordsBefore atomic.Uint64 // number of journal records before LastPos
+	EditSteps     atomic.Int64  // number of steps of edits after LastPos, see AddEditSteps
 
-	mu      *semaphore.Weighted // held by a checkpoint, and by a gc from its checkpoint until it has its roots
-	gcWaits gcWaits
-	signal  loops.Signal           // makes Loop check at once whether a checkpoint is due
-	needed  atomic.Int64           // the lowest journal position that must be kept
-	failing atomic.Pointer[string] // error of the last checkpoint; nil: it succeeded
-	running atomic.Pointer[runningCheckpoint]
+	mu        *semaphore.Weighted // held by a checkpoint, and by a gc from its checkpoint until it has its roots
+	gcWaits   gcWaitFlag
+	signal    loops.Signal           // makes Loop check at once whether a checkpoint is due
+	neededPos atomic.Int64           // the lowest journal position that must be kept
+	lastError atomic.Pointer[string] // error of the last checkpoint; nil: it succeeded
+	running   atomic.Pointer[runningCheckpoint]
 }
 
 // NewCheckpointer returns a Checkpointer of a store without a checkpoint. The parts may be set
 // later.
 func NewCheckpointer(p *Parts) *Checkpointer {
 	return &Checkpointer{
-		Parts: p, GCWork: gcWork, mu: semaphore.NewWeighted(1), gcWaits: gcWaits{waiting: make(chan struct{})}, signal: loops.NewSignal(),
+		Parts: p, GCSealLimit: gcSealLimit, mu: semaphore.NewWeighted(1), gcWaits: gcWaitFlag{waiting: make(chan struct{})}, signal: loops.NewSignal(),
 	}
 }
 
 // Resume restores the fields from the record of the last checkpoint, when the store is opened.
-func (p *Checkpointer) Resume(at catalogue.StoreRecord) {
-	p.Collector.Base.Store(at.Collected)
-	if at.Garbage {
-		p.Collector.Removed(unknown)
+func (p *Checkpointer) Resume(record catalogue.StoreRecord) {
+	p.Collector.BaseBytes.Store(record.BytesAfterGC)
+	if record.HasGarbage {
+		p.Collector.CountRemoval(unknownBytes)
 	}
 
-	p.Incomplete.Store(at.Incomplete)
-	p.At.Store(at.Position)
-	p.Records.Store(at.Records)
+	p.Incomplete.Store(record.Incomplete)
+	p.LastPos.Store(record.Position)
+	p.RecordsBefore.Store(record.Records)
 
-	if b, err := vfs.ReadFile(p.FS, filepath.Join(p.Dir, failedName)); err == nil {
+	if b, err := vfs.ReadFile(p.FS, filepath.Join(p.Dir, failedFile)); err == nil {
 		text := string(b)
-		p.failing.Store(&text)
+		p.lastError.Store(&text)
 	}
 }
 
 // A Checkpoint contains the changes of a store between the last checkpoint and a journal position.
 type Checkpoint struct {
-	maker      *Checkpointer
-	at         catalogue.StoreRecord
-	workspaces map[uint32]*frozenWorkspace    // by view: workspaces with changed trees or records
-	snaps      map[uint32]*catalogue.Snapshot // by view: snapshots with changed records
-	dirty      map[string]uint32              // by key: the view of a catalogue record that Commit writes or deletes
-	roots      int                            // the number of Unwritten.Roots in this checkpoint
-	changes    int64                          // Checkpointer.Changes at the begin of this checkpoint
-	redo       int64                          // Memory.Redo at the begin of this checkpoint
-	floor      int64                          // lowest journal position that records after the checkpoint may reference
-	orphans    map[uint32]*tree.State         // by view: inodes without a name
+	maker          *Checkpointer
+	record         catalogue.StoreRecord
+	workspaces     map[uint32]*frozenWorkspace    // by view: workspaces with changed trees or records
+	snapshots      map[uint32]*catalogue.Snapshot // by view: snapshots with changed records
+	changedRecords map[string]uint32              // by key: the view of a catalogue record that Commit writes or deletes
+	rootCount      int                            // the number of Unwritten.Roots in this checkpoint
+	editSteps      int64                          // Checkpointer.EditSteps at the begin of this checkpoint
+	replayBytes    int64                          // Memory.BytesToReplay at the begin of this checkpoint
+	lowestPos      int64                          // lowest journal position that records after the checkpoint may reference
+	orphans        map[uint32]*tree.State         // by view: inodes without a name
 
-	partly map[uint32]*catalogue.Partly // by view: snapshots with files that cannot be sealed
-	left   error                        // the error of files that cannot be sealed
+	partlySealed map[uint32]*catalogue.PartlySealed // by view: snapshots with files that cannot be sealed
+	unsealedErr  error                              // the error of files that cannot be sealed
 }
 
 // A frozenWorkspace is a workspace at the time of a checkpoint.
 type frozenWorkspace struct {
-	state  *tree.State
-	record catalogue.WorkspaceRecord
-	actors []*actors.Set // the actor sets since the newest snapshot
-	mark   int64         // see Memory.Mark
-	stored bool          // the state and its orphans are sealed
+	state      *tree.State
+	record     catalogue.WorkspaceRecord
+	actors     []*actors.Set // the actor sets since the newest snapshot
+	memoryMark int64         // see Memory.ChargedBytes
+	isSealed   bool          // the state and its orphans are sealed
 }
 
 // Checkpoint seals the present state of all workspaces, commits it with the catalogue,
 // and drops the journal that is not needed any more.
 func (p *Checkpointer) Checkpoint(ctx context.Context) error {
 	for {
-		err := p.Alone(ctx, func() error { return p.checkpoint(ctx) })
+		err := p.RunAlone(ctx, func() error { return p.checkpoint(ctx) })
 		if !errors.Is(err, ErrNoCheckpoint) || ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
-// Alone calls fn while no checkpoint is running.
-func (p *Checkpointer) Alone(ctx context.Context, fn func() error) error {
+// RunAlone calls fn while no checkpoint is running.
+func (p *Checkpointer) RunAlone(ctx context.Context, fn func() error) error {
 	if err := p.mu.Acquire(ctx, 1); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (p *Checkpointer) Alone(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// checkpoint makes a checkpoint and notes the outcome. The caller holds mu.
+// checkpoint makes a checkpoint and records its outcome. The caller holds mu.
 func (p *Checkpointer) checkpoint(ctx context.Context) error {
 	left, err := p.makeCheckpoint(ctx)
 	if err == nil || ctx.Err() == nil && !errors.Is(err, ErrNoCheckpoint) {
@@ -123,16 +123,16 @@ func (p *Checkpointer) checkpoint(ctx context.Context) error {
 	return err
 }
 
-// failedName is the file in the store with the error of the last checkpoint. It exists until a
+// failedFile is the file in the store with the error of the last checkpoint. It exists until a
 // checkpoint succeeds. Until then the unsealed changes are only in the journal.
-const failedName = "checkpoint.failed"
+const failedFile = "checkpoint.failed"
 
 // noteOutcome saves the error of a checkpoint in memory for the status, and on disk for the program
 // that unmounts the store.
 func (p *Checkpointer) noteOutcome(err error) {
-	name := filepath.Join(p.Dir, failedName)
+	name := filepath.Join(p.Dir, failedFile)
 	if err == nil {
-		if p.failing.Swap(nil) != nil {
+		if p.lastError.Swap(nil) != nil {
 			_ = p.FS.Remove(name) // the file is only read after an unmount
 		}
 		return
@@ -140,7 +140,7 @@ func (p *Checkpointer) noteOutcome(err error) {
 
 	p.Metrics.Update(func(m *info.Metrics) { m.CheckpointsFailed++ })
 	text := err.Error()
-	if old := p.failing.Swap(&text); old == nil || *old != text {
+	if old := p.lastError.Swap(&text); old == nil || *old != text {
 		if err := vfs.WriteFile(p.FS, name, []byte(text)); err != nil {
 			p.Logger.Warn("cannot write down why the checkpoint failed", "err", err)
 		}
@@ -156,19 +156,19 @@ func CheckpointFailed(dir string) string {
 	}
 	defer root.Close()
 
-	b, _ := vfs.ReadFile(root, filepath.Join(dir, failedName))
+	b, _ := vfs.ReadFile(root, filepath.Join(dir, failedFile))
 	return string(b[:min(len(b), 4<<10)])
 }
 
-// Failing returns the error of the last checkpoint, "" if it succeeded.
-func (p *Checkpointer) Failing() string {
-	if text := p.failing.Load(); text != nil {
+// LastError returns the error of the last checkpoint, "" if it succeeded.
+func (p *Checkpointer) LastError() string {
+	if text := p.lastError.Load(); text != nil {
 		return *text
 	}
 	return ""
 }
 
-// makeCheckpoint makes a checkpoint. left is the error of files that could not be sealed. Such
+// makeCheckpoint makes a checkpoint. unsealedErr is the error of files that could not be sealed. Such
 // files do not make the checkpoint fail.
 func (p *Checkpointer) makeCheckpoint(ctx context.Context) (left, err error) {
 	start := time.Now()
@@ -180,15 +180,16 @@ func (p *Checkpointer) makeCheckpoint(ctx context.Context) (left, err error) {
 		return nil, err
 	}
 
-	p.Room.Stored.Store(p.CAS.Stats().Stored)
+	p.Room.StoredBytes.Store(p.CAS.Stats().Stored)
 	p.Collector.Signal.Send()
 	p.Metrics.Update(func(m *info.Metrics) { m.Checkpoints++; m.LastCheckpoint = info.MsSince(start) })
 
-	return c.left, nil
+	return c.unsealedErr, nil
 }
 
-// Begin freezes the workspaces and catalogue records that the checkpoint has to commit.
-func (p *Checkpointer) Begin() (*Checkpoint, error) {
+// BeginCheckpoint returns a checkpoint with the workspaces and catalogue records that it has to commit, which it
+// has frozen.
+func (p *Checkpointer) BeginCheckpoint() (*Checkpoint, error) {
 	var c *Checkpoint
 	err := p.Forest.Update(true, func(tx *live.Tx) error {
 		if err := tx.Failed(); err != nil {
@@ -216,49 +217,49 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 	ino, view := tx.Counters()
 	c := &Checkpoint{
 		maker: p,
-		at: catalogue.StoreRecord{
-			Position: tx.JournalEnd(), Records: p.Log.Records(), NextIno: ino, NextView: view,
-			Collected: p.Collector.Base.Load(), Garbage: p.Collector.HasGarbage(), Requests: tx.Requests(), Stale: tx.StaleNames(),
+		record: catalogue.StoreRecord{
+			Position: tx.JournalEnd(), Records: p.Log.RecordCount(), NextIno: ino, NextView: view,
+			BytesAfterGC: p.Collector.BaseBytes.Load(), HasGarbage: p.Collector.HasGarbage(), Requests: tx.Requests(), Stale: tx.StaleNames(),
 		},
-		workspaces: make(map[uint32]*frozenWorkspace),
-		snaps:      make(map[uint32]*catalogue.Snapshot),
-		changes:    p.Changes.Load(),
-		redo:       p.Memory.Redo(),
-		floor:      tx.LowestUnreferenced(),
-		partly:     make(map[uint32]*catalogue.Partly),
+		workspaces:   make(map[uint32]*frozenWorkspace),
+		snapshots:    make(map[uint32]*catalogue.Snapshot),
+		editSteps:    p.EditSteps.Load(),
+		replayBytes:  p.Memory.BytesToReplay(),
+		lowestPos:    tx.LowestUnreferenced(),
+		partlySealed: make(map[uint32]*catalogue.PartlySealed),
 	}
 
 	tx.ForgetActor()
-	c.dirty, c.roots = p.Catalogue.Unwritten.Take()
+	c.changedRecords, c.rootCount = p.Catalogue.Unwritten.Take()
 	for _, view := range tx.Changes().TakeChanged(live.ForCheckpoint) {
-		c.dirty[catalogue.Key(catalogue.Workspaces, view)] = view
+		c.changedRecords[catalogue.Key(catalogue.Workspaces, view)] = view
 	}
 
-	for _, view := range c.dirty {
+	for _, view := range c.changedRecords {
 		if sn := p.Catalogue.Snapshots.At(view); sn != nil {
-			c.snaps[view] = sn
-			sn.Wanted = true
+			c.snapshots[view] = sn
+			sn.MustSeal = true
 		}
 
 		if w := p.Catalogue.Workspaces.At(view); w != nil {
 			st := w.Freeze(tx)
-			c.workspaces[view] = &frozenWorkspace{state: st, record: w.Stored(st), actors: tx.Actors(view), mark: p.Memory.Mark(view)}
+			c.workspaces[view] = &frozenWorkspace{state: st, record: w.Record(st), actors: tx.Actors(view), memoryMark: p.Memory.ChargedBytes(view)}
 			c.workspaces[view].record.Exports = p.Meter.Exports(view)
 		}
 	}
 
-	p.running.Store(&runningCheckpoint{Checkpoint: c, ended: make(chan struct{})})
+	p.running.Store(&runningCheckpoint{Checkpoint: c, removed: make(chan struct{})})
 
 	return c
 }
 
-// restoreDirty marks the workspaces and records of a failed checkpoint as changed again.
-func (c *Checkpoint) restoreDirty() {
+// markChangedAgain marks the workspaces and records of a failed checkpoint as changed again.
+func (c *Checkpoint) markChangedAgain() {
 	c.maker.WithLock(func(tx *live.Tx) {
-		c.maker.Catalogue.Unwritten.Return(c.dirty)
+		c.maker.Catalogue.Unwritten.Return(c.changedRecords)
 		tx.Changes().MarkChanged(slices.Collect(maps.Keys(c.workspaces))...)
-		for _, sn := range c.snaps {
-			sn.Wanted = false
+		for _, sn := range c.snapshots {
+			sn.MustSeal = false
 		}
 	})
 }
@@ -267,21 +268,21 @@ func (c *Checkpoint) restoreDirty() {
 // checkpoint. Files that could not be sealed are marked as changed, so that the next checkpoint
 // tries again.
 func (c *Checkpoint) Finish() error {
-	c.maker.At.Store(c.at.Position)
-	c.maker.Records.Store(c.at.Records)
-	c.maker.Changes.Add(-c.changes)
-	c.maker.Memory.Redone(c.redo)
+	c.maker.LastPos.Store(c.record.Position)
+	c.maker.RecordsBefore.Store(c.record.Records)
+	c.maker.EditSteps.Add(-c.editSteps)
+	c.maker.Memory.SubtractReplayed(c.replayBytes)
 	c.maker.WithLock(func(tx *live.Tx) {
-		c.maker.Catalogue.Unwritten.Written(c.roots)
+		c.maker.Catalogue.Unwritten.DropRoots(c.rootCount)
 		for view, w := range c.workspaces {
-			if w.record.Partly != nil || w.record.Orphans != nil && len(w.record.Orphans.Files) > 0 {
+			if w.record.PartlySealed != nil || w.record.Orphans != nil && len(w.record.Orphans.Files) > 0 {
 				tx.Changes().MarkChanged(view)
 			}
 		}
 
-		for view := range c.partly {
+		for view := range c.partlySealed {
 			if sn := c.maker.Catalogue.Snapshots.At(view); sn != nil {
-				sn.Wanted = false
+				sn.MustSeal = false
 				c.maker.Catalogue.Unwritten.Mark(catalogue.Snapshots, view)
 			}
 		}

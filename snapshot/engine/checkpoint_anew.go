@@ -15,8 +15,8 @@ var errRemoved = errors.New("a workspace or snapshot was removed while it was be
 // A runningCheckpoint is a checkpoint between Begin and the end of Commit.
 type runningCheckpoint struct {
 	*Checkpoint
-	once  sync.Once
-	ended chan struct{} // closed when a workspace or snapshot was removed before its seal
+	endOnce sync.Once
+	removed chan struct{} // closed when a workspace or snapshot was removed before its seal
 }
 
 // commitCheckpoint begins and commits a checkpoint. It begins again when a workspace or snapshot
@@ -24,18 +24,18 @@ type runningCheckpoint struct {
 func (p *Checkpointer) commitCheckpoint(ctx context.Context) (*Checkpoint, error) {
 	defer p.running.Store(nil)
 	for begun := 1; ; begun++ {
-		c, err := p.Begin()
+		c, err := p.BeginCheckpoint()
 		if err != nil {
 			return nil, err
 		}
 
-		sealing, stop := p.running.Load().whileNeeded(ctx, begun < maxBegins, p.gcWaits.channel())
+		sealing, stop := p.running.Load().sealContext(ctx, begun < maxBegins, p.gcWaits.channel())
 		err = func() error {
 			done := false
 			defer func() {
 				stop()
 				if !done { // also after a panic
-					c.restoreDirty()
+					c.markChangedAgain()
 				}
 			}()
 
@@ -57,16 +57,16 @@ func (p *Checkpointer) commitCheckpoint(ctx context.Context) (*Checkpoint, error
 	}
 }
 
-// Removed makes the running checkpoint begin again if it has not sealed the removed workspace or
+// ViewRemoved makes the running checkpoint begin again if it has not sealed the removed workspace or
 // snapshot yet. The checkpoint cannot just skip its state, because journal records after the
 // checkpoint may refer to its inodes. The caller holds the lock of the forest.
-func (p *Checkpointer) Removed(view uint32) {
+func (p *Checkpointer) ViewRemoved(view uint32) {
 	r := p.running.Load()
 	if r == nil {
 		return
 	}
 
-	sn, ok := r.snaps[view]
+	sn, ok := r.snapshots[view]
 	unneeded := ok && !sn.Sealed
 	if w, ok := r.workspaces[view]; ok {
 		_, sealed := w.state.ID()
@@ -74,22 +74,22 @@ func (p *Checkpointer) Removed(view uint32) {
 	}
 
 	if unneeded {
-		r.once.Do(func() { close(r.ended) })
+		r.endOnce.Do(func() { close(r.removed) })
 	}
 }
 
-// whileNeeded returns the context of the seals. It ends with ctx and when a gc waits. If anew is
+// sealContext returns the context of the seals. It ends with ctx and when a gc waits. If mayRestart is
 // set, it also ends when a workspace or snapshot was removed before its seal.
-func (r *runningCheckpoint) whileNeeded(ctx context.Context, anew bool, gcWaits <-chan struct{}) (sealing context.Context, stop func()) {
+func (r *runningCheckpoint) sealContext(ctx context.Context, mayRestart bool, gcWaits <-chan struct{}) (sealing context.Context, stop func()) {
 	sealing, cancel := context.WithCancelCause(ctx)
-	ended := r.ended
-	if !anew {
-		ended = nil
+	removed := r.removed
+	if !mayRestart {
+		removed = nil
 	}
 
 	go func() {
 		select {
-		case <-ended:
+		case <-removed:
 			cancel(errRemoved)
 		case <-gcWaits:
 			cancel(ErrNoCheckpoint)
@@ -100,35 +100,35 @@ func (r *runningCheckpoint) whileNeeded(ctx context.Context, anew bool, gcWaits 
 	return sealing, func() { cancel(nil) }
 }
 
-// gcWork limits the seals of a checkpoint before a gc. Files that share bytes could take much
+// gcSealLimit limits the seals of a checkpoint before a gc. Files that share bytes could take much
 // longer than the journal's size suggests.
-const gcWork = checkpointMost
+const gcSealLimit = checkpointBusyBytes
 
-// gcWaits shows whether a gc waits for the running checkpoint. There is one gc at a time.
-type gcWaits struct {
+// gcWaitFlag shows whether a gc waits for the running checkpoint. There is one gc at a time.
+type gcWaitFlag struct {
 	mu      sync.Mutex
 	waiting chan struct{} // closed while a gc waits
 }
 
-func (g *gcWaits) channel() <-chan struct{} {
+func (g *gcWaitFlag) channel() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.waiting
 }
 
-func (g *gcWaits) begin() { close(g.waiting) }
+func (g *gcWaitFlag) begin() { close(g.waiting) }
 
-func (g *gcWaits) end() {
+func (g *gcWaitFlag) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting = make(chan struct{})
 }
 
-// Hold makes a checkpoint for a gc, and calls fn before the next checkpoint can begin. It ends a
+// CheckpointForGC makes a checkpoint for a gc, and calls fn before the next checkpoint can begin. It ends a
 // running checkpoint; the new checkpoint does not repeat the finished seals. If the new checkpoint
-// fails, Hold calls fn all the same and returns the error of the checkpoint as full. full is
-// ErrNoCheckpoint if the checkpoint would seal more than GCWork bytes. err is the error of fn.
-func (p *Checkpointer) Hold(ctx context.Context, fn func() error) (full, err error) {
+// fails, CheckpointForGC calls fn all the same and returns the error of the checkpoint as checkpointErr, which is
+// ErrNoCheckpoint if the checkpoint would seal more than GCSealLimit bytes. err is the error of fn.
+func (p *Checkpointer) CheckpointForGC(ctx context.Context, fn func() error) (checkpointErr, err error) {
 	p.gcWaits.begin()
 	err = p.mu.Acquire(ctx, 1)
 	p.gcWaits.end()
@@ -137,14 +137,14 @@ func (p *Checkpointer) Hold(ctx context.Context, fn func() error) (full, err err
 	}
 	defer p.mu.Release(1)
 
-	full = p.checkpointSoon(ctx)
-	return full, fn()
+	checkpointErr = p.checkpointWithinLimit(ctx)
+	return checkpointErr, fn()
 }
 
-// checkpointSoon makes a checkpoint, which fails with ErrNoCheckpoint if it would seal more than GCWork bytes. The
+// checkpointWithinLimit makes a checkpoint, which fails with ErrNoCheckpoint if it would seal more than GCSealLimit bytes. The
 // caller holds mu.
-func (p *Checkpointer) checkpointSoon(ctx context.Context) error {
-	limited, stop := WithLimit(ctx, p.GCWork, ErrNoCheckpoint)
+func (p *Checkpointer) checkpointWithinLimit(ctx context.Context) error {
+	limited, stop := WithLimit(ctx, p.GCSealLimit, ErrNoCheckpoint)
 	defer stop()
 	return p.checkpoint(limited)
 }

@@ -29,7 +29,7 @@ func (c *Checkpoint) Commit(ctx context.Context) error {
 		return err
 	}
 
-	c.at.Incomplete = c.maker.Incomplete.Load() // a seal may have found that bytes are lost
+	c.record.Incomplete = c.maker.Incomplete.Load() // a seal may have found that bytes are lost
 	ops, err := c.metaOps()
 	if err != nil {
 		return err
@@ -53,10 +53,10 @@ func (c *Checkpoint) sealAll(ctx context.Context) error {
 		return ctx.Err()
 	}
 
-	for _, sn := range sortedSnaps(c.snaps) {
-		partly, err := c.sealOrPartly(ctx, sn.WS, sn.State.Load(), func() error { return c.maker.Sealer.Wait(ctx, sn) })
+	for _, sn := range sortedSnaps(c.snapshots) {
+		partly, err := c.sealWholeOrPartly(ctx, sn.WS, sn.State.Load(), func() error { return c.maker.Sealer.EnsureSealed(ctx, sn) })
 		if partly != nil {
-			c.partly[sn.View] = partly
+			c.partlySealed[sn.View] = partly
 		}
 		if err := note(err); err != nil {
 			return err
@@ -76,8 +76,8 @@ func (c *Checkpoint) sealAll(ctx context.Context) error {
 	}
 
 	for view, w := range c.workspaces {
-		if w.stored {
-			c.maker.Memory.Sealed(view, w.mark)
+		if w.isSealed {
+			c.maker.Memory.ReturnSealed(view, w.memoryMark)
 		}
 	}
 
@@ -86,19 +86,19 @@ func (c *Checkpoint) sealAll(ctx context.Context) error {
 
 // metaOps returns the writes and deletes of the catalogue's records, sorted by key.
 func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
-	values := map[string]any{catalogue.StoreKey: c.at}
+	values := map[string]any{catalogue.StoreKey: c.record}
 	for view, w := range c.workspaces {
 		values[catalogue.Key(catalogue.Workspaces, view)] = w.record
 	}
 
 	c.maker.WithReadLock(func(*live.Tx) {
-		if _, changed := c.dirty[catalogue.ForgottenKey]; changed {
+		if _, changed := c.changedRecords[catalogue.ForgottenKey]; changed {
 			values[catalogue.ForgottenKey] = slices.Clone(c.maker.Catalogue.Forgotten)
 		}
-		for view, sn := range c.snaps {
+		for view, sn := range c.snapshots {
 			r := sn.Record()
 			if !sn.Sealed {
-				r.Partly = c.partly[view]
+				r.PartlySealed = c.partlySealed[view]
 			}
 
 			values[catalogue.Key(catalogue.Snapshots, view)] = r
@@ -106,7 +106,7 @@ func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 	})
 
 	var ops []cas.MetaOp
-	for key := range c.dirty {
+	for key := range c.changedRecords {
 		if values[key] == nil {
 			ops = append(ops, cas.MetaOp{Key: key, Delete: true})
 		}
@@ -126,8 +126,8 @@ func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 // sealPresent seals the frozen state of a workspace, and puts its id into the workspace's record.
 func (c *Checkpoint) sealPresent(ctx context.Context, id uint32, w *frozenWorkspace) error {
 	w.record.State = ""
-	partly, err := c.sealOrPartly(ctx, id, w.state, func() error {
-		h, err := c.maker.Sealer.InTurn(ctx, id, w.state)
+	partly, err := c.sealWholeOrPartly(ctx, id, w.state, func() error {
+		h, err := c.maker.Sealer.SealInTurn(ctx, id, w.state)
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", w.record.Name, err)
 		}
@@ -136,7 +136,7 @@ func (c *Checkpoint) sealPresent(ctx context.Context, id uint32, w *frozenWorksp
 		return nil
 	})
 
-	w.record.Partly, w.stored = partly, err == nil
+	w.record.PartlySealed, w.isSealed = partly, err == nil
 	return err
 }
 
@@ -148,29 +148,29 @@ func (c *Checkpoint) sealOrphans(ctx context.Context, id uint32, st *tree.State)
 	}
 
 	var sealed cas.Hash
-	partly, err := c.sealOrPartly(ctx, id, st, func() (err error) {
-		sealed, err = c.maker.Sealer.InTurn(ctx, id, st)
+	partly, err := c.sealWholeOrPartly(ctx, id, st, func() (err error) {
+		sealed, err = c.maker.Sealer.SealInTurn(ctx, id, st)
 		return err
 	})
 	if partly == nil {
-		partly = &catalogue.Partly{State: sealed}
+		partly = &catalogue.PartlySealed{State: sealed}
 	}
 
 	w.record.Orphans = partly
-	w.stored = w.stored && err == nil
+	w.isSealed = w.isSealed && err == nil
 
 	return err
 }
 
-// sealOrPartly calls seal, which seals the state st. If seal fails, sealOrPartly seals the state
-// without the files that cannot be sealed, and returns its id with a description of those files.
-func (c *Checkpoint) sealOrPartly(ctx context.Context, ws uint32, st *tree.State, seal func() error) (*catalogue.Partly, error) {
+// sealWholeOrPartly calls seal, which seals the state st. If seal fails, sealWholeOrPartly seals the state
+// without the files that cannot be sealed, and returns the id of this state with a description of the files.
+func (c *Checkpoint) sealWholeOrPartly(ctx context.Context, ws uint32, st *tree.State, seal func() error) (*catalogue.PartlySealed, error) {
 	cause := seal()
 	if cause == nil || ctx.Err() != nil || st == nil {
 		return nil, cause
 	}
 
-	partly, low, err := c.maker.Sealer.Without(ctx, ws, st)
+	partly, low, err := c.maker.Sealer.SealPartly(ctx, ws, st)
 	switch {
 	case err != nil:
 		return nil, cause
@@ -179,7 +179,7 @@ func (c *Checkpoint) sealOrPartly(ctx context.Context, ws uint32, st *tree.State
 	}
 
 	c.maker.Logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
-	c.floor, c.left = min(c.floor, low), errors.Join(c.left, cause)
+	c.lowestPos, c.unsealedErr = min(c.lowestPos, low), errors.Join(c.unsealedErr, cause)
 
 	return partly, nil
 }
@@ -193,13 +193,13 @@ func sortedSnaps(m map[uint32]*catalogue.Snapshot) []*catalogue.Snapshot {
 // dropJournal drops the journal before a checkpoint, up to the first byte that an unsealed state
 // needs.
 func (p *Checkpointer) dropJournal(c *Checkpoint) error {
-	position := min(c.at.Position, c.floor)
-	scan := &journalScan{low: live.NoPos}
+	position := min(c.record.Position, c.lowestPos)
+	scan := &journalScan{lowestPos: live.NoPos}
 
 	for range 2 { // the first pass may take long; the second visits the changes in that time
 		var states []*tree.State
 		p.WithLock(func(tx *live.Tx) {
-			states = p.unsealed()
+			states = p.unsealedStates()
 			for _, view := range tx.Changes().Changed(live.ForCheckpoint) { // all other views are sealed
 				if st, err := tx.Capture(view); err == nil {
 					states = append(states, st)
@@ -212,17 +212,17 @@ func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 	}
 
 	p.WithLock(func(tx *live.Tx) {
-		position = min(position, scan.lowest(tx, p.unsealed()))
+		position = min(position, scan.lowest(tx, p.unsealedStates()))
 	})
-	p.needed.Store(position)
+	p.neededPos.Store(position)
 
 	return p.Log.DropBefore(position)
 }
 
-// unsealed returns the states of snapshots without an id, and the states that are being read. The
+// unsealedStates returns the states of snapshots without an id, and the states that are being read. The
 // caller holds the lock of the forest.
-func (p *Checkpointer) unsealed() []*tree.State {
-	states := p.Pins.all()
+func (p *Checkpointer) unsealedStates() []*tree.State {
+	states := p.Pins.states()
 	for _, sn := range p.Catalogue.Unsealed.All() {
 		states = append(states, sn.State.Load())
 	}
@@ -231,7 +231,7 @@ func (p *Checkpointer) unsealed() []*tree.State {
 
 // ShrinkJournal frees the disk space of the journal before the first needed position.
 func (p *Checkpointer) ShrinkJournal() {
-	if err := p.Log.Shrink(p.needed.Load()); err != nil {
+	if err := p.Log.Shrink(p.neededPos.Load()); err != nil {
 		p.Logger.Warn("the journal keeps its size", "err", err)
 	}
 }

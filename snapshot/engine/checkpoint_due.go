@@ -13,35 +13,35 @@ const (
 	// the checkpoint are never sealed.
 	checkpointBytes = 256 << 20
 	checkpointTime  = 30 * time.Second
-	// Writers are idle when they have written less than restfulBytes a second for calmTime.
-	restfulBytes = 4 << 20
-	calmTime     = 3 * time.Second
-	// While writers are active, a checkpoint is due after checkpointMost bytes of journal, because
+	// Writers are idle when they have written less than idleBytes a second for idleTime.
+	idleBytes = 4 << 20
+	idleTime  = 3 * time.Second
+	// While writers are active, a checkpoint is due after checkpointBusyBytes bytes of journal, because
 	// they take disk space, or checkpointRecords records, because they take time to replay. Each step
 	// of a restore, a merge or an import counts as a record.
-	checkpointMost    = JournalMost
-	checkpointRecords = 150_000
+	checkpointBusyBytes = JournalSealSize
+	checkpointRecords   = 150_000
 )
 
 // Loop makes the checkpoints that are due, until the store is closed.
 func (p *Checkpointer) Loop() {
-	last, busy, seen := time.Now(), time.Now(), p.Log.End()
+	lastCheckpoint, busyAt, seenEnd := time.Now(), time.Now(), p.Log.End()
 
 	for {
-		p.AwaitChange(seen, last.Add(checkpointTime))
+		p.AwaitChange(seenEnd, lastCheckpoint.Add(checkpointTime))
 		if p.Loops.Context.Err() != nil {
 			return
 		}
 
 		end := p.Log.End()
-		if end-seen >= restfulBytes {
-			busy = time.Now()
+		if end-seenEnd >= idleBytes {
+			busyAt = time.Now()
 		}
 
-		seen = end
+		seenEnd = end
 
 		tooLarge := p.Room.JournalTooLarge()
-		if !tooLarge && !p.Due(time.Since(busy) >= calmTime, time.Since(last)) {
+		if !tooLarge && !p.Due(time.Since(busyAt) >= idleTime, time.Since(lastCheckpoint)) {
 			continue
 		}
 
@@ -52,71 +52,72 @@ func (p *Checkpointer) Loop() {
 			p.ShrinkJournal()
 		}
 
-		last = time.Now()
+		lastCheckpoint = time.Now()
 	}
 }
 
-// AwaitChange waits for a second, or until a caller calls Ask. Before that second it waits for a
+// AwaitChange waits for a second, or until a caller calls CheckSoon. Before that second it waits for a
 // record:
 //
 //   - without a limit, if the journal has no record since the last checkpoint;
-//   - until the time due, if the journal has no record after the position seen.
-func (p *Checkpointer) AwaitChange(seen int64, due time.Time) {
-	appended := p.Log.Appended()
-	var rest time.Duration
+//   - until the time due, if the journal has no record after the position seenEnd.
+func (p *Checkpointer) AwaitChange(seenEnd int64, due time.Time) {
+	appended := p.Log.NextAppend()
+	var wait time.Duration
 	switch p.Log.End() {
-	case p.At.Load():
+	case p.LastPos.Load():
 		p.ShrinkJournal() // may append a mark to the journal; a mark needs no checkpoint
-		rest = loops.Forever
-	case seen:
-		rest = max(time.Until(due), time.Second)
+		wait = loops.Forever
+	case seenEnd:
+		wait = max(time.Until(due), time.Second)
 	}
 
-	if rest == 0 || p.awaitRecord(appended, rest) {
+	if wait == 0 || p.awaitRecord(appended, wait) {
 		p.Loops.Await(p.signal, nil, time.Second)
 	}
 }
 
-// awaitRecord waits until a record is journaled, a caller asks for a checkpoint, or the time rest
-// is over. It reports whether a record was journaled.
-func (p *Checkpointer) awaitRecord(appended <-chan struct{}, rest time.Duration) bool {
-	return p.Loops.Await(p.signal, appended, rest)
+// awaitRecord waits until a record is journaled or a caller asks for a checkpoint, but at most for the duration
+// wait. It reports whether a record was journaled.
+func (p *Checkpointer) awaitRecord(appended <-chan struct{}, wait time.Duration) bool {
+	return p.Loops.Await(p.signal, appended, wait)
 }
 
-// Due reports whether a checkpoint is due. calm is true while writers are idle. since is the time
-// that has passed after the last checkpoint.
-func (p *Checkpointer) Due(calm bool, since time.Duration) bool {
-	if calm {
-		grown := p.Grown()
-		return grown >= checkpointBytes || grown > 0 && since >= checkpointTime
+// Due reports whether a checkpoint is due. idle is true while writers are idle. sinceLast is the time
+// since the last checkpoint.
+func (p *Checkpointer) Due(idle bool, sinceLast time.Duration) bool {
+	if idle {
+		grown := p.JournalGrowth()
+		return grown >= checkpointBytes || grown > 0 && sinceLast >= checkpointTime
 	}
-	return p.Outgrown() || p.ToRedo() >= checkpointRecords || p.Memory.ManyToRedo()
+	return p.JournalOutgrown() || p.StepsToReplay() >= checkpointRecords || p.Memory.ReplayNeedsMuchMemory()
 }
 
-// Grown returns the number of bytes that were journaled since the last checkpoint.
-func (p *Checkpointer) Grown() int64 { return p.Log.End() - p.At.Load() }
+// JournalGrowth returns the number of bytes that were journaled since the last checkpoint.
+func (p *Checkpointer) JournalGrowth() int64 { return p.Log.End() - p.LastPos.Load() }
 
-// Outgrown reports whether the journal has grown so much that a checkpoint is due while writers
+// JournalOutgrown reports whether the journal has grown so much that a checkpoint is due while writers
 // are active.
-func (p *Checkpointer) Outgrown() bool { return p.Grown() >= checkpointMost }
+func (p *Checkpointer) JournalOutgrown() bool { return p.JournalGrowth() >= checkpointBusyBytes }
 
-// Edited adds the steps of a restore, a merge or an import to Changes.
-func (p *Checkpointer) Edited(steps int) {
-	if p.Changes.Add(int64(steps)) >= checkpointRecords {
-		p.Ask()
+// AddEditSteps adds the number of steps of a restore, a merge or an import to EditSteps.
+func (p *Checkpointer) AddEditSteps(steps int) {
+	if p.EditSteps.Add(int64(steps)) >= checkpointRecords {
+		p.CheckSoon()
 	}
 }
 
-// Ask makes Loop check at once whether a checkpoint is due.
-func (p *Checkpointer) Ask() { p.signal.Send() }
+// CheckSoon makes Loop check at once whether a checkpoint is due.
+func (p *Checkpointer) CheckSoon() { p.signal.Send() }
 
-// Try makes a checkpoint at once. It returns false if a checkpoint or a gc is running.
-func (p *Checkpointer) Try() (tried bool) {
+// TryCheckpoint makes a checkpoint at once, and logs its error. It returns false, without a checkpoint, if a
+// checkpoint or a gc is running.
+func (p *Checkpointer) TryCheckpoint() (tried bool) {
 	if !p.mu.TryAcquire(1) {
 		return false
 	}
 	defer p.mu.Release(1)
-	defer p.Sealer.Pacer.Urgent()()
+	defer p.Sealer.Pacer.BeginUrgent()()
 
 	if err := p.checkpoint(p.Loops.Context); err != nil {
 		p.Logger.Warn("the disk is nearly full, and the journal cannot be sealed", "err", err)
@@ -125,7 +126,7 @@ func (p *Checkpointer) Try() (tried bool) {
 	return true
 }
 
-// ToRedo returns the number of records and steps of edits that a recovery would replay.
-func (p *Checkpointer) ToRedo() int64 {
-	return int64(p.Log.Records()-p.Records.Load()) + p.Changes.Load()
+// StepsToReplay returns the number of records and steps of edits that a recovery would replay.
+func (p *Checkpointer) StepsToReplay() int64 {
+	return int64(p.Log.RecordCount()-p.RecordsBefore.Load()) + p.EditSteps.Load()
 }

@@ -32,13 +32,13 @@ func TestCheckpointAwaitsRest(t *testing.T) {
 		{"little, and the writers go on", 1, 1, 0, false, time.Hour, false},
 		{"much", checkpointBytes, 1, 0, true, 0, true},
 		{"much, and the writers go on", checkpointBytes, 1, 0, false, time.Hour, false},
-		{"more than the disk has to spare", checkpointMost, 1, 0, false, 0, true},
+		{"more than the disk has to spare", checkpointBusyBytes, 1, 0, false, 0, true},
 		{"more than can be replayed soon", 1, checkpointRecords, 0, false, 0, true},
 		{"restores that take as long", 1, checkpointRecords / 2, checkpointRecords / 2, false, 0, true},
 	} {
-		p.At.Store(log.End() - c.grown)
-		p.Records.Store(log.Records() - c.records)
-		p.Changes.Store(c.changes)
+		p.LastPos.Store(log.End() - c.grown)
+		p.RecordsBefore.Store(log.RecordCount() - c.records)
+		p.EditSteps.Store(c.changes)
 		if due := p.Due(c.calm, c.since); due != c.due {
 			t.Errorf("%s: due is %v", c.what, due)
 		}

@@ -19,32 +19,32 @@ import (
 )
 
 const (
-	// A gc begins at the time delay after the first removal. If the removed bytes are fewer than
-	// 1/unused of the store's size, it begins at the time rarely after the first removal.
-	delay  = 2 * time.Minute
-	unused = 20
-	rarely = 24 * time.Hour
-	// unknown stands for the removed bytes before the store was opened. It makes a gc due.
-	unknown = 1 << 60
-	// growth is the number of bytes since the last gc that make a gc due without a removal,
+	// A gc begins gcDelay after the first removal. If the removed bytes are fewer than 1/gcShare of the
+	// store's size, it begins gcLongDelay after the first removal.
+	gcDelay     = 2 * time.Minute
+	gcShare     = 20
+	gcLongDelay = 24 * time.Hour
+	// unknownBytes stands for the bytes that were removed before the store was opened. It makes a gc due.
+	unknownBytes = 1 << 60
+	// gcGrowth is the number of bytes since the last gc that make a gc due without a removal,
 	// because sealed states of checkpoints become garbage when the workspace changes.
-	growth = 256 << 20
+	gcGrowth = 256 << 20
 )
 
 // ErrNoCheckpoint ends a checkpoint for which a gc would have to wait: a checkpoint that was running
 // when the gc began, or the gc's own checkpoint if it would take too long.
 var ErrNoCheckpoint = errors.New("a checkpoint takes long, and gc does not wait for it")
 
-// rounds is the limit for the rounds of a gc on a full disk.
-const rounds = 3
+// maxRounds is the limit for the rounds of a gc on a full disk.
+const maxRounds = 3
 
 // CollectorParts are the components of the store that a Collector uses. Objects and Source may be
 // set later.
 type CollectorParts struct {
 	Objects     tree.Objects
 	Source      *tree.Source
-	Stored      *atomic.Int64 // bytes of packs
-	Left        func() int64  // bytes that can still be stored
+	StoredBytes *atomic.Int64 // bytes of packs
+	Storable    func() int64  // bytes that can still be stored
 	Incomplete  *atomic.Bool  // see Parts.Incomplete
 	Checkpoints Checkpoints
 	Roots       func() (*Roots, error)
@@ -56,24 +56,24 @@ type CollectorParts struct {
 
 // Checkpoints is implemented by Checkpointer, which documents the methods.
 type Checkpoints interface {
-	Grown() int64
-	Outgrown() bool
-	Ask()
-	Try() (tried bool)
-	Hold(ctx context.Context, fn func() error) (full, err error)
+	JournalGrowth() int64
+	JournalOutgrown() bool
+	CheckSoon()
+	TryCheckpoint() (tried bool)
+	CheckpointForGC(ctx context.Context, fn func() error) (full, err error)
 	ShrinkJournal()
 }
 
 // A Collector decides when a gc is worth its cost, and runs it.
 type Collector struct {
 	CollectorParts
-	Signal loops.Signal  // makes Loop check again whether a gc is due
-	Puts   loops.Barrier // entered by callers that put objects that are not referenced yet
-	Base   atomic.Int64  // bytes of packs after the last gc
+	Signal    loops.Signal  // makes Loop check again whether a gc is due
+	Puts      loops.Barrier // entered by callers that put objects that are not referenced yet
+	BaseBytes atomic.Int64  // bytes of packs after the last gc
 
-	imports atomic.Int32 // number of running imports
-	garbage garbage
-	damage  atomic.Pointer[string]
+	runningImports atomic.Int32 // number of running imports
+	garbage        garbage
+	damage         atomic.Pointer[string]
 }
 
 // garbage counts the removals since the last gc.
@@ -84,15 +84,15 @@ type garbage struct {
 
 // A weight is an estimate of the bytes that a gc would free.
 type weight struct {
-	removals int
-	own      int64         // approximate number of bytes that only the removed workspaces and snapshots used
-	since    time.Duration // time of the first removal by Elapsed; in the result of estimate: time of the call
+	removals     int
+	ownBytes     int64         // approximate number of bytes that only the removed workspaces and snapshots used
+	firstRemoval time.Duration // time of the first removal by Elapsed; in the result of estimate: time of the call
 }
 
-// Removed counts the removal of a workspace or snapshot. own is the approximate number of bytes
+// CountRemoval counts the removal of a workspace or snapshot. ownBytes is the approximate number of bytes
 // that no other workspace or snapshot uses.
-func (g *Collector) Removed(own int64) {
-	g.garbage.add(own, g.Elapsed())
+func (g *Collector) CountRemoval(ownBytes int64) {
+	g.garbage.add(ownBytes, g.Elapsed())
 	g.Signal.Send()
 }
 
@@ -101,48 +101,49 @@ func (g *garbage) add(own int64, now time.Duration) {
 	defer g.mu.Unlock()
 
 	if g.removals == 0 {
-		g.since = now
+		g.firstRemoval = now
 	}
 
 	g.removals++
-	g.own += own
+	g.ownBytes += own
 }
 
-// estimate returns the weight that the beginning gc will free. Its since is now, the time of the call.
+// estimate returns the weight that the beginning gc will free. Its firstRemoval is now, the time of the call.
 func (g *garbage) estimate(now time.Duration) weight {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return weight{g.removals, g.own, now}
+	return weight{g.removals, g.ownBytes, now}
 }
 
 // subtract is called at the end of a gc. w is the weight that estimate returned at the beginning of
-// this gc. If the gc freed only some of w, subtract only moves since to the beginning of the gc.
-func (g *garbage) subtract(w weight, some bool) {
+// this gc. With partly, the gc freed only a part of w: then subtract only moves firstRemoval to the beginning of
+// the gc.
+func (g *garbage) subtract(w weight, partly bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	if !some {
+	if !partly {
 		g.removals -= w.removals
-		g.own -= w.own
+		g.ownBytes -= w.ownBytes
 	}
 
-	g.since = max(g.since, w.since)
+	g.firstRemoval = max(g.firstRemoval, w.firstRemoval)
 }
 
-func (g *garbage) get() weight {
+func (g *garbage) current() weight {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.weight
 }
 
 // HasGarbage reports whether a workspace or snapshot was removed since the last gc.
-func (g *Collector) HasGarbage() bool { return g.garbage.get().removals > 0 }
+func (g *Collector) HasGarbage() bool { return g.garbage.current().removals > 0 }
 
 // dueIn returns the time until a gc is due. Further removals and seals can shorten it.
 func (g *Collector) dueIn() time.Duration {
-	stored, base, removed := g.Stored.Load(), g.Base.Load(), g.garbage.get()
+	stored, base, removed := g.StoredBytes.Load(), g.BaseBytes.Load(), g.garbage.current()
 	grown := stored - base
-	if grown > max(growth, base/2) {
+	if grown > max(gcGrowth, base/2) {
 		return 0
 	}
 	if removed.removals == 0 {
@@ -150,27 +151,27 @@ func (g *Collector) dueIn() time.Duration {
 	}
 
 	// Bytes stored since the last gc may belong to the removed snapshots, so they count as removed.
-	wait := rarely
-	if removed.own+max(grown, 0) >= min(stored, g.Left())/unused {
-		wait = delay
+	wait := gcLongDelay
+	if removed.ownBytes+max(grown, 0) >= min(stored, g.Storable())/gcShare {
+		wait = gcDelay
 	}
 
-	return max(0, removed.since+wait-g.Elapsed())
+	return max(0, removed.firstRemoval+wait-g.Elapsed())
 }
 
-// Import protects the objects that an import puts until done is called. No automatic gc begins
+// ProtectImport protects the objects that an import puts, until the import calls done. No automatic gc begins
 // in that time.
-func (g *Collector) Import() (done func()) {
-	g.imports.Add(1)
+func (g *Collector) ProtectImport() (done func()) {
+	g.runningImports.Add(1)
 	leave := g.Puts.Enter()
 	return func() {
 		leave()
-		g.imports.Add(-1)
+		g.runningImports.Add(-1)
 	}
 }
 
 // Due reports whether an automatic gc should begin.
-func (g *Collector) Due() bool { return g.imports.Load() == 0 && g.dueIn() == 0 }
+func (g *Collector) Due() bool { return g.runningImports.Load() == 0 && g.dueIn() == 0 }
 
 // Loop runs a gc when it is due, with a tenth of the processors unless the disk is nearly full. It
 // does not begin a gc during an import, because the gc would wait for the import and keep all
@@ -178,8 +179,8 @@ func (g *Collector) Due() bool { return g.imports.Load() == 0 && g.dueIn() == 0 
 func (g *Collector) Loop() {
 	runtime.LockOSThread() // because share measures the time of its thread; locked until the goroutine ends
 	own := newShare(g.Loops)
-	slowly := func(gc *cas.Recording) {
-		if g.Left() >= growth {
+	slowly := func(gc *cas.Collection) {
+		if g.Storable() >= gcGrowth {
 			gc.Yield = own.yield
 		}
 	}
@@ -201,19 +202,19 @@ func (g *Collector) Loop() {
 // Run runs a gc. If a full disk prevented the checkpoint of the gc, Run runs further rounds, at most
 // rounds in all. It returns the sums of all rounds. progress is called with numbers of bytes of packs.
 func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
-	return g.run(ctx, func(*cas.Recording) {}, progress)
+	return g.run(ctx, func(*cas.Collection) {}, progress)
 }
 
 // Wipe runs a gc as Run does, and also overwrites the removed objects on the disk.
 func (g *Collector) Wipe(ctx context.Context) (cas.GCResult, error) {
-	return g.run(ctx, func(gc *cas.Recording) { gc.Wipe = true }, nil)
+	return g.run(ctx, func(gc *cas.Collection) { gc.Wipe = true }, nil)
 }
 
-// run implements Run and Wipe. how sets the fields of the Recording of each round.
-func (g *Collector) run(ctx context.Context, how func(*cas.Recording), progress func(done, total int64)) (cas.GCResult, error) {
+// run implements Run and Wipe. configure sets the fields of the Collection of each round.
+func (g *Collector) run(ctx context.Context, configure func(*cas.Collection), progress func(done, total int64)) (cas.GCResult, error) {
 	var sum cas.GCResult
-	for range rounds {
-		again, err := g.collect(ctx, how, &sum, progress)
+	for range maxRounds {
+		noSpace, err := g.collect(ctx, configure, &sum, progress)
 		if isDamage(err) {
 			err = NeedsRepair(err)
 			g.SetDamage(err)
@@ -221,7 +222,7 @@ func (g *Collector) run(ctx context.Context, how func(*cas.Recording), progress 
 		if err != nil {
 			return sum, err
 		}
-		if !again {
+		if !noSpace {
 			break
 		}
 		// The freed space may be enough for the checkpoint now. After it, the next round can free
@@ -232,21 +233,21 @@ func (g *Collector) run(ctx context.Context, how func(*cas.Recording), progress 
 	return sum, nil
 }
 
-// collect runs one round of a gc and adds its result to sum. again reports whether the disk had no
+// collect runs one round of a gc and adds its result to sum. noSpace reports whether the disk had no
 // space for the checkpoint.
-func (g *Collector) collect(ctx context.Context, how func(*cas.Recording), sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
+func (g *Collector) collect(ctx context.Context, configure func(*cas.Collection), sum *cas.GCResult, progress func(done, total int64)) (noSpace bool, err error) {
 	// Wait for callers, such as imports, that put objects before the recording began. When they are
 	// done, a root references their objects.
-	gc, err := g.Objects.Record(ctx, g.Puts.Wait)
+	gc, err := g.Objects.BeginCollection(ctx, g.Puts.Wait)
 	if err != nil {
 		return false, err
 	}
 	defer gc.Close()
 
-	how(gc)
-	weighed := g.garbage.estimate(g.Elapsed())
+	configure(gc)
+	estimate := g.garbage.estimate(g.Elapsed())
 	var roots *Roots
-	full, err := g.Checkpoints.Hold(ctx, func() (err error) {
+	full, err := g.Checkpoints.CheckpointForGC(ctx, func() (err error) {
 		roots, err = g.Roots()
 		return err
 	})
@@ -254,47 +255,47 @@ func (g *Collector) collect(ctx context.Context, how func(*cas.Recording), sum *
 		return false, err
 	}
 
-	long := errors.Is(full, ErrNoCheckpoint)
-	if again = full != nil && !long; again {
+	tookLong := errors.Is(full, ErrNoCheckpoint)
+	if noSpace = full != nil && !tookLong; noSpace {
 		// The gc can free space without a checkpoint, because it also marks the objects of the
 		// last checkpoint.
 		g.Logger.Warn("no checkpoint before gc", "err", full, guard.Stack(full))
 	}
 
-	res, err := gc.Collect(ctx, g.Incomplete.Load(), func(k *cas.Keeper) error { return g.mark(ctx, roots, k) }, progress)
+	res, err := gc.Collect(ctx, g.Incomplete.Load(), func(k *cas.Marker) error { return g.mark(ctx, roots, k) }, progress)
 	sum.Removed += res.Removed
 	sum.FreedBytes += res.FreedBytes
 	if err != nil {
-		return again, err
+		return noSpace, err
 	}
 
-	g.Stored.Store(g.Objects.Stats().Stored)
-	g.Base.Store(g.Stored.Load())
-	g.garbage.subtract(weighed, long) // long: the gc kept the objects of the last checkpoint, the next gc removes them
+	g.StoredBytes.Store(g.Objects.Stats().Stored)
+	g.BaseBytes.Store(g.StoredBytes.Load())
+	g.garbage.subtract(estimate, tookLong) // tookLong: this gc kept the objects of the last checkpoint, and the next gc removes them
 	g.Metrics.Update(func(m *info.Metrics) { m.GarbageCollects++ })
 
-	return again, nil
+	return noSpace, nil
 }
 
 // mark marks the objects of all roots.
-func (g *Collector) mark(ctx context.Context, roots *Roots, k *cas.Keeper) error {
-	if err := roots.Read(); err != nil {
+func (g *Collector) mark(ctx context.Context, roots *Roots, k *cas.Marker) error {
+	if err := roots.ReadCheckpoint(); err != nil {
 		return err
 	}
 
-	m := &marking{ctx: ctx, Collector: g, k: k, to: localKeeper{g.Objects, k}}
-	m.src = g.Source.WithObjects(m.to)
-	if err := m.snapshots(roots.Snapshots); err != nil {
+	m := &markRun{ctx: ctx, Collector: g, keeper: k, local: localMarker{g.Objects, k}}
+	m.src = g.Source.WithObjects(m.local)
+	if err := m.markSnapshots(roots.Snapshots); err != nil {
 		return err
 	}
 
-	for _, h := range roots.Sets {
-		if _, err := m.leaf(h); err != nil {
+	for _, h := range roots.Leaves {
+		if _, err := m.markLeaf(h); err != nil {
 			return err
 		}
 	}
 
-	return roots.Each(m.state)
+	return roots.EachState(m.markState)
 }
 
 // NeedsRepair adds advice to the error of a damaged store. A gc does not run in a damaged store,

@@ -39,18 +39,18 @@ func commonOwner(a, b *owner) *owner {
 
 // An ownedState is a state whose objects are used by an owner.
 type ownedState struct {
-	by *owner
+	owner *owner
 	catalogue.Root
 }
 
-// order returns the sort key of a state for the count. States of restOfStore come first, so that the
+// sortKey returns the sort key of a state for the count. States of restOfStore come first, so that the
 // walks of later states stop at their objects. Snapshots follow by sequence number, which is also
 // the order of their objects in the packs.
-func (h ownedState) order() uint64 {
-	if h.by == restOfStore {
+func (h ownedState) sortKey() uint64 {
+	if h.owner == restOfStore {
 		return 0
 	}
-	return 1 + h.by.Seq
+	return 1 + h.owner.Seq
 }
 
 // DiskUsage counts the bytes that a deletion of each of the named snapshots of a workspace, and of
@@ -58,34 +58,34 @@ func (h ownedState) order() uint64 {
 // workspace. The caller has sealed all states and has entered Collector.Puts. DiskUsage needs about
 // 100 bytes of memory for each object.
 func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []string) (*info.Disk, error) {
-	var kept []ownedState
+	var states []ownedState
 	var err error
-	p.WithLock(func(tx *live.Tx) { kept, err = p.ownedStates(tx, ws, names) })
+	p.WithLock(func(tx *live.Tx) { states, err = p.ownedStates(tx, ws, names) })
 	if err != nil {
 		return nil, err
 	}
 
-	slices.SortStableFunc(kept, func(a, b ownedState) int { return cmp.Compare(a.order(), b.order()) })
+	slices.SortStableFunc(states, func(a, b ownedState) int { return cmp.Compare(a.sortKey(), b.sortKey()) })
 
-	has := make(map[cas.Hash]*owner)
-	var by *owner
+	owners := make(map[cas.Hash]*owner)
+	var current *owner
 	mark := func(id cas.Hash) (more bool) {
 		if !p.Objects.MayBeInStore(id) {
 			return false
 		}
-		before, known := has[id]
-		now := by
+		before, known := owners[id]
+		now := current
 		if known {
-			now = commonOwner(before, by)
+			now = commonOwner(before, current)
 		}
 
-		has[id] = now
+		owners[id] = now
 
 		return !known || now != before // if the owner is unchanged, the objects below have this owner already
 	}
 
-	for _, k := range kept {
-		by = k.by
+	for _, k := range states {
+		current = k.owner
 		st, err := k.Load(p.Source)
 		if err != nil {
 			return nil, NeedsRepair(err)
@@ -95,15 +95,15 @@ func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []
 		}
 	}
 
-	out, err := sum(p.CAS, has, kept)
+	out, err := sumByOwner(p.CAS, owners, states)
 	return out, NeedsRepair(err)
 }
 
-// sum adds up the sizes of the objects by owner.
-func sum(store *cas.Store, has map[cas.Hash]*owner, kept []ownedState) (*info.Disk, error) {
+// sumByOwner adds up the sizes of the objects by owner.
+func sumByOwner(store *cas.Store, owners map[cas.Hash]*owner, states []ownedState) (*info.Disk, error) {
 	out := &info.Disk{Snapshots: []info.UsedBy{}, Forks: []info.UsedBy{}, Stored: store.Stats().Stored}
-	if err := store.Sizes(func(id cas.Hash, bytes int64) {
-		o := has[id]
+	if err := store.EachObjectSize(func(id cas.Hash, bytes int64) {
+		o := owners[id]
 		if o == nil || o == restOfStore {
 			return
 		}
@@ -119,16 +119,16 @@ func sum(store *cas.Store, has map[cas.Hash]*owner, kept []ownedState) (*info.Di
 
 	seen := map[*owner]bool{restOfStore: true}
 
-	for _, k := range slices.Backward(kept) { // newest first
+	for _, k := range slices.Backward(states) { // newest first
 		switch {
-		case seen[k.by]:
-		case k.by.Seq > 0:
-			out.Snapshots = append(out.Snapshots, k.by.UsedBy)
+		case seen[k.owner]:
+		case k.owner.Seq > 0:
+			out.Snapshots = append(out.Snapshots, k.owner.UsedBy)
 		default:
-			out.Forks = append(out.Forks, k.by.UsedBy)
+			out.Forks = append(out.Forks, k.owner.UsedBy)
 		}
 
-		seen[k.by] = true
+		seen[k.owner] = true
 	}
 
 	slices.SortFunc(out.Forks, func(a, b info.UsedBy) int { return strings.Compare(a.Name, b.Name) })
@@ -138,14 +138,14 @@ func sum(store *cas.Store, has map[cas.Hash]*owner, kept []ownedState) (*info.Di
 
 // ownedStates returns all states of the store with their owners. The caller holds the lock of the
 // forest.
-func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string) (kept []ownedState, err error) {
-	asked := make(map[*catalogue.Snapshot]bool)
+func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string) (states []ownedState, err error) {
+	named := make(map[*catalogue.Snapshot]bool)
 	for _, name := range names {
 		sn, err := p.Catalogue.Find(ws, name)
 		if err != nil {
 			return nil, err
 		}
-		asked[sn] = true
+		named[sn] = true
 	}
 
 	forks := make(map[*catalogue.Workspace]*owner) // the forks of ws, and the forks in them
@@ -158,7 +158,7 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 		}
 	}
 
-	by := func(w *catalogue.Workspace) *owner {
+	ownerOf := func(w *catalogue.Workspace) *owner {
 		if o, ok := forks[w]; ok {
 			return o
 		}
@@ -169,23 +169,23 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 
 	for view, sn := range p.Catalogue.Snapshots.All() {
 		w := p.Catalogue.Workspaces.At(sn.WS)
-		o := by(w)
-		if w == ws && view != w.Base && view != w.Before && !p.Catalogue.Hidden(sn) && (len(names) == 0 || asked[sn]) {
+		o := ownerOf(w)
+		if w == ws && view != w.Base && view != w.BookmarkView && !p.Catalogue.Hidden(sn) && (len(names) == 0 || named[sn]) {
 			o = &owner{UsedBy: info.UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes}, Seq: sn.Seq}
 		}
 
 		snaps[view] = o
-		kept = append(kept, ownedState{by: o, Root: sn.Root()})
+		states = append(states, ownedState{owner: o, Root: sn.Root()})
 	}
 
 	for _, w := range p.Catalogue.Workspaces.All() {
-		kept = append(kept, ownedState{by: by(w), Root: catalogue.Root{State: w.Freeze(tx)}})
+		states = append(states, ownedState{owner: ownerOf(w), Root: catalogue.Root{State: w.Freeze(tx)}})
 		for _, r := range w.Restored {
 			if o, ok := snaps[r.View]; ok {
-				kept = append(kept, ownedState{by: o, Root: catalogue.Root{State: r.State}})
+				states = append(states, ownedState{owner: o, Root: catalogue.Root{State: r.State}})
 			}
 		}
 	}
 
-	return kept, nil
+	return states, nil
 }

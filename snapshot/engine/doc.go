@@ -38,7 +38,7 @@
 // An object is needed if it is part of a state or a set of actors that is being read, that a user
 // can still read, or that recovery would read. A gc has these steps:
 //
-//  1. It begins to record (cas.Store.Record): objects that Put adds, or Put and Has find, from
+//  1. It begins to record (cas.Store.BeginCollection): objects that Put adds, or Put and Has find, from
 //     here on are kept.
 //  2. It waits for callers that began to put objects before ([Collector.Puts]). When they are done,
 //     their objects are below a root, or will never be referenced.
@@ -48,7 +48,7 @@
 //     sealed state is among the roots. Snapshots that are not in memory are read in step 5, from the
 //     records that the metadata had in step 4.
 //  5. It marks the objects below the roots and below the last checkpoint, except the objects of snapshots
-//     that an earlier gc has marked (cas.Keeper.Resume). Then it sweeps.
+//     that an earlier gc has marked (cas.Marker.Resume). Then it sweeps.
 //     Writers, captures, seals, edits, pulls and checkpoints continue during this step.
 //
 // An object that is needed during step 5 or later is kept, because one of these is true:

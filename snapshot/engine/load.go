@@ -15,29 +15,29 @@ import (
 
 // LastCheckpoint reads the record of the last checkpoint. If the store has no checkpoint yet, it returns a
 // record in which only First is set.
-func LastCheckpoint(c *cas.Store) (at catalogue.StoreRecord, err error) {
+func LastCheckpoint(c *cas.Store) (record catalogue.StoreRecord, err error) {
 	b, err := c.GetMeta(catalogue.StoreKey)
 	if errors.Is(err, cas.ErrNotFound) {
-		return catalogue.StoreRecord{First: true}, nil
+		return catalogue.StoreRecord{NoCheckpoint: true}, nil
 	}
 	if err != nil {
-		return at, err
+		return record, err
 	}
-	if err := json.Unmarshal(b, &at); err != nil {
-		return at, errs.New(errs.Damaged, "the checkpoint: %w", err)
+	if err := json.Unmarshal(b, &record); err != nil {
+		return record, errs.New(errs.Damaged, "the checkpoint: %w", err)
 	}
 
-	return at, nil
+	return record, nil
 }
 
 // A Loader reads the last checkpoint of a store that is not yet shared with other goroutines.
 type Loader struct {
 	*Parts
-	Sealer  *Sealer
-	Salvage bool                          // leave out states that cannot be read
-	Empty   func(tx *live.Tx) *tree.State // returns an empty state for a lost workspace
+	Sealer     *Sealer
+	Salvage    bool                          // leave out states that cannot be read
+	EmptyState func(tx *live.Tx) *tree.State // returns an empty state for a lost workspace
 
-	Replaced []string // names of workspaces whose last state was lost
+	LostWorkspaces []string // names of workspaces whose last state was lost
 }
 
 // Load reads the catalogue and the states of the workspaces.
@@ -52,7 +52,7 @@ func (l *Loader) Load(tx *live.Tx) error {
 // the sealer's queue.
 func (l *Loader) loadCatalogue(tx *live.Tx) error {
 	seal, err := l.Catalogue.Load(l.CAS, l.Salvage, func(r catalogue.SnapshotRecord) (*tree.State, error) {
-		st, err := r.Partly.Load(l.Source, tx.Epoch())
+		st, err := r.PartlySealed.Load(l.Source, tx.Epoch())
 		if err != nil && l.Salvage {
 			l.Logger.Warn("left out a snapshot", "snapshot", r.Name, "err", err)
 			return nil, nil
@@ -70,7 +70,7 @@ func (l *Loader) loadCatalogue(tx *live.Tx) error {
 func (l *Loader) loadWorkspaces(tx *live.Tx) error {
 	for _, w := range l.Catalogue.Workspaces.All() {
 		st, err := l.loadState(tx, w)
-		stored := err == nil && w.Partly == nil
+		stored := err == nil && w.PartlySealed == nil
 		if err != nil && l.Salvage {
 			st, err = l.readableState(tx, w, err), nil
 		}
@@ -112,8 +112,8 @@ func (l *Loader) loadOrphans(tx *live.Tx, w *catalogue.Workspace) error {
 // main can be read. A salvage checks the root directories of all workspaces. A root directory that
 // is only on a remote counts as readable.
 func (l *Loader) loadState(tx *live.Tx, w *catalogue.Workspace) (*tree.State, error) {
-	if w.Partly != nil {
-		return w.Partly.Load(l.Source, tx.Epoch())
+	if w.PartlySealed != nil {
+		return w.PartlySealed.Load(l.Source, tx.Epoch())
 	}
 	id, err := cas.ParseHash(w.State)
 	if err != nil {
@@ -135,8 +135,8 @@ func (l *Loader) loadState(tx *live.Tx, w *catalogue.Workspace) (*tree.State, er
 // cannot be read. If no snapshot can be read, it tries the snapshots of the workspace's ancestors.
 // If these cannot be read either, it returns an empty tree.
 func (l *Loader) readableState(tx *live.Tx, w *catalogue.Workspace, cause error) *tree.State {
-	l.Replaced = append(l.Replaced, w.Name)
-	w.Changes++
+	l.LostWorkspaces = append(l.LostWorkspaces, w.Name)
+	w.ChangeCount++
 	for at := w; at != nil; at = l.Catalogue.Parent(at) {
 		for _, sn := range slices.Backward(l.Catalogue.WithBase(at)) {
 			st, err := sn.Tree(l.Source)
@@ -157,5 +157,5 @@ func (l *Loader) readableState(tx *live.Tx, w *catalogue.Workspace, cause error)
 	l.Logger.Warn("the state of the workspace and all its snapshots are damaged; it goes on empty",
 		"workspace", w.Name, "err", cause)
 
-	return l.Empty(tx)
+	return l.EmptyState(tx)
 }

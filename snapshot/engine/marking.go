@@ -8,41 +8,41 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// fewRoots is the largest number of unmarked snapshots that one call of Keeper.Remember remembers.
-// More snapshots are remembered in several calls, see marking.snapshots.
-const fewRoots = 256
+// maxRememberedRoots is the largest number of unmarked snapshots that one call of Marker.Remember remembers.
+// More snapshots are remembered in several calls, see markRun.markSnapshots.
+const maxRememberedRoots = 256
 
-// A marking marks the objects of all roots of a gc.
-type marking struct {
+// A markRun marks the objects of all roots of a gc.
+type markRun struct {
 	*Collector
-	ctx    context.Context
-	k      *cas.Keeper
-	to     localKeeper
-	src    *tree.Source
-	before *tree.State // the state that was marked last
+	ctx      context.Context
+	keeper   *cas.Marker
+	local    localMarker
+	src      *tree.Source
+	previous *tree.State // the state that was marked last
 }
 
-// state marks the objects of a state.
-func (m *marking) state(st *tree.State) error {
-	err := st.MarkInto(m.ctx, m.src, m.before, m.Incomplete.Load(), m.to)
-	m.before = st
+// markState marks the objects of a state.
+func (m *markRun) markState(st *tree.State) error {
+	err := st.MarkInto(m.ctx, m.src, m.previous, m.Incomplete.Load(), m.local)
+	m.previous = st
 	return err
 }
 
-// leaf marks an object that references no objects. here is false if the object is damaged or
+// markLeaf marks an object that references no objects. here is false if the object is damaged or
 // missing, which does not stop the gc.
-func (m *marking) leaf(h cas.Hash) (here bool, err error) {
+func (m *markRun) markLeaf(h cas.Hash) (here bool, err error) {
 	here, err = m.Objects.Has(h)
 	if here {
-		m.to.MarkLeaf(h)
+		m.local.MarkLeaf(h)
 	}
 	return here, err
 }
 
-// snapshots marks the snapshots that no earlier gc has marked. It remembers the oldest half of them
+// markSnapshots marks the snapshots that no earlier gc has marked. It remembers the oldest half of them
 // together, then the oldest half of the rest, and so on: after the removal of a snapshot, the groups
 // of older snapshots need not be marked again.
-func (m *marking) snapshots(all []SnapshotRoot) error {
+func (m *markRun) markSnapshots(all []SnapshotRoot) error {
 	marked := make(map[cas.Hash]bool)
 	remember := m.Objects.Remote == nil || !m.Objects.Remote.HasAny() // an object that is fetched later may reference unmarked objects
 	if remember {
@@ -52,7 +52,7 @@ func (m *marking) snapshots(all []SnapshotRoot) error {
 		}
 
 		var err error
-		if marked, err = m.k.Resume(keys); err != nil {
+		if marked, err = m.keeper.Resume(keys); err != nil {
 			return err
 		}
 	}
@@ -67,17 +67,17 @@ func (m *marking) snapshots(all []SnapshotRoot) error {
 
 	for at := -1; len(left) > 0; {
 		n := len(left)
-		if n > fewRoots {
+		if n > maxRememberedRoots {
 			n /= 2
 		}
 
 		var keys []cas.Hash
 		for _, i := range left[:n] {
 			if i > 0 && i-1 != at { // snapshot i-1 was marked earlier
-				m.before, _ = tree.Load(m.src, all[i-1].ID) // after an error marking takes longer
+				m.previous, _ = tree.Load(m.src, all[i-1].ID) // after an error marking takes longer
 			}
 
-			complete, err := m.snapshot(&all[i])
+			complete, err := m.markSnapshot(&all[i])
 			if err != nil {
 				return err
 			}
@@ -88,18 +88,18 @@ func (m *marking) snapshots(all []SnapshotRoot) error {
 
 		left = left[n:]
 		if remember {
-			m.k.Remember(keys)
+			m.keeper.Remember(keys)
 		}
 	}
 
 	return nil
 }
 
-// snapshot marks a snapshot. complete is false if an actor set or the whole state is missing.
-func (m *marking) snapshot(r *SnapshotRoot) (complete bool, err error) {
+// markSnapshot marks a snapshot. complete is false if an actor set or the whole state is missing.
+func (m *markRun) markSnapshot(r *SnapshotRoot) (complete bool, err error) {
 	complete = true
 	for _, h := range r.Sets {
-		here, err := m.leaf(h)
+		here, err := m.markLeaf(h)
 		if err != nil {
 			return false, err
 		}
@@ -114,26 +114,26 @@ func (m *marking) snapshot(r *SnapshotRoot) (complete bool, err error) {
 		return false, err
 	}
 
-	return complete, m.state(st)
+	return complete, m.markState(st)
 }
 
-// A localKeeper is a cas.Keeper that skips objects on remotes.
-type localKeeper struct {
+// A localMarker is a cas.Marker that skips objects on remotes.
+type localMarker struct {
 	all tree.Objects
-	k   *cas.Keeper
+	k   *cas.Marker
 }
 
-func (m localKeeper) Mark(h cas.Hash) bool { return m.all.MayBeInStore(h) && m.k.Mark(h) }
+func (m localMarker) Mark(h cas.Hash) bool { return m.all.MayBeInStore(h) && m.k.Mark(h) }
 
-func (m localKeeper) MarkLeaf(h cas.Hash) {
+func (m localMarker) MarkLeaf(h cas.Hash) {
 	if m.all.MayBeInStore(h) {
 		m.k.MarkLeaf(h)
 	}
 }
 
-func (m localKeeper) Put(kind cas.Kind, b []byte) (cas.Hash, error) { return m.all.Put(kind, b) }
+func (m localMarker) Put(kind cas.Kind, b []byte) (cas.Hash, error) { return m.all.Put(kind, b) }
 
-func (m localKeeper) Get(h cas.Hash, dst []byte) ([]byte, error) {
+func (m localMarker) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	if m.all.Remote != nil {
 		return m.all.Get(h, dst)
 	}

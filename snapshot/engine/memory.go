@@ -24,12 +24,12 @@ const (
 	// forkPatience is how long a change in a fork waits for memory, and mainPatience in main.
 	forkPatience = 30 * time.Second
 	mainPatience = 5 * time.Minute
-	// maxAwaiting is the largest number of changes in forks that wait for memory at a time. Each
+	// maxWaitingForks is the largest number of changes in forks that wait for memory at a time. Each
 	// waiting change keeps up to a MiB of a write in memory.
-	maxAwaiting = 32
-	// heavy is the least memory in bytes with which the recovery of a workspace may be the reason
-	// why earlier daemons were killed.
-	heavy = 16 << 20
+	maxWaitingForks = 32
+	// heavyBytes is the memory in bytes from which on the recovery of a workspace may be the reason why
+	// earlier daemons were killed.
+	heavyBytes = 16 << 20
 )
 
 // A Memory limits the memory of unsealed changes. Each change is charged to its workspace. The
@@ -42,36 +42,36 @@ type Memory struct {
 	Sealer   *Sealer
 	ReadOnly bool // states cannot be sealed
 
-	account *budget.Account
-	half    int64
-	opened  atomic.Bool // the recovery has ended
+	account   *budget.Account
+	halfLimit int64
+	opened    atomic.Bool // the recovery has ended
 
-	mu       sync.Mutex
-	views    map[uint32]*memoryUse
-	sealing  map[uint32]bool // by tenant: its workspaces are being sealed
-	awaiting int             // number of changes in forks that wait
-	redo     int64           // bytes charged since the last checkpoint
+	mu             sync.Mutex
+	views          map[uint32]*memoryUse
+	sealingTenants map[uint32]bool // by tenant: its workspaces are being sealed
+	waitingForks   int             // number of changes in forks that wait
+	replayBytes    int64           // bytes charged since the last checkpoint
 }
 
-// A memoryUse counts the bytes that were charged to a view (total) and given back (given).
+// A memoryUse counts the bytes that were charged to a view, and the bytes of them that were returned.
 type memoryUse struct {
-	tenant, parent uint32 // views
-	total, given   int64
+	tenant, parent    uint32 // views
+	charged, returned int64
 }
 
 // NewMemory returns a Memory with a limit of size bytes.
 func NewMemory(p *Parts, z *Sealer, size int64) *Memory {
 	return &Memory{
-		Parts: p, Sealer: z, account: budget.NewAccount(size, live.MainView), half: size / 2,
-		views: make(map[uint32]*memoryUse), sealing: make(map[uint32]bool),
+		Parts: p, Sealer: z, account: budget.NewAccount(size, live.MainView), halfLimit: size / 2,
+		views: make(map[uint32]*memoryUse), sealingTenants: make(map[uint32]bool),
 	}
 }
 
 // Used returns the number of bytes that all workspaces use.
 func (m *Memory) Used() int64 { return m.account.Used() }
 
-// Most returns the largest value of Used since the store was opened.
-func (m *Memory) Most() int64 { return m.account.Peak() }
+// PeakUsed returns the largest value of Used since the store was opened.
+func (m *Memory) PeakUsed() int64 { return m.account.Peak() }
 
 // Add adds a workspace. The caller holds the lock of the forest, as for Remove.
 func (m *Memory) Add(ws *catalogue.Workspace) {
@@ -98,11 +98,11 @@ func (m *Memory) Remove(view uint32) {
 	}
 
 	delete(m.views, view)
-	left := c.total - c.given
+	left := c.charged - c.returned
 	m.account.Release(c.tenant, left)
 
 	if up := m.views[c.parent]; up != nil {
-		up.total += left
+		up.charged += left
 		m.account.Add(up.tenant, left)
 	}
 }
@@ -118,12 +118,12 @@ func (m *Memory) Take(view uint32, taken, more int64, urgent bool) bool {
 	}
 
 	m.account.Add(c.tenant, taken)
-	c.total += taken
-	m.redo += taken
+	c.charged += taken
+	m.replayBytes += taken
 	fits := m.account.Take(c.tenant, more, urgent)
 	if fits {
-		c.total += more
-		m.redo += more
+		c.charged += more
+		m.replayBytes += more
 	}
 
 	if !fits || m.account.OverHalf(c.tenant) {
@@ -144,15 +144,15 @@ func (m *Memory) Await(ctx context.Context, view uint32, more int64, urgent bool
 	}
 
 	if c.tenant != live.MainView {
-		if patience = forkPatience; m.awaiting >= maxAwaiting {
+		if patience = forkPatience; m.waitingForks >= maxWaitingForks {
 			m.mu.Unlock()
 			return errFullMemory
 		}
 
-		m.awaiting++
+		m.waitingForks++
 		defer func() {
 			m.mu.Lock()
-			m.awaiting--
+			m.waitingForks--
 			m.mu.Unlock()
 		}()
 	}
@@ -180,28 +180,28 @@ func (m *Memory) Await(ctx context.Context, view uint32, more int64, urgent bool
 
 var errFullMemory = errs.New(errs.Quota, "limit reached: the changes of this workspace that are not stored yet take all memory that it may have; try again in a while")
 
-// ErrManyToRedo is the error of opening a store read-only if the changes in its journal take too much
+// ErrReplayMemory is the error of opening a store read-only if the changes in its journal take too much
 // memory. Sealing them would free memory, but would write to the store.
-var ErrManyToRedo = errs.New(errs.Quota, "limit reached: what the journal contains takes more memory than there is for it")
+var ErrReplayMemory = errs.New(errs.Quota, "limit reached: what the journal contains takes more memory than there is for it")
 
 // sealSoonLocked starts a goroutine that seals the workspaces of a tenant, unless one is running.
 // The caller holds mu.
 func (m *Memory) sealSoonLocked(tenant uint32) {
-	if m.sealing[tenant] || !m.opened.Load() {
+	if m.sealingTenants[tenant] || !m.opened.Load() {
 		return
 	}
-	m.sealing[tenant] = true
+	m.sealingTenants[tenant] = true
 	m.Loops.Go("sealing what takes much memory", func() {
 		defer func() {
 			m.mu.Lock()
-			delete(m.sealing, tenant)
+			delete(m.sealingTenants, tenant)
 			m.mu.Unlock()
 			m.account.Wake()
 		}()
-		defer m.Sealer.Pacer.Urgent()()
+		defer m.Sealer.Pacer.BeginUrgent()()
 		if err := m.sealTenant(m.Loops.Context, tenant); err != nil && m.Loops.Context.Err() == nil {
 			m.Logger.Warn("changes that take much memory cannot be sealed", "err", err, guard.Stack(err))
-			m.Loops.Pause(retrySeal)
+			m.Loops.Pause(sealRetryDelay)
 		}
 	})
 }
@@ -220,16 +220,16 @@ func (m *Memory) sealTenant(ctx context.Context, tenant uint32) error {
 func (m *Memory) seal(ctx context.Context, chosen func(*memoryUse) bool) error {
 	m.mu.Lock()
 	var views []uint32
-	has := make(map[uint32]int64)
+	usage := make(map[uint32]int64)
 	for view, c := range m.views {
-		if has[view] = c.total - c.given; has[view] > 0 && chosen(c) {
+		if usage[view] = c.charged - c.returned; usage[view] > 0 && chosen(c) {
 			views = append(views, view)
 		}
 	}
 
 	m.mu.Unlock()
 
-	slices.SortFunc(views, func(a, b uint32) int { return cmp.Compare(has[b], has[a]) })
+	slices.SortFunc(views, func(a, b uint32) int { return cmp.Compare(usage[b], usage[a]) })
 	var failed error
 	for _, view := range views {
 		failed = errors.Join(failed, m.sealView(ctx, view))
@@ -268,7 +268,7 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 			}
 		}
 
-		states, mark = append(states, w.Freeze(tx)), m.Mark(view)
+		states, mark = append(states, w.Freeze(tx)), m.ChargedBytes(view)
 		if st := orphans[view]; st != nil {
 			states = append(states, st)
 		}
@@ -285,7 +285,7 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 	slices.SortFunc(snaps, func(a, b *catalogue.Snapshot) int { return cmp.Compare(a.Seq, b.Seq) })
 
 	for _, sn := range snaps {
-		if err := m.Sealer.Wait(ctx, sn); err != nil && ctx.Err() != nil {
+		if err := m.Sealer.EnsureSealed(ctx, sn); err != nil && ctx.Err() != nil {
 			return err
 		} else if err != nil {
 			m.Logger.Warn("sealing", "err", err, guard.Stack(err))
@@ -293,77 +293,76 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 	}
 
 	for _, st := range states {
-		_, err := m.Sealer.InTurn(ctx, view, st)
+		_, err := m.Sealer.SealInTurn(ctx, view, st)
 		if err != nil && ctx.Err() == nil {
-			_, _, err = m.Sealer.Without(ctx, view, st) // files that cannot be sealed stay in memory
+			_, _, err = m.Sealer.SealPartly(ctx, view, st) // files that cannot be sealed stay in memory
 		}
 		if err != nil {
 			return err
 		}
 	}
 
-	m.Sealed(view, mark)
+	m.ReturnSealed(view, mark)
 
 	return nil
 }
 
-// Redo returns the bytes charged since the last checkpoint, which a recovery would charge again.
-func (m *Memory) Redo() int64 {
+// BytesToReplay returns the bytes charged since the last checkpoint, which a recovery would charge again.
+func (m *Memory) BytesToReplay() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.redo
+	return m.replayBytes
 }
 
-// Redone subtracts bytes from Redo, after a checkpoint.
-func (m *Memory) Redone(bytes int64) {
+// SubtractReplayed subtracts bytes from BytesToReplay, after a checkpoint.
+func (m *Memory) SubtractReplayed(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.redo -= bytes
+	m.replayBytes -= bytes
 }
 
-// ManyToRedo reports whether a recovery would charge more than half of the memory.
-func (m *Memory) ManyToRedo() bool { return m != nil && m.Redo() > m.half }
+// ReplayNeedsMuchMemory reports whether a recovery would charge more than half of the memory.
+func (m *Memory) ReplayNeedsMuchMemory() bool { return m != nil && m.BytesToReplay() > m.halfLimit }
 
 // Heaviest returns the view of the workspace that was charged the most bytes. found is false if no
-// workspace was charged at least heavy bytes.
+// workspace was charged at least heavyBytes.
 func (m *Memory) Heaviest() (view uint32, found bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	most := int64(heavy)
+	most := int64(heavyBytes)
 	for id, c := range m.views {
-		if c.total >= most {
-			view, most, found = id, c.total, true
+		if c.charged >= most {
+			view, most, found = id, c.charged, true
 		}
 	}
 
 	return view, found
 }
 
-// Mark returns the bytes that a view was charged in total, for a later call of Sealed.
-func (m *Memory) Mark(view uint32) int64 {
+// ChargedBytes returns the bytes that a view was charged in total, for a later call of ReturnSealed.
+func (m *Memory) ChargedBytes(view uint32) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.views[view]; c != nil {
-		return c.total
+		return c.charged
 	}
 	return 0
 }
 
-// Sealed gives back the bytes that were charged before mark, the result of an earlier call of Mark.
-// The caller has sealed the state of the workspace at the time of that call, with its orphans and
-// snapshots.
-func (m *Memory) Sealed(view uint32, mark int64) {
+// ReturnSealed returns the bytes up to mark, the result of an earlier call of ChargedBytes. The caller has
+// sealed the state of the workspace at the time of that call, with its orphans and snapshots.
+func (m *Memory) ReturnSealed(view uint32, mark int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if c := m.views[view]; c != nil && mark > c.given {
-		m.account.Release(c.tenant, mark-c.given)
-		c.given = mark
+	if c := m.views[view]; c != nil && mark > c.returned {
+		m.account.Release(c.tenant, mark-c.returned)
+		c.returned = mark
 	}
 }
 
-// Opened ends the recovery. After it, workspaces are sealed in the background.
-func (m *Memory) Opened() { m.opened.Store(true) }
+// EndRecovery ends the recovery. After it, workspaces are sealed in the background.
+func (m *Memory) EndRecovery() { m.opened.Store(true) }
 
 // Relieve implements live.Memory.
 func (m *Memory) Relieve() error {
@@ -371,18 +370,18 @@ func (m *Memory) Relieve() error {
 		return nil
 	}
 	if m.ReadOnly {
-		return ErrManyToRedo
+		return ErrReplayMemory
 	}
 	return m.seal(m.Loops.Context, func(*memoryUse) bool { return true })
 }
 
 // SealEdit implements live.Memory.
 func (m *Memory) SealEdit(view uint32, st *tree.State, bytes int64) (sealed bool, err error) {
-	if bytes < m.half {
+	if bytes < m.halfLimit {
 		return false, nil
 	}
 	if m.ReadOnly {
-		return false, ErrManyToRedo
+		return false, ErrReplayMemory
 	}
 	for err = content.ErrTurnOver; errors.Is(err, content.ErrTurnOver); {
 		_, _, err = m.Sealer.sealState(m.Loops.Context, view, st)

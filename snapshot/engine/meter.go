@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// CreateBytes is charged for a new name until the bytes of the fork are counted.
-	CreateBytes = 576
+	// NewNameBytes is charged for a new name until the bytes of the fork are counted.
+	NewNameBytes = 576
 	// countShare limits the counting to 1/countShare of the time.
 	countShare = 10
 )
@@ -28,9 +28,9 @@ type Meter struct {
 	*Parts
 	Room *Room
 
-	limited atomic.Bool         // the policies have a limit
-	limit   atomic.Int64        // unshared bytes that each fork may have; 0: no limit
-	forks   map[uint32]*forkUse // by view; guarded by the lock of the forest
+	hasLimit  atomic.Bool         // the policies have a limit
+	forkLimit atomic.Int64        // unshared bytes that each fork may have; 0: no limit
+	forks     map[uint32]*forkUse // by view; guarded by the lock of the forest
 }
 
 func NewMeter(p *Parts, r *Room) *Meter {
@@ -57,12 +57,12 @@ func (m *Meter) RefreshLimits() {
 		own = own || ws.Policy.UnsharedBytes > 0
 	}
 
-	m.limit.Store(limit)
-	if m.limited.Swap(own || limit > 0) {
+	m.forkLimit.Store(limit)
+	if m.hasLimit.Swap(own || limit > 0) {
 		return
 	}
 	for _, f := range m.forks {
-		f.ready.Store(false)
+		f.isCounted.Store(false)
 	}
 }
 
@@ -73,28 +73,28 @@ func (m *Meter) tenant(view uint32) (ws *catalogue.Workspace, f *forkUse, limit 
 		if w := m.Catalogue.Workspaces.At(view); w != nil && w.Fork {
 			ws = m.Catalogue.Uppermost(w)
 			f = m.forks[ws.View]
-			limit = m.limit.Load()
+			limit = m.forkLimit.Load()
 			if own := ws.Policy.UnsharedBytes; own > 0 && (limit == 0 || own < limit) {
 				limit = own
 			}
 		}
 	})
 	if f != nil && limit == 0 {
-		f.ready.Store(false)
+		f.isCounted.Store(false)
 	}
 
 	return ws, f, limit
 }
 
 // Admit charges n bytes to a fork, until the fork is counted again. It returns an errs.Quota if
-// they exceed the limit. For a new name n is 0, and CreateBytes are charged.
+// they exceed the limit. For a new name n is 0, and NewNameBytes are charged.
 func (m *Meter) Admit(view uint32, n int64) error {
-	if !m.limited.Load() || view == live.MainView {
+	if !m.hasLimit.Load() || view == live.MainView {
 		return nil
 	}
 	ws, f, limit := m.tenant(view)
 	if n == 0 {
-		n = CreateBytes
+		n = NewNameBytes
 	}
 	if f == nil || limit == 0 {
 		return nil
@@ -135,8 +135,8 @@ func (m *Meter) ChargeExport(view uint32, n int64) error {
 	return nil
 }
 
-func (m *Meter) charge(ws *catalogue.Workspace, f *forkUse, n int64, taken bool) {
-	f.charge(n, taken)
+func (m *Meter) charge(ws *catalogue.Workspace, f *forkUse, n int64, reserved bool) {
+	f.charge(n, reserved)
 	m.WithLock(func(*live.Tx) { m.Catalogue.TouchWorkspace(ws) })
 }
 
@@ -156,14 +156,14 @@ func (m *Meter) Usage(view uint32) (used, limit int64) {
 
 // count counts the unshared bytes of a fork: 0 if the fork has ended.
 func (m *Meter) count(ws *catalogue.Workspace, f *forkUse) error {
-	return f.count(m.Source, m.Pins.Hold, func() (chains []chain, since int64) {
+	return f.count(m.Source, m.Pins.Hold, func() (chains []stateChain, since int64) {
 		m.WithLock(func(tx *live.Tx) {
-			if since = f.since.Load(); ws.Alive() != nil {
+			if since = f.bytesSince.Load(); ws.Alive() != nil {
 				return // the fork has ended
 			}
 
 			ws.Family(func(w *catalogue.Workspace) {
-				var states chain
+				var states stateChain
 				for _, sn := range m.Catalogue.WithBase(w) {
 					states = append(states, sn.Root())
 				}
@@ -181,16 +181,16 @@ func (m *Meter) count(ws *catalogue.Workspace, f *forkUse) error {
 type forkUse struct {
 	exports atomic.Int64 // bytes of exports to the store's git repository, until the fork ends
 
-	ready   atomic.Bool  // counted is valid: the fork was counted since the limit was set
-	counted atomic.Int64 // result of the last count
-	since   atomic.Int64 // bytes written since the last count
+	isCounted    atomic.Bool  // countedBytes is valid: the fork was counted since the limit was set
+	countedBytes atomic.Int64 // result of the last count
+	bytesSince   atomic.Int64 // bytes written since the last count
 
-	mu   sync.Mutex // one goroutine counts at a time
-	next time.Time  // earliest time of the next count
+	mu        sync.Mutex // one goroutine counts at a time
+	nextCount time.Time  // earliest time of the next count
 }
 
 // used returns an upper bound of the unshared bytes.
-func (f *forkUse) used() int64 { return f.counted.Load() + f.since.Load() + f.exports.Load() }
+func (f *forkUse) used() int64 { return f.countedBytes.Load() + f.bytesSince.Load() + f.exports.Load() }
 
 // admit charges n bytes and counts again if needed. ok is false if they exceed the limit.
 func (f *forkUse) admit(n, limit int64, count func() error) (ok bool, err error) {
@@ -207,65 +207,65 @@ func (f *forkUse) admit(n, limit int64, count func() error) (ok bool, err error)
 // reserve charges n bytes. It returns false and charges no bytes if they exceed the limit or the fork
 // was not counted yet.
 func (f *forkUse) reserve(n, limit int64) bool {
-	f.since.Add(n)
-	if f.used() <= limit && f.ready.Load() {
+	f.bytesSince.Add(n)
+	if f.used() <= limit && f.isCounted.Load() {
 		return true
 	}
-	f.since.Add(-n)
+	f.bytesSince.Add(-n)
 	return false
 }
 
 // charge charges n bytes as an export. reserved is set if reserve has charged them before.
 func (f *forkUse) charge(n int64, reserved bool) {
 	if reserved {
-		f.since.Add(-n) // the next count resets since, but not exports
+		f.bytesSince.Add(-n) // the next count resets bytesSince, but not exports
 	}
 	f.exports.Add(n)
 }
 
-// A chain is the list of states of a fork, from its base to its present state. Its snapshots may be
+// A stateChain is the list of states of a fork, from its base to its present state. Its snapshots may be
 // removed during the count.
-type chain []catalogue.Root
+type stateChain []catalogue.Root
 
-// count counts the unshared bytes of a fork. Before the time next it keeps the result of the last
+// count counts the unshared bytes of a fork. Before the time nextCount it keeps the result of the last
 // count. chains returns the chains of the fork and of each fork in it, with the value of
-// forkUse.since at that time. hold protects a state from gc while it is read.
-func (f *forkUse) count(src *tree.Source, hold func(*tree.State) (release func()), chains func() ([]chain, int64)) error {
+// forkUse.bytesSince at that time. hold protects a state from gc while it is read.
+func (f *forkUse) count(src *tree.Source, hold func(*tree.State) (release func()), chains func() ([]stateChain, int64)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
 	start := time.Now()
-	if f.ready.Load() && start.Before(f.next) {
+	if f.isCounted.Load() && start.Before(f.nextCount) {
 		return nil
 	}
 
 	all, since := chains()
-	c := counter{src: src, hold: hold, seen: make(map[cas.Hash]int64)}
+	c := counter{src: src, hold: hold, countedPieces: make(map[cas.Hash]int64)}
 	for _, states := range all {
 		if err := c.addChain(states); err != nil {
 			return err
 		}
 	}
 
-	f.since.Add(-since)
-	f.counted.Store(c.total)
-	f.ready.Store(true)
-	f.next = time.Now().Add(countShare * time.Since(start))
+	f.bytesSince.Add(-since)
+	f.countedBytes.Store(c.total)
+	f.isCounted.Store(true)
+	f.nextCount = time.Now().Add(countShare * time.Since(start))
 
 	return nil
 }
 
 // A counter adds up the differences between the states of chains.
 type counter struct {
-	src   *tree.Source
-	hold  func(*tree.State) (release func())
-	seen  map[cas.Hash]int64 // by content.Piece.Key: bytes of the piece that are counted already
-	total int64
+	src           *tree.Source
+	hold          func(*tree.State) (release func())
+	countedPieces map[cas.Hash]int64 // by content.Piece.Key: bytes of the piece that are counted already
+	total         int64
 }
 
 // addChain counts the bytes of each state of a chain that the previous state does not contain. It skips
 // states that were removed.
-func (c *counter) addChain(states chain) error {
+func (c *counter) addChain(states stateChain) error {
 	var before *tree.State
 	for _, r := range states {
 		st, err := r.Load(c.src)
@@ -295,8 +295,8 @@ func (c *counter) addDifference(a, b *tree.State) error {
 	return tree.EachWrittenPiece(context.Background(), c.src, a, b, func(p content.Piece) {
 		if p.Key.IsZero() { // an inode
 			c.total += p.Bytes
-		} else if more := p.Bytes - c.seen[p.Key]; more > 0 {
-			c.seen[p.Key] += more
+		} else if more := p.Bytes - c.countedPieces[p.Key]; more > 0 {
+			c.countedPieces[p.Key] += more
 			c.total += more
 		}
 	})

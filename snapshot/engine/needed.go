@@ -14,8 +14,8 @@ import (
 // There may be a million contents. So the caller first visits frozen states and unsealed snapshots
 // without the lock of the forest. With the lock it visits only contents that changed in that time.
 type journalScan struct {
-	seen tree.UnsealedContents
-	low  int64
+	seen      tree.UnsealedContents
+	lowestPos int64
 }
 
 // yieldEvery is the number of files after which the scan lets other goroutines run.
@@ -35,15 +35,15 @@ func (d *journalScan) visitFrozen(s *tree.State) {
 // lowest returns the lowest journal position that the states in frozen, the present views and the
 // orphans reference. It skips pages that were visited before. The caller holds the lock of the forest.
 func (d *journalScan) lowest(tx *live.Tx, frozen []*tree.State) int64 {
-	d.low = min(d.low, tx.LowestUnreferenced())
+	d.lowestPos = min(d.lowestPos, tx.LowestUnreferenced())
 	for _, s := range frozen {
 		d.seen.Each(s, true, d.visit)
 	}
 	tx.EachContent(&d.seen, d.visit)
-	return d.low
+	return d.lowestPos
 }
 
 func (d *journalScan) visit(c *content.Content) {
 	c.Rebase()
-	d.low = min(d.low, c.MinPos())
+	d.lowestPos = min(d.lowestPos, c.MinJournalPos())
 }

@@ -14,57 +14,57 @@ import (
 )
 
 const (
-	// Writers are idle while they write less than restBytes in restTick.
-	restTick  = 20 * time.Millisecond
-	restBytes = 256 << 10
-	// restWait is the longest time that AwaitRest waits.
-	restWait = 5 * time.Second
+	// Writers are idle while they write less than idleTickBytes in idleTick.
+	idleTick      = 20 * time.Millisecond
+	idleTickBytes = 256 << 10
+	// maxIdleWait is the longest time that AwaitIdle waits.
+	maxIdleWait = 5 * time.Second
 	// While writers are active, a seal pauses after each sealTurn. With one processor it pauses for
-	// sealTurn, else for turnRest, in which Go's scheduler gives the processor (P) to waiting requests.
-	sealTurn = 2 * time.Millisecond
-	turnRest = 50 * time.Microsecond
+	// sealTurn, else for turnPause, in which Go's scheduler gives the processor (P) to waiting requests.
+	sealTurn  = 2 * time.Millisecond
+	turnPause = 50 * time.Microsecond
 )
 
 // A Pacer measures how fast the journal grows, and slows seals down while writers are active.
 type Pacer struct {
-	End      func() int64 // returns the end of the journal
-	Outgrown func() bool  // reports whether the journal should be sealed soon
+	JournalEnd      func() int64 // returns the end of the journal
+	JournalOutgrown func() bool  // reports whether the journal should be sealed soon
 
-	waiting atomic.Int32 // number of callers that wait for a seal
-	looked  atomic.Int64 // time of the last measurement, in ns
-	seen    atomic.Int64 // end of the journal at that time
-	busy    atomic.Int64 // growth of the journal between the last two measurements, in bytes
-	rested  atomic.Int64 // time of the last pause, in ns
+	sealWaiters atomic.Int32 // number of callers that wait for a seal
+	measuredAt  atomic.Int64 // time of the last measurement, in ns
+	measuredEnd atomic.Int64 // end of the journal at that time
+	growth      atomic.Int64 // growth of the journal between the last two measurements, in bytes
+	pausedAt    atomic.Int64 // time of the last pause, in ns
 }
 
 // Throttled reports whether a seal should leave a processor to writers. It returns true while writers
-// are active, except when they write at least restBytes in restTick and a caller waits for the seal
+// are active, except when they write at least idleTickBytes in idleTick and a caller waits for the seal
 // or the journal is too large.
 func (p *Pacer) Throttled() bool {
-	now, end := time.Now().UnixNano(), p.End()
-	if now-p.looked.Load() > int64(restTick) {
-		p.looked.Store(now)
-		p.busy.Store(end - p.seen.Swap(end))
+	now, end := time.Now().UnixNano(), p.JournalEnd()
+	if now-p.measuredAt.Load() > int64(idleTick) {
+		p.measuredAt.Store(now)
+		p.growth.Store(end - p.measuredEnd.Swap(end))
 	}
 
-	busy := max(p.busy.Load(), end-p.seen.Load())
-	return busy > 0 && (busy < restBytes || p.waiting.Load() == 0 && !p.Outgrown())
+	growth := max(p.growth.Load(), end-p.measuredEnd.Load())
+	return growth > 0 && (growth < idleTickBytes || p.sealWaiters.Load() == 0 && !p.JournalOutgrown())
 }
 
-// Urgent makes seals run without pauses until done is called.
-func (p *Pacer) Urgent() (done func()) {
-	p.waiting.Add(1)
-	return func() { p.waiting.Add(-1) }
+// BeginUrgent makes seals run without pauses until done is called.
+func (p *Pacer) BeginUrgent() (done func()) {
+	p.sealWaiters.Add(1)
+	return func() { p.sealWaiters.Add(-1) }
 }
 
-// AwaitRest waits until the writers are idle, because files that they remove before that time need
-// not be sealed unless a snapshot contains them. It waits for restWait at most, and not at all when
+// AwaitIdle waits until the writers are idle, because files that they remove before that time need
+// not be sealed unless a snapshot contains them. It waits for maxIdleWait at most, and not at all when
 // the journal should be sealed soon.
-func (p *Pacer) AwaitRest(g *loops.Group) {
-	for began := time.Now(); time.Since(began) < restWait && !p.Outgrown() && g.Context.Err() == nil; {
-		end := p.End()
-		g.Pause(restTick)
-		if p.End()-end < restBytes {
+func (p *Pacer) AwaitIdle(g *loops.Group) {
+	for began := time.Now(); time.Since(began) < maxIdleWait && !p.JournalOutgrown() && g.Context.Err() == nil; {
+		end := p.JournalEnd()
+		g.Pause(idleTick)
+		if p.JournalEnd()-end < idleTickBytes {
 			return
 		}
 	}
@@ -95,16 +95,16 @@ func (p *Pacer) giveWay() {
 	}
 
 	now := time.Now()
-	if now.UnixNano()-p.rested.Load() < int64(sealTurn) {
+	if now.UnixNano()-p.pausedAt.Load() < int64(sealTurn) {
 		syscall.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // cannot fail
 		return
 	}
 
-	rest := turnRest
+	rest := turnPause
 	if runtime.GOMAXPROCS(0) == 1 {
 		rest = sealTurn
 	}
 
-	p.rested.Store(now.Add(rest).UnixNano())
+	p.pausedAt.Store(now.Add(rest).UnixNano())
 	time.Sleep(rest)
 }

@@ -9,34 +9,34 @@ import (
 // they write much.
 func TestAlone(t *testing.T) {
 	end := int64(0)
-	p := &Pacer{End: func() int64 { return end }, Outgrown: func() bool { return false }}
+	p := &Pacer{JournalEnd: func() int64 { return end }, JournalOutgrown: func() bool { return false }}
 	write := func(n int64) { end += n }
 	look := func() bool {
-		p.looked.Store(0)
+		p.measuredAt.Store(0)
 		return p.Throttled()
 	}
 	write(100)
 	if !look() {
 		t.Error("it takes both beside a writer")
 	}
-	p.looked.Store(time.Now().Add(time.Hour).UnixNano()) // no tick is over
+	p.measuredAt.Store(time.Now().Add(time.Hour).UnixNano()) // no tick is over
 	if !p.Throttled() {
 		t.Error("it takes both right after a writer")
 	}
 	if look() {
 		t.Error("it leaves one, and there is no writer")
 	}
-	write(2 * restBytes)
+	write(2 * idleTickBytes)
 	if !look() {
 		t.Error("it takes both beside much writing that nobody waits behind")
 	}
 	look()
-	done := p.Urgent()
+	done := p.BeginUrgent()
 	write(4096)
 	if !look() {
 		t.Error("it takes both beside a little writing while somebody waits")
 	}
-	write(2 * restBytes)
+	write(2 * idleTickBytes)
 	if look() {
 		t.Error("it leaves one beside much writing while somebody waits")
 	}

@@ -54,13 +54,13 @@ func (p *Parts) WithLock(fn func(tx *live.Tx)) {
 	})
 }
 
-// pauseName is the file in the store with the time until which policies remove no snapshots.
-const pauseName = "held"
+// pauseFile is the file in the store with the time until which policies remove no snapshots.
+const pauseFile = "held"
 
 // PauseRemovals writes the time until which policies remove no snapshots. It is called after the
 // clock has jumped.
 func (p *Parts) PauseRemovals(until time.Time) {
-	if err := vfs.WriteFile(p.FS, filepath.Join(p.Dir, pauseName), []byte(until.Format(time.RFC3339))); err != nil {
+	if err := vfs.WriteFile(p.FS, filepath.Join(p.Dir, pauseFile), []byte(until.Format(time.RFC3339))); err != nil {
 		p.Logger.Warn("cannot write down that the clock jumped", "err", err)
 	}
 }
@@ -68,7 +68,7 @@ func (p *Parts) PauseRemovals(until time.Time) {
 // RemovalsPausedUntil returns the time that PauseRemovals wrote last, or the zero time if
 // PauseRemovals was never called.
 func (p *Parts) RemovalsPausedUntil() (until time.Time) {
-	b, err := vfs.ReadFile(p.FS, filepath.Join(p.Dir, pauseName))
+	b, err := vfs.ReadFile(p.FS, filepath.Join(p.Dir, pauseFile))
 	if err != nil {
 		return time.Time{}
 	}
@@ -104,7 +104,7 @@ func (h *Pins) add(st *tree.State, n int) {
 	}
 }
 
-func (h *Pins) all() []*tree.State {
+func (h *Pins) states() []*tree.State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Keys(h.readers))

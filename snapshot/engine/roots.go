@@ -31,12 +31,12 @@ import (
 // The package comment explains why these are enough.
 type Roots struct {
 	*Parts
-	states    []*tree.State // states that are in memory
-	stored    []storedState
-	Snapshots []SnapshotRoot    // sealed snapshots, by workspace and age
-	unwritten map[string]uint32 // keys of records of the last checkpoint that differ from the catalogue
-	Sets      []cas.Hash        // actor sets, receipts, and descriptions of files that are not sealed
-	dirs      map[string]bool   // ids of the states in item 8
+	states        []*tree.State // states that are in memory
+	storedStates  []storedState
+	Snapshots     []SnapshotRoot    // sealed snapshots, by workspace and age
+	unwrittenKeys map[string]uint32 // keys of records of the last checkpoint that differ from the catalogue
+	Leaves        []cas.Hash        // actor sets, receipts, and descriptions of files that are not sealed
+	dirStates     map[string]bool   // ids of the states in item 8
 
 	onlyStored func(fn func(*catalogue.SnapshotRecord) error) error // reads the other snapshots for Snapshots
 }
@@ -70,11 +70,11 @@ type storedState struct {
 
 // Roots takes the roots that are in memory in one step. No checkpoint may be running.
 func (p *Parts) Roots() (*Roots, error) {
-	r := &Roots{Parts: p, dirs: make(map[string]bool)}
+	r := &Roots{Parts: p, dirStates: make(map[string]bool)}
 	err := p.Forest.Update(true, func(tx *live.Tx) error {
 		for _, w := range p.Catalogue.Workspaces.All() {
 			r.states = append(r.states, w.Freeze(tx))
-			r.dirs[w.Dir] = true
+			r.dirStates[w.DirState] = true
 			r.addDirs(w.OpIDs())
 			w.Restored = slices.DeleteFunc(w.Restored, func(at catalogue.RestoreResult) bool { return p.Catalogue.Snapshots.At(at.View) == nil })
 			for _, at := range w.Restored {
@@ -87,14 +87,14 @@ func (p *Parts) Roots() (*Roots, error) {
 			r.addSnapshot(sn)
 		}
 		for _, root := range p.Catalogue.Unwritten.Roots() {
-			r.add(root, live.MainView)
+			r.addRoot(root, live.MainView)
 		}
 
-		r.unwritten = p.Catalogue.Unwritten.Keys()
-		r.Sets = append(r.Sets, p.Catalogue.Leaves()...)
+		r.unwrittenKeys = p.Catalogue.Unwritten.Keys()
+		r.Leaves = append(r.Leaves, p.Catalogue.Leaves()...)
 		orphans, err := tx.Orphans(p.Catalogue.Workspaces.Views())
 		r.states = slices.AppendSeq(r.states, maps.Values(orphans))
-		r.states = append(r.states, p.Pins.all()...)
+		r.states = append(r.states, p.Pins.states()...)
 
 		return err
 	})
@@ -103,36 +103,36 @@ func (p *Parts) Roots() (*Roots, error) {
 }
 
 func (r *Roots) addSnapshot(sn *catalogue.Snapshot) {
-	r.dirs[sn.Dir] = true
+	r.dirStates[sn.DirState] = true
 	if sn.Sealed {
 		r.Snapshots = append(r.Snapshots, SnapshotRoot{sn.WS, sn.View, sn.Hash, sn.Changes.Stored})
 		return
 	}
 
 	r.states = append(r.states, sn.State.Load())
-	r.Sets = append(r.Sets, sn.Changes.Stored...)
+	r.Leaves = append(r.Leaves, sn.Changes.Stored...)
 }
 
 func (r *Roots) addDirs(ids []string) {
 	for _, id := range ids {
-		r.dirs[id] = true
+		r.dirStates[id] = true
 	}
 }
 
-func (r *Roots) add(root catalogue.Root, view uint32) {
+func (r *Roots) addRoot(root catalogue.Root, view uint32) {
 	if root.State != nil {
 		r.states = append(r.states, root.State)
 	} else {
-		r.stored = append(r.stored, storedState{view, root.ID})
+		r.storedStates = append(r.storedStates, storedState{view, root.ID})
 	}
 }
 
-// Read adds the snapshots that were not in memory at the call of Parts.Roots, and the roots of the last
+// ReadCheckpoint adds the snapshots that were not in memory at the call of Parts.Roots, and the roots of the last
 // checkpoint. This checkpoint may be newer than the call of Parts.Roots: then its objects are below the other
 // roots, or were put after the gc began.
-func (r *Roots) Read() error {
+func (r *Roots) ReadCheckpoint() error {
 	if err := r.onlyStored(func(sn *catalogue.SnapshotRecord) error {
-		r.dirs[strings.Clone(sn.Dir)] = true
+		r.dirStates[strings.Clone(sn.DirState)] = true
 		id, err := cas.ParseHash(sn.ID)
 		r.Snapshots = append(r.Snapshots, SnapshotRoot{sn.WS, sn.View, id, sn.ActorSets})
 		return err
@@ -147,20 +147,20 @@ func (r *Roots) Read() error {
 
 	// record has the fields of workspace and snapshot records that contain roots.
 	type record struct {
-		View      uint32            `json:"view"`
-		WS        uint32            `json:"ws"`
-		ID        string            `json:"id"`
-		State     string            `json:"state"`
-		Partly    *catalogue.Partly `json:"partly"`
-		Orphans   *catalogue.Partly `json:"orphans"`
-		ActorSets []cas.Hash        `json:"actor_sets"`
-		Dir       string            `json:"dir"`
-		Ops       []catalogue.Op    `json:"ops"`
+		View      uint32                  `json:"view"`
+		WS        uint32                  `json:"ws"`
+		ID        string                  `json:"id"`
+		State     string                  `json:"state"`
+		Partly    *catalogue.PartlySealed `json:"partly"`
+		Orphans   *catalogue.PartlySealed `json:"orphans"`
+		ActorSets []cas.Hash              `json:"actor_sets"`
+		Dir       string                  `json:"dir"`
+		Ops       []catalogue.Op          `json:"ops"`
 	}
 
 	// Read only the unwritten records of snapshots: all others are equal to the catalogue.
 	prefixes := []string{catalogue.Workspaces}
-	for key := range r.unwritten {
+	for key := range r.unwrittenKeys {
 		if strings.HasPrefix(key, catalogue.Snapshots) {
 			prefixes = append(prefixes, key)
 		}
@@ -168,15 +168,15 @@ func (r *Roots) Read() error {
 
 	for _, prefix := range prefixes {
 		if err := catalogue.Scan(r.CAS, prefix, func(rec record) error {
-			r.Sets = append(r.Sets, rec.ActorSets...)
-			r.dirs[rec.Dir] = true
+			r.Leaves = append(r.Leaves, rec.ActorSets...)
+			r.dirStates[rec.Dir] = true
 			r.addDirs((&catalogue.WorkspaceRecord{Ops: rec.Ops}).OpIDs())
 			view := rec.View
 			if prefix != catalogue.Workspaces {
 				view = rec.WS
 			}
 
-			for _, part := range []*catalogue.Partly{rec.Partly, rec.Orphans} {
+			for _, part := range []*catalogue.PartlySealed{rec.Partly, rec.Orphans} {
 				if part == nil {
 					continue
 				}
@@ -185,16 +185,16 @@ func (r *Roots) Read() error {
 					return err
 				}
 
-				r.Sets = append(r.Sets, part.Files...)
-				r.add(catalogue.Root{ID: part.State}, view)
-				r.add(catalogue.Root{State: st}, view)
+				r.Leaves = append(r.Leaves, part.Files...)
+				r.addRoot(catalogue.Root{ID: part.State}, view)
+				r.addRoot(catalogue.Root{State: st}, view)
 			}
 			if rec.Partly != nil {
 				return nil
 			}
 
 			h, err := cas.ParseHash(rec.ID + rec.State) // a snapshot has only ID, a workspace only State
-			r.add(catalogue.Root{ID: h}, view)
+			r.addRoot(catalogue.Root{ID: h}, view)
 
 			return err
 		}); err != nil {
@@ -202,26 +202,26 @@ func (r *Roots) Read() error {
 		}
 	}
 
-	delete(r.dirs, "")
+	delete(r.dirStates, "")
 
-	for dir := range r.dirs {
+	for dir := range r.dirStates {
 		h, err := cas.ParseHash(dir)
 		if err != nil {
 			return err
 		}
-		r.add(catalogue.Root{ID: h}, live.MainView)
+		r.addRoot(catalogue.Root{ID: h}, live.MainView)
 	}
 
-	slices.SortStableFunc(r.stored, func(a, b storedState) int { return cmp.Compare(a.view, b.view) })
+	slices.SortStableFunc(r.storedStates, func(a, b storedState) int { return cmp.Compare(a.view, b.view) })
 
 	return nil
 }
 
-// Each calls fn for each state of the roots except Snapshots, after Read.
-func (r *Roots) Each(fn func(*tree.State) error) error {
-	known := make(map[cas.Hash]bool, len(r.stored))
+// EachState calls fn for each state of the roots except Snapshots. The caller has called ReadCheckpoint.
+func (r *Roots) EachState(fn func(*tree.State) error) error {
+	known := make(map[cas.Hash]bool, len(r.storedStates))
 
-	for _, at := range r.stored {
+	for _, at := range r.storedStates {
 		if known[at.id] {
 			continue
 		}

@@ -30,14 +30,14 @@ const (
 	// to the caller of the capture gets a processor first. It does not delay seals that a
 	// caller waits for.
 	sealDelay = 10 * time.Millisecond
-	// sealForks is the number of seals of forks at a time.
-	sealForks = 2
+	// maxForkSeals is the number of seals of forks at a time.
+	maxForkSeals = 2
 	// turnBytes is the number of bytes that a seal processes before it lets waiting seals run.
 	turnBytes = 8 << 20
 	// removedCheckInterval is how often a seal checks whether its snapshot was removed.
 	removedCheckInterval = 100 * time.Millisecond
-	// retrySeal is the time before a failed seal is tried again in the background.
-	retrySeal = 5 * time.Second
+	// sealRetryDelay is the time before a failed seal is tried again in the background.
+	sealRetryDelay = 5 * time.Second
 )
 
 // SealerParts are the components of the store that a Sealer uses. Source and Objects may be set
@@ -58,38 +58,38 @@ type SealerParts struct {
 // the lock of the forest.
 type Catalogue interface {
 	// Turns returns the semaphore of main, or of the fork of main that contains a workspace.
-	Turns(workspace uint32) *semaphore.Weighted
+	TurnSemaphore(workspace uint32) *semaphore.Weighted
 	// Needed returns the name of a snapshot and reports whether it still must be sealed.
-	Needed(sn *catalogue.Snapshot) (name string, needed bool)
+	NeedsSeal(sn *catalogue.Snapshot) (name string, needed bool)
 	// Sealed sets the id of a snapshot and the bytes that its seal added to the store.
-	Sealed(sn *catalogue.Snapshot, id cas.Hash, added int64)
+	SetSealed(sn *catalogue.Snapshot, id cas.Hash, added int64)
 }
 
 // A Sealer seals snapshots, oldest first. In main, and in each fork of main including the forks in
 // it, only one seal runs at a time, because each seal reuses the result of the seal before it. At
-// most sealForks seals of different forks of main run at a time.
+// most maxForkSeals seals of different forks of main run at a time.
 type Sealer struct {
 	SealerParts
 
-	forks   *semaphore.Weighted
-	waiting atomic.Int32 // number of callers that wait for a turn
+	forkSlots   *semaphore.Weighted
+	turnWaiters atomic.Int32 // number of callers that wait for a turn
 
-	mu     sync.Mutex // guards queue, Snapshot.Retry and Snapshot.Added
+	mu     sync.Mutex // guards queue, Snapshot.RetryAt and Snapshot.AddedBytes
 	queue  []*catalogue.Snapshot
 	signal [2]loops.Signal // wakes Loop and ForkLoop, see loopOf
 }
 
-// New returns a Sealer with an empty queue.
-func New(p SealerParts) *Sealer {
-	return &Sealer{SealerParts: p, signal: [2]loops.Signal{loops.NewSignal(), loops.NewSignal()}, forks: semaphore.NewWeighted(sealForks)}
+// NewSealer returns a Sealer with an empty queue.
+func NewSealer(p SealerParts) *Sealer {
+	return &Sealer{SealerParts: p, signal: [2]loops.Signal{loops.NewSignal(), loops.NewSignal()}, forkSlots: semaphore.NewWeighted(maxForkSeals)}
 }
 
 // acquireTurn waits until a state of a workspace may be sealed. The caller calls end after the seal.
 func (q *Sealer) acquireTurn(ctx context.Context, ws uint32) (end func(), err error) {
-	q.waiting.Add(1)
-	defer q.waiting.Add(-1)
+	q.turnWaiters.Add(1)
+	defer q.turnWaiters.Add(-1)
 
-	tenant := q.Catalogue.Turns(ws)
+	tenant := q.Catalogue.TurnSemaphore(ws)
 	if err := tenant.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
@@ -97,13 +97,13 @@ func (q *Sealer) acquireTurn(ctx context.Context, ws uint32) (end func(), err er
 		return func() { tenant.Release(1) }, nil
 	}
 
-	if err := q.forks.Acquire(ctx, 1); err != nil {
+	if err := q.forkSlots.Acquire(ctx, 1); err != nil {
 		tenant.Release(1)
 		return nil, err
 	}
 
 	return func() {
-		q.forks.Release(1)
+		q.forkSlots.Release(1)
 		tenant.Release(1)
 	}, nil
 }
@@ -128,15 +128,15 @@ func loopOf(sn *catalogue.Snapshot) int {
 	return 1
 }
 
-// next returns the first snapshot in the queue of a loop, or nil if the queue has none. It skips
-// snapshots that delayRetry delays. With upTo, it only looks at the snapshots of upTo's workspace,
-// and returns upTo if the queue has none before upTo.
-func (q *Sealer) next(loop int, upTo *catalogue.Snapshot) *catalogue.Snapshot {
+// nextSnapshot returns the first snapshot in the queue of a loop, or nil if the queue has none. It skips
+// snapshots that delayRetry delays. If upTo is not nil, it considers only the snapshots of upTo's workspace,
+// and returns upTo if none of them is before upTo in the queue.
+func (q *Sealer) nextSnapshot(loop int, upTo *catalogue.Snapshot) *catalogue.Snapshot {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
 	for _, sn := range q.queue {
-		if sn == upTo || loopOf(sn) == loop && (upTo == nil || sn.WS == upTo.WS) && (sn.Retry.IsZero() || time.Now().After(sn.Retry)) {
+		if sn == upTo || loopOf(sn) == loop && (upTo == nil || sn.WS == upTo.WS) && (sn.RetryAt.IsZero() || time.Now().After(sn.RetryAt)) {
 			return sn
 		}
 	}
@@ -144,11 +144,11 @@ func (q *Sealer) next(loop int, upTo *catalogue.Snapshot) *catalogue.Snapshot {
 	return upTo
 }
 
-// delayRetry makes the loops skip a snapshot for retrySeal.
+// delayRetry makes the loops skip a snapshot for sealRetryDelay.
 func (q *Sealer) delayRetry(sn *catalogue.Snapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	sn.Retry = time.Now().Add(retrySeal)
+	sn.RetryAt = time.Now().Add(sealRetryDelay)
 }
 
 // requeue moves the snapshots of sn's workspace behind the snapshots of other workspaces, after the
@@ -157,7 +157,7 @@ func (q *Sealer) requeue(sn *catalogue.Snapshot, added int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
-	sn.Retry, sn.Added = time.Time{}, sn.Added+added
+	sn.RetryAt, sn.AddedBytes = time.Time{}, sn.AddedBytes+added
 	same := func(other *catalogue.Snapshot) int {
 		if other.WS == sn.WS {
 			return 1
@@ -170,9 +170,9 @@ func (q *Sealer) requeue(sn *catalogue.Snapshot, added int64) {
 	})
 }
 
-// finish removes a snapshot from the queue and wakes its waiters. It may be called twice for a
+// finishSnapshot removes a snapshot from the queue and wakes its waiters. It may be called twice for a
 // snapshot: after the snapshot's fork has ended, two callers can have their turns at a time.
-func (q *Sealer) finish(sn *catalogue.Snapshot) {
+func (q *Sealer) finishSnapshot(sn *catalogue.Snapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
@@ -206,21 +206,21 @@ func (q *Sealer) ForkLoop() { q.loop(1) }
 // loop implements Loop and ForkLoop.
 func (q *Sealer) loop(loop int) {
 	for q.Loops.Context.Err() == nil {
-		for sn := q.next(loop, nil); sn != nil && q.Loops.Context.Err() == nil; sn = q.next(loop, nil) {
+		for sn := q.nextSnapshot(loop, nil); sn != nil && q.Loops.Context.Err() == nil; sn = q.nextSnapshot(loop, nil) {
 			err := q.sealSnapshot(q.Loops.Context, sn)
 			if err != nil && q.Loops.Context.Err() == nil && !errors.Is(err, content.ErrTurnOver) {
 				q.Logger.Warn("sealing", "err", err, guard.Stack(err))
 			}
 		}
 
-		again := loops.Forever
+		retryIn := loops.Forever
 		if q.Len() > 0 { // the seals of these snapshots failed or panicked
-			again = retrySeal
+			retryIn = sealRetryDelay
 		}
 
-		q.Loops.Await(q.signal[loop], nil, again)
+		q.Loops.Await(q.signal[loop], nil, retryIn)
 		q.Loops.Pause(sealDelay)
-		q.Pacer.AwaitRest(q.Loops)
+		q.Pacer.AwaitIdle(q.Loops)
 	}
 }
 
@@ -243,9 +243,9 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 	// the two, and the gc would remove objects that the seal references.
 	defer q.Puts.Enter()()
 
-	name, needed := q.Catalogue.Needed(sn)
+	name, needed := q.Catalogue.NeedsSeal(sn)
 	if !needed {
-		q.finish(sn)
+		q.finishSnapshot(sn)
 		return nil
 	}
 
@@ -257,16 +257,16 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 		q.requeue(sn, added)
 	}
 
-	if _, needed := q.Catalogue.Needed(sn); err != nil && !needed {
-		q.finish(sn)
+	if _, needed := q.Catalogue.NeedsSeal(sn); err != nil && !needed {
+		q.finishSnapshot(sn)
 		return ctx.Err()
 	}
 	if err != nil {
 		return fmt.Errorf("snapshot %s: %w", name, err)
 	}
 
-	q.Catalogue.Sealed(sn, id, sn.Added+added)
-	q.finish(sn)
+	q.Catalogue.SetSealed(sn, id, sn.AddedBytes+added)
+	q.finishSnapshot(sn)
 
 	return nil
 }
@@ -275,14 +275,14 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 // wait for the seal of this snapshot.
 func (q *Sealer) whileNeeded(ctx context.Context, sn *catalogue.Snapshot) (sealing context.Context, stop func()) {
 	return loops.WhileNeeded(ctx, removedCheckInterval, context.Canceled, func() bool {
-		_, needed := q.Catalogue.Needed(sn)
+		_, needed := q.Catalogue.NeedsSeal(sn)
 		return needed
 	})
 }
 
-// InTurn seals a state when its workspace has its turn. The state is not in the queue, so the
+// SealInTurn seals a state when its workspace has its turn. The state is not in the queue, so the
 // caller must protect it from gc (see Pins.Hold).
-func (q *Sealer) InTurn(ctx context.Context, ws uint32, st *tree.State) (id cas.Hash, err error) {
+func (q *Sealer) SealInTurn(ctx context.Context, ws uint32, st *tree.State) (id cas.Hash, err error) {
 	err = q.runInTurn(ctx, ws, func() error {
 		id, _, err = q.sealState(ctx, ws, st)
 		return err
@@ -290,27 +290,28 @@ func (q *Sealer) InTurn(ctx context.Context, ws uint32, st *tree.State) (id cas.
 	return id, err
 }
 
-// Without seals a state without the files that cannot be sealed. It copies the bytes of those files
+// SealPartly seals a state without the files that cannot be sealed. It copies the bytes of those files
 // from the journal into the store, unsealed. Bytes that cannot be copied must stay in the journal;
-// low is their lowest position. p is nil if all files could be sealed. The rest is as for InTurn.
-func (q *Sealer) Without(ctx context.Context, ws uint32, st *tree.State) (p *catalogue.Partly, low int64, err error) {
+// low is their lowest position. p is nil if all files could be sealed. As SealInTurn, SealPartly waits for the
+// turn of the workspace, and the caller must protect the state from gc.
+func (q *Sealer) SealPartly(ctx context.Context, ws uint32, st *tree.State) (p *catalogue.PartlySealed, low int64, err error) {
 	low = live.NoPos
 	err = q.runInTurn(ctx, ws, func() error {
 		objects := q.Pacer.Objects(q.Objects)
-		id, left, err := tree.SealReadable(ctx, q.Source, q.turnSealer(ctx, objects), st)
+		id, left, err := tree.SealReadable(ctx, q.Source, q.newTurnSealer(ctx, objects), st)
 		if err != nil || len(left) == 0 {
 			return err
 		}
 
 		for ino, c := range left {
-			if err := guard.Do(func() error { return q.sealer(objects).Spill(ctx, c) }); err != nil {
+			if err := guard.Do(func() error { return q.newContentSealer(objects).Spill(ctx, c) }); err != nil {
 				q.Logger.Warn("a file that cannot be sealed needs the journal", "inode", ino, "err", err, guard.Stack(err))
 			}
-			low = min(low, c.MinPos())
+			low = min(low, c.MinJournalPos())
 		}
 
 		files, err := tree.PutContents(objects, left)
-		p = &catalogue.Partly{State: id, Files: files}
+		p = &catalogue.PartlySealed{State: id, Files: files}
 
 		return cmp.Or(err, ctx.Err())
 	})
@@ -345,7 +346,7 @@ func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.
 	start := time.Now()
 	var added atomic.Int64
 	objects := cas.CountingStore{Store: q.Objects, Bytes: &added, HideExisting: ws != live.MainView}
-	id, err := q.sealTo(ctx, q.turnSealer(ctx, q.Pacer.Objects(objects)), st)
+	id, err := q.sealWith(ctx, q.newTurnSealer(ctx, q.Pacer.Objects(objects)), st)
 	if err != nil {
 		return id, added.Load(), err
 	}
@@ -355,18 +356,18 @@ func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.
 	return id, added.Load(), nil
 }
 
-// Edited seals the state of an edit as InTurn does, but does not yield to writers, because the
+// SealEdited seals the state of an edit as SealInTurn does, but does not yield to writers, because the
 // workspace is blocked until the edit ends.
-func (q *Sealer) Edited(ctx context.Context, ws uint32, st *tree.State) (id cas.Hash, err error) {
+func (q *Sealer) SealEdited(ctx context.Context, ws uint32, st *tree.State) (id cas.Hash, err error) {
 	err = q.runInTurn(ctx, ws, func() error {
-		id, err = q.sealTo(ctx, q.turnSealer(ctx, q.Objects), st)
+		id, err = q.sealWith(ctx, q.newTurnSealer(ctx, q.Objects), st)
 		return err
 	})
 	return id, err
 }
 
-// sealTo seals a state with z. It returns a panic as an error.
-func (q *Sealer) sealTo(ctx context.Context, z *content.Sealer, st *tree.State) (id cas.Hash, err error) {
+// sealWith seals a state with z. It returns a panic as an error.
+func (q *Sealer) sealWith(ctx context.Context, z *content.Sealer, st *tree.State) (id cas.Hash, err error) {
 	err = guard.Do(func() error {
 		id, err = tree.Seal(ctx, q.Source, z, st)
 		return err
@@ -374,27 +375,27 @@ func (q *Sealer) sealTo(ctx context.Context, z *content.Sealer, st *tree.State) 
 	return id, err
 }
 
-func (q *Sealer) sealer(objects content.ObjectStore) *content.Sealer {
+func (q *Sealer) newContentSealer(objects content.ObjectStore) *content.Sealer {
 	return &content.Sealer{Src: q.Source.Files, Objects: objects, Workers: sealWorkers, Pace: q.Pacer.Throttled, OnDamage: func(n int64) {
 		q.Incomplete.Store(true)
 		q.Logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
 	}}
 }
 
-// turnSealer returns a sealer that fails with content.ErrTurnOver after turnBytes bytes if other
+// newTurnSealer returns a sealer that fails with content.ErrTurnOver after turnBytes bytes if other
 // seals or a gc wait.
-func (q *Sealer) turnSealer(ctx context.Context, objects content.ObjectStore) *content.Sealer {
-	z, spent, limit := q.sealer(objects), new(atomic.Int64), limitOf(ctx)
+func (q *Sealer) newTurnSealer(ctx context.Context, objects content.ObjectStore) *content.Sealer {
+	z, spent, limit := q.newContentSealer(objects), new(atomic.Int64), limitOf(ctx)
 	z.Spend = func(n int64) bool {
 		limit.spend(n)
-		return spent.Add(n) >= turnBytes && (q.waiting.Load() > 0 || q.Puts.HasWaiters() || q.Len() > 1)
+		return spent.Add(n) >= turnBytes && (q.turnWaiters.Load() > 0 || q.Puts.HasWaiters() || q.Len() > 1)
 	}
 	return z
 }
 
-// Wait seals a snapshot, or waits until another goroutine has sealed it. It seals older snapshots
+// EnsureSealed seals a snapshot, or waits until another goroutine has sealed it. It seals older snapshots
 // of the workspace first, and ignores their errors.
-func (q *Sealer) Wait(ctx context.Context, sn *catalogue.Snapshot) error {
+func (q *Sealer) EnsureSealed(ctx context.Context, sn *catalogue.Snapshot) error {
 	for {
 		select {
 		case <-sn.Done:
@@ -404,7 +405,7 @@ func (q *Sealer) Wait(ctx context.Context, sn *catalogue.Snapshot) error {
 		default:
 		}
 
-		next := q.next(loopOf(sn), sn)
+		next := q.nextSnapshot(loopOf(sn), sn)
 		if err := q.sealSnapshot(ctx, next); err != nil && next == sn && !errors.Is(err, content.ErrTurnOver) {
 			return err
 		}

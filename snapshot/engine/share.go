@@ -23,8 +23,8 @@ type share struct {
 	spent      func() time.Duration // the processor time of the gc
 	rest       func(time.Duration)
 
-	calls int
-	paid  time.Duration // the part of the processor time that rests have made up for
+	calls     int
+	restedFor time.Duration // the part of the processor time for which the gc has rested already
 }
 
 // newShare returns a share that measures the thread of the caller. The caller has called
@@ -37,12 +37,12 @@ func newShare(g *loops.Group) *share {
 	}}
 }
 
-// yield is called after each piece of the gc's work, see cas.Recording.Yield.
+// yield is called after each piece of the gc's work, see cas.Collection.Yield.
 func (s *share) yield() {
 	if s.calls++; s.calls%shareCalls != 0 {
 		return
 	}
-	worked := s.spent() - s.paid
+	worked := s.spent() - s.restedFor
 	if worked < shareTurn {
 		return
 	}
@@ -50,11 +50,11 @@ func (s *share) yield() {
 	// Go's garbage collector uses up to half of this time in addition, in other threads.
 	pause := worked*3/2*10/time.Duration(s.processors) - worked
 	if pause <= 0 {
-		s.paid += worked
+		s.restedFor += worked
 		return
 	}
 
 	part := min(pause, shareRest) // a caller that waits for the gc does not wait long
 	s.rest(part)
-	s.paid += time.Duration(float64(worked) * float64(part) / float64(pause))
+	s.restedFor += time.Duration(float64(worked) * float64(part) / float64(pause))
 }

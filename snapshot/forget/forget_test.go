@@ -79,7 +79,7 @@ func TestSearch(t *testing.T) {
 // TestSecrets: keys of well-known forms are found, and ordinary lines are not.
 func TestSecrets(t *testing.T) {
 	s := Search{}
-	for _, p := range Secrets {
+	for _, p := range SecretPatterns {
 		s.Patterns = append(s.Patterns, regexp.MustCompile(p))
 	}
 	for text, want := range map[string]int{

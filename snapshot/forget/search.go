@@ -166,8 +166,8 @@ func (m *masker) Read(p []byte) (int, error) {
 
 var privateKey = pattern.New(`-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----\s*$`)
 
-// Secrets are patterns of keys and passwords, like the patterns of secret scanners.
-var Secrets = []string{
+// SecretPatterns are patterns of keys and passwords, like the patterns of secret scanners.
+var SecretPatterns = []string{
 	`\b((?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b`,                            // AWS
 	`\b(gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{22,255})\b`,  // GitHub
 	`\b(glpat-[A-Za-z0-9_-]{20,})`,                                         // GitLab

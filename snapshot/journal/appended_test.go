@@ -25,7 +25,7 @@ func TestAppended(t *testing.T) {
 		must.OK(t, err)
 	}
 	add()
-	c := j.Appended()
+	c := j.NextAppend()
 	if told(c) {
 		t.Error("of a record that was there")
 	}
@@ -34,8 +34,8 @@ func TestAppended(t *testing.T) {
 	if !told(c) {
 		t.Error("not of the next one")
 	}
-	other := j.Appended()
-	if c = j.Appended(); told(c) {
+	other := j.NextAppend()
+	if c = j.NextAppend(); told(c) {
 		t.Error("of a record that was there when it was asked again")
 	}
 	if add(); !told(c) || !told(other) {

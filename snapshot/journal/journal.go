@@ -88,8 +88,8 @@ func (j *Journal) Size() int64 {
 	return j.end.Load() - segs[0].base
 }
 
-// Appended returns a channel that is closed when the next record is appended.
-func (j *Journal) Appended() <-chan struct{} {
+// NextAppend returns a channel that is closed when the next record is appended.
+func (j *Journal) NextAppend() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.nextAppend == nil {
@@ -98,9 +98,9 @@ func (j *Journal) Appended() <-chan struct{} {
 	return j.nextAppend
 }
 
-// Records returns the number of records, including marks, that were appended since the journal was
+// RecordCount returns the number of records, including marks, that were appended since the journal was
 // created.
-func (j *Journal) Records() uint64 {
+func (j *Journal) RecordCount() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.seq - 1

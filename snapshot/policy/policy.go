@@ -176,8 +176,8 @@ func (p Policy) Patch(patch []byte) (Policy, error) {
 	return Parse(merged)
 }
 
-// Difference returns the patch with which the policy p becomes the policy of the argument, to.
-func (p Policy) Difference(to Policy) (json.RawMessage, error) {
+// PatchTo returns the patch with which the policy p becomes the policy of the argument, to.
+func (p Policy) PatchTo(to Policy) (json.RawMessage, error) {
 	var docs [2]map[string]any
 	for i, side := range []Policy{p, to} {
 		b, err := json.Marshal(side)

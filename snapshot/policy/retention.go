@@ -36,7 +36,7 @@ type Workspace struct {
 	View        uint32
 	Name        string
 	Policy      Policy
-	UndoView    uint32              // view of the snapshot of the last restore, see catalogue.Workspace.Undo
+	UndoView    uint32              // view of the snapshot of the last restore, see catalogue.WorkspaceRecord.UndoView
 	ChangeCount uint64              // result of live.Tx.LastChange
 	RecordCount uint64              // grows when Policy, UndoView, the snapshots or the forks change
 	Changed     bool                // the workspace has changes since the last snapshot
@@ -150,7 +150,7 @@ func (k *Enforcer) Round() time.Time {
 			ws.lastCapture = now
 		}
 
-		ws.nextRound = w.captureDue(&ws, now)
+		ws.nextRound = w.nextCapture(&ws, now)
 		if !ws.nextRound.After(now) {
 			if err := w.Capture(); err != nil {
 				k.Logger.Warn("automatic capture", "workspace", w.Name, "err", err)
@@ -282,10 +282,10 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// captureDue returns the time of the next automatic snapshot. If the workspace has no changes, it returns the
+// nextCapture returns the time of the next automatic snapshot. If the workspace has no changes, it returns the
 // time noDueTime after now. With QuietSeconds, the snapshot is due at the latest when QuietSeconds have passed
 // since the last change.
-func (w *Workspace) captureDue(seen *seenWorkspace, now time.Time) time.Time {
+func (w *Workspace) nextCapture(seen *seenWorkspace, now time.Time) time.Time {
 	due := now.Add(noDueTime)
 	if w.ChangeCount != seen.changeCount {
 		seen.changeCount, seen.lastChange = w.ChangeCount, now

@@ -67,11 +67,11 @@ func (k *Keep) check() error {
 
 // A Selection applies a rule to the snapshots of one kind, newest first.
 type Selection struct {
-	rule    Rule
-	now     time.Time
-	newest  time.Time // time of the newest snapshot so far, except snapshots with a time after now
-	seen    int       // number of snapshots so far
-	periods []period
+	rule          Rule
+	now           time.Time
+	newest        time.Time // time of the newest snapshot so far, except snapshots with a time after now
+	snapshotCount int       // number of snapshots so far
+	periods       []period
 }
 
 // A period is a field of a rule that keeps one snapshot for each hour, day, week or month.
@@ -97,12 +97,12 @@ func (k *Selection) Keeps(t time.Time) bool {
 	if k.rule == (Rule{}) {
 		return true
 	}
-	k.seen++
+	k.snapshotCount++
 	if !t.After(k.now) && t.After(k.newest) {
 		k.newest = t
 	}
 
-	keep := k.seen <= k.rule.Last || k.rule.Within > 0 && k.newest.Sub(t) <= time.Duration(k.rule.Within)
+	keep := k.snapshotCount <= k.rule.Last || k.rule.Within > 0 && k.newest.Sub(t) <= time.Duration(k.rule.Within)
 
 	for i := range k.periods {
 		p := &k.periods[i]

@@ -165,12 +165,12 @@ func (u *Undo) ChooseIntervals(all []catalogue.Interval, since info.Info, endedA
 	found = since.Name == ""
 
 	for _, i := range all {
-		if !i.Now() && !i.To.Created.After(endedAfter) {
+		if !i.IsPresent() && !i.To.Created.After(endedAfter) {
 			u.SinceSeq = i.To.Seq
 			break
 		}
 
-		if i.By(u.Actor) || i.Undoes != nil {
+		if i.ChangedBy(u.Actor) || i.Undoes != nil {
 			u.Intervals = append(u.Intervals, i)
 		}
 
@@ -181,7 +181,7 @@ func (u *Undo) ChooseIntervals(all []catalogue.Interval, since info.Info, endedA
 	}
 
 	// Drop the undos that this undo does not revert. since was not known when they were collected.
-	u.Intervals = slices.DeleteFunc(u.Intervals, func(i catalogue.Interval) bool { return !i.By(u.Actor) && !u.revertsUndo(i) })
+	u.Intervals = slices.DeleteFunc(u.Intervals, func(i catalogue.Interval) bool { return !i.ChangedBy(u.Actor) && !u.revertsUndo(i) })
 
 	return found
 }

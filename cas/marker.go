@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// maxLeaves is the number of hashes, 32 bytes each, that a Keeper gathers before it reads the whole
+// maxLeaves is the number of hashes, 32 bytes each, that a Marker gathers before it reads the whole
 // index once to look all of them up.
 const maxLeaves = 3 << 17
 
 // walkFactor is the number of index entries that a walk reads in the time of one look-up.
 const walkFactor = 50
 
-// A Keeper collects the objects that a collection must keep: the mark function of Collect calls it.
+// A Marker collects the objects that a collection must keep: the mark function of Collect calls it.
 // It must not be used by several goroutines at once.
-type Keeper struct {
-	s          *sweeper
-	incomplete bool
-	leaves     []Hash // passed to KeepLeaf and not looked up yet
-	err        error  // the first error
+type Marker struct {
+	sweeper      *sweeper
+	allowMissing bool
+	leaves       []Hash // passed to KeepLeaf and not looked up yet
+	err          error  // the first error
 
 	remembers   bool                // Resume was called, and gc has not lost the place of a record
 	generations []generation        // generations of earlier collections and of Remember
@@ -32,11 +32,11 @@ type Keeper struct {
 
 // Mark keeps an object. It reports whether this is its first call for the object, so that the caller visits
 // the objects to which the object refers only once. For an object that is not in the store it always reports
-// true. Unless Collect was called with incomplete, Collect then fails before it removes an object: the index
+// true. Unless Collect was called with allowMissing, it then fails before it removes an object: the index
 // may be damaged.
-func (k *Keeper) Mark(h Hash) (first bool) {
-	k.s.yield()
-	l, ok, err := k.s.store.index.find(h)
+func (k *Marker) Mark(h Hash) (first bool) {
+	k.sweeper.yield()
+	l, ok, err := k.sweeper.store.index.find(h)
 	if err == nil && ok {
 		k.lastHash, k.lastLoc = h, l
 	}
@@ -44,15 +44,15 @@ func (k *Keeper) Mark(h Hash) (first bool) {
 }
 
 // keepPlace keeps the object at the place that a look-up in the index returned.
-func (k *Keeper) keepPlace(h Hash, l loc, ok bool, err error) (first bool) {
-	if err == nil && !ok && !k.incomplete {
+func (k *Marker) keepPlace(h Hash, l loc, ok bool, err error) (first bool) {
+	if err == nil && !ok && !k.allowMissing {
 		err = ErrNotFound
 	}
 	if err != nil && k.err == nil {
 		k.err = fmt.Errorf("look for object %s: %w", h, err)
 	}
 
-	if err != nil || ok && !k.s.keepSet.keepMarked(l) {
+	if err != nil || ok && !k.sweeper.keepSet.keepMarked(l) {
 		return false
 	}
 	if ok {
@@ -63,7 +63,7 @@ func (k *Keeper) keepPlace(h Hash, l loc, ok bool, err error) (first bool) {
 }
 
 // MarkLeaf keeps an object that refers to no other objects. It is faster than Keep.
-func (k *Keeper) MarkLeaf(h Hash) {
+func (k *Marker) MarkLeaf(h Hash) {
 	if k.leaves == nil {
 		k.leaves = make([]Hash, 0, maxLeaves) // full size at once: a growing slice would leave garbage
 	}
@@ -73,13 +73,13 @@ func (k *Keeper) MarkLeaf(h Hash) {
 }
 
 // keepLeaves keeps the gathered hashes. If they are many, it looks them up in one walk through the sorted index.
-func (k *Keeper) keepLeaves() {
+func (k *Marker) keepLeaves() {
 	slices.SortFunc(k.leaves, func(a, b Hash) int { return bytes.Compare(a[:], b[:]) })
 	remaining := slices.Compact(k.leaves)
 
 	// Memory is read before the database: so a place that a flush writes to the database in between is
 	// not missed.
-	unwritten := k.s.store.index.unwrittenPlaces()
+	unwritten := k.sweeper.store.index.unwrittenPlaces()
 	remaining = slices.DeleteFunc(remaining, func(h Hash) bool {
 		l, ok := unwritten[h]
 		if ok {
@@ -89,13 +89,13 @@ func (k *Keeper) keepLeaves() {
 		return ok
 	})
 
-	if int64(len(remaining))*walkFactor < k.s.objects() {
+	if int64(len(remaining))*walkFactor < k.sweeper.objects() {
 		for _, h := range remaining {
 			k.Mark(h)
 		}
 	} else if len(remaining) > 0 {
-		err := k.s.store.index.eachStoredObject(func(h Hash, l loc) {
-			k.s.yield()
+		err := k.sweeper.store.index.eachStoredObject(func(h Hash, l loc) {
+			k.sweeper.yield()
 			for len(remaining) > 0 && bytes.Compare(remaining[0][:], h[:]) < 0 {
 				k.keepPlace(remaining[0], loc{}, false, nil)
 				remaining = remaining[1:]
@@ -116,11 +116,11 @@ func (k *Keeper) keepLeaves() {
 
 // Read works as Store.Get. For the object that the last call of Keep found, it reads at the place that Keep found,
 // without another look-up in the index.
-func (k *Keeper) Read(h Hash, dst []byte) ([]byte, error) {
+func (k *Marker) Read(h Hash, dst []byte) ([]byte, error) {
 	if h == k.lastHash {
-		if b, err := k.s.store.packs.read(k.s.store.codec, h, k.lastLoc, dst); err == nil {
+		if b, err := k.sweeper.store.packs.read(k.sweeper.store.codec, h, k.lastLoc, dst); err == nil {
 			return b, nil
 		}
 	}
-	return k.s.store.Get(h, dst)
+	return k.sweeper.store.Get(h, dst)
 }

@@ -334,7 +334,7 @@ func (v *applyFlag) Type() string       { return "bool" }
 func (v *applyFlag) Set(s string) error { *v = applyFlag(s); return nil }
 
 // applyStoreRun applies the changes of a run in a STORE to a directory, after a question unless ask is askNever. It
-// reports whether the user left out some of the changes. The daemon of the run must still be serving the store.
+// reports whether the user did not apply some of the changes. The daemon of the run must still be serving the store.
 func applyStoreRun(a *app, c sandbox.Config, dir string, ask askMode) (incomplete bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
@@ -383,8 +383,8 @@ func applyUpTo(ctx context.Context, a *app, c *client.Client, name, dir string, 
 	return done, q != nil && q.HasUnapplied, err
 }
 
-// noteKeptChanges prints where the changes of a run are kept. With partial, some changes were applied, and it names
-// only the rest.
+// noteKeptChanges prints where the changes of a run are kept. If partial is set, some changes were applied,
+// and it names only the rest.
 func noteKeptChanges(a *app, c sandbox.Config, dir string, partial bool) {
 	subject := "what " + c.Command[0] + " did"
 	if partial {

@@ -246,7 +246,7 @@ func (k *keptRun) runStore(ctx context.Context, c sandbox.Config, remote string)
 	}
 
 	p := storeLocation(c.Store, c.Mountpoint)
-	var incomplete bool     // the user left some changes
+	var incomplete bool     // the user did not apply some changes
 	var applyErr error      // the error of the apply
 	var hasKeptChanges bool // some changes were neither applied nor declined
 	var before *earlierState

@@ -13,7 +13,7 @@ type meaning struct {
 	name        string // for scripts
 	exitStatus  int    // the exit status
 	httpStatus  int
-	description string // description of the exit status; empty if another kind has the description
+	description string // of the exit status; empty if another kind with this exit status has it
 }
 
 var meanings = map[Kind]meaning{

@@ -44,7 +44,7 @@ type forks struct {
 	stop         func()
 }
 
-// newForks starts the janitor of a search. The caller calls end.
+// newForks starts the janitor of a search. The caller calls stop.
 func newForks(w Workspace, operation string) (_ *forks, err error) {
 	if w.Root == "" {
 		return nil, errs.Fail(errs.Invalid, "the root of the workspace is not mounted here")

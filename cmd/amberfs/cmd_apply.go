@@ -353,8 +353,8 @@ func applyStoreRun(a *app, c sandbox.Config, dir string, ask askMode) (incomplet
 	return incomplete, err
 }
 
-// applyAfterRun is applyChanges after the end of a run's program. It prints the result to the standard error, because the
-// standard output belongs to the program. JSON is printed to the standard output.
+// applyAfterRun is applyChanges after the end of a run's program. It prints the result to the standard error, because
+// the standard output belongs to the program. JSON is printed to the standard output.
 func applyAfterRun(ctx context.Context, a *app, ch *client.Changes, dir, name string, ask askMode) (q *question.Question, done *hostdir.ApplyResult, err error) {
 	q, done, err = applyChanges(ctx, a, ch, dir, ask, hostdir.ApplyOptions{BaseFromDir: true, WorkspaceName: name})
 	if err != nil && ctx.Err() != nil {

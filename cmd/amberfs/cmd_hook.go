@@ -98,8 +98,8 @@ func runHook(ctx context.Context, a *app, agent string) {
 // errAlreadyTaken means that the message has a snapshot already. This is no failure of the hook.
 var errAlreadyTaken = errors.New("the snapshot was taken already")
 
-// recordHookResult records whether a hook worked. A failure is also printed as a message that the agent shows to the user,
-// because the agent does not show the hook's standard error.
+// recordHookResult records whether a hook worked. A failure is also printed as a message that the agent shows to the
+// user, because the agent does not show the hook's standard error.
 func recordHookResult(a *app, agent string, in hooks.Input, err error) {
 	f := hooks.StateFailures()
 	if err == nil {
@@ -226,8 +226,8 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 	return next == 1, err
 }
 
-// generationsToAgent returns the number of generations from this process up to the agent. The processes between them are
-// shells that run the command of the hook.
+// generationsToAgent returns the number of generations from this process up to the agent. The processes between them
+// are shells that run the command of the hook.
 func generationsToAgent() int {
 	generations := 1
 	for id := os.Getppid(); process.IsShellCommand(id); generations++ {

@@ -170,8 +170,8 @@ type page struct {
 	NextIndex   int    `json:"next_index,omitempty" jsonschema:"start_index of what follows"`
 }
 
-// pageOf returns the part p of a text, as the text for a model and as a result. If the page has a whole line, it ends at the
-// end of a line.
+// pageOf returns the part p of a text, as the text for a model and as a result. If the page has a whole line, it ends
+// at the end of a line.
 func (p pageRange) pageOf(text string) (string, page, error) {
 	if p.StartIndex < 0 || p.StartIndex > len(text) || p.MaxLength < 0 {
 		return "", page{}, fmt.Errorf("start_index is %d and max_length %d, of a text of %d bytes", p.StartIndex, p.MaxLength, len(text))

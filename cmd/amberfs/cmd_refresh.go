@@ -75,8 +75,8 @@ func runRefresh(ctx context.Context, a *app, run, dir string, req service.Refres
 	return refreshWorkspace(ctx, a, c, dir, p.Store, req)
 }
 
-// sourceDirectory returns dir or, for "", the directory that a workspace was filled from. It fails for a directory in the
-// workspace.
+// sourceDirectory returns dir or, for "", the directory that a workspace was filled from. It fails for a directory in
+// the workspace.
 func sourceDirectory(p locate.Location, dir string) (string, error) {
 	if dir == "" {
 		from, err := storedir.FilledFrom(p.Store)
@@ -113,7 +113,8 @@ func refreshWorkspace(ctx context.Context, a *app, c *client.Client, dir, store 
 	})
 }
 
-// refreshResolvingConflicts is refreshFrom with questions about conflicts. ours is the name of the workspace in the questions.
+// refreshResolvingConflicts is refreshFrom with questions about conflicts. ours is the name of the workspace in the
+// questions.
 func refreshResolvingConflicts(ctx context.Context, a *app, c *client.Client, ours, dir, store string, req service.Refresh, less runs.RefreshFilter) (done service.Refreshed, err error) {
 	req.RefuseDiverged = a.resolvesConflicts() && !req.DryRun
 	err = mergeResolvingConflicts(ctx, a, ours, dir, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {

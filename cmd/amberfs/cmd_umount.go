@@ -156,8 +156,8 @@ func inUseError(m locate.Mount, cause error) error {
 	return errs.Fail(errs.Busy, "the mount at %s is in use%s", m.Mountpoint, suffix).WithHint("end these programs, or detach the mount with --lazy").WithCause(cause)
 }
 
-// processWaiter returns a function that waits for the end of a process. processWaiter itself opens the process, because after
-// its end another process may get its number.
+// processWaiter returns a function that waits for the end of a process. processWaiter itself opens the process,
+// because after its end another process may get its number.
 func processWaiter(pid int) (wait func(context.Context) error, err error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) || pid == 0 {

@@ -53,8 +53,8 @@ func upgrade(ctx context.Context, a *app, words []string) error {
 	})
 }
 
-// storeOfMount returns the store of the workspace in which the command runs. The directory may also be a mount point, whose
-// daemon need not answer, or a store.
+// storeOfMount returns the store of the workspace in which the command runs. The directory may also be a mount point,
+// whose daemon need not answer, or a store.
 func storeOfMount(a *app) (string, error) {
 	dir, err := a.commandDir()
 	if err != nil {

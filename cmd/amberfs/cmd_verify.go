@@ -106,8 +106,9 @@ func verifyStore(a *app, cmd *cobra.Command, argv []string, repairs bool) (*repa
 	return &report, err
 }
 
-// openStoreClient returns a client for a store, and the path of the store. argv has the path of the store or of its mount
-// point; without it, openStoreClient uses the mount of the working directory. The client is nil if the store is not mounted.
+// openStoreClient returns a client for a store, and the path of the store. argv has the path of the store or of its
+// mount point; without it, openStoreClient uses the mount of the working directory. The client is nil if the store is
+// not mounted.
 func openStoreClient(ctx context.Context, a *app, argv []string) (c *client.Client, store string, err error) {
 	if store, err = a.absPath(cmp.Or(strings.Join(argv, ""), a.dir)); err != nil {
 		return nil, "", err

@@ -120,9 +120,9 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// checkNotFork returns an error for a location in a fork of the mounted workspace. Git is not started there: a program in
-// the fork may have written the fork's .git, which can name other programs. In a sandbox that shows only a fork, the
-// fork is the mounted workspace.
+// checkNotFork returns an error for a location in a fork of the mounted workspace. Git is not started there: a
+// program in the fork may have written the fork's .git, which can name other programs. In a sandbox that shows only a
+// fork, the fork is the mounted workspace.
 func checkNotFork(p locate.Location) error {
 	root, ok := p.Root()
 	if !ok {
@@ -136,8 +136,9 @@ func checkNotFork(p locate.Location) error {
 		WithHint("go into the repository's main worktree")
 }
 
-// repositoryHere returns the repository of the current directory, and the location of the workspace with its worktrees.
-// For a directory outside of a mount, the workspace is a copy of the directory. With add, repositoryHere makes the copy.
+// repositoryHere returns the repository of the current directory, and the location of the workspace with its
+// worktrees. For a directory outside of a mount, the workspace is a copy of the directory. With add, repositoryHere
+// makes the copy.
 func repositoryHere(ctx context.Context, a *app, add bool) (*worktrees.Repository, locate.Location, error) {
 	wd, err := a.commandDir()
 	if err != nil {
@@ -232,8 +233,9 @@ func removeWorktree(ctx context.Context, a *app, name, path string, force bool) 
 	return done, r.RemoveEntry(ctx, w)
 }
 
-// handleWorktreeHook is Claude Code's hook for worktrees. With "create" it makes a worktree and prints its path, with "remove"
-// it removes one. If amberfs cannot make a worktree, git makes an ordinary one, as Claude Code does without the hook.
+// handleWorktreeHook is Claude Code's hook for worktrees. With "create" it makes a worktree and prints its path, with
+// "remove" it removes one. If amberfs cannot make a worktree, git makes an ordinary one, as Claude Code does without
+// the hook.
 func handleWorktreeHook(ctx context.Context, a *app, argv []string) error {
 	in, err := hooks.ReadInput(io.LimitReader(a.stdin, maxHookInput))
 	if err != nil {

@@ -327,7 +327,8 @@ if it could not be executed, 127 if it was not found.`,
 	}
 }
 
-// argumentCount returns a check of the number of arguments; max < 0 allows any number. usage describes them in the error.
+// argumentCount returns a check of the number of arguments; max < 0 allows any number. usage describes them in the
+// error.
 func argumentCount(min, max int, usage string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, got []string) error {
 		if len(got) >= min && (max < 0 || len(got) <= max) {

@@ -55,8 +55,8 @@ func (t *tool) commonNames(set int) []string {
 	return []string{"workspace"}
 }
 
-// A toolInput describes the arguments of a tool. args is a struct type with a field for each argument, which has the name
-// of the argument in the tool.
+// A toolInput describes the arguments of a tool. args is a struct type with a field for each argument, which has the
+// name of the argument in the tool.
 type toolInput struct {
 	args       reflect.Type
 	fieldIndex [][]int // for each argument, the field that it sets: of the operation's arguments for the first ownCount arguments, of commonArgs for the others
@@ -96,8 +96,8 @@ func (t *tool) describeInput(set int) *toolInput {
 	return in
 }
 
-// splitArguments returns the arguments of the operation, and the common arguments. For arguments that the call does not have, it
-// uses the values in preset. args is a pointer to a value of in.args.
+// splitArguments returns the arguments of the operation, and the common arguments. For arguments that the call does
+// not have, it uses the values in preset. args is a pointer to a value of in.args.
 func (in *toolInput) splitArguments(args, preset any) (_ any, c commonArgs) {
 	given, req := reflect.ValueOf(args).Elem(), reflect.New(reflect.TypeOf(preset)).Elem()
 	req.Set(reflect.ValueOf(preset))
@@ -130,8 +130,8 @@ func mustSchema(t reflect.Type) *jsonschema.Schema {
 	return s
 }
 
-// outlineSchema reduces a schema of results to the names of the required fields. The list of tools is part of each session of
-// a model, so it must be short.
+// outlineSchema reduces a schema of results to the names of the required fields. The list of tools is part of each
+// session of a model, so it must be short.
 func outlineSchema(s *jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: s.Type, Required: s.Required}
 }
@@ -139,7 +139,8 @@ func outlineSchema(s *jsonschema.Schema) *jsonschema.Schema {
 // A notifyFunc sends a progress notification, if the client asked for them.
 type notifyFunc func(message string, done, total int)
 
-// addTool adds a tool to the server. args is the type of its arguments, in their schema. do gets a pointer to the arguments.
+// addTool adds a tool to the server. args is the type of its arguments, in their schema. do gets a pointer to the
+// arguments.
 func (m *mcpServer) addTool(t *tool, name string, args reflect.Type, in *jsonschema.Schema, out reflect.Type, do func(ctx context.Context, args any, notify notifyFunc) (string, any, error)) {
 	spec := &mcp.Tool{
 		Name: name, Title: t.Title, Description: t.About, Annotations: annotations(t.effect),

@@ -19,7 +19,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// A tool is an operation of the service, with the names and arguments that it has for models, or one of nonOperationTools.
+// A tool is an operation of the service, with the names and arguments that it has for models, or one of
+// nonOperationTools.
 type tool struct {
 	service.Tool
 	op         *service.Op // nil for one of nonOperationTools
@@ -167,7 +168,8 @@ func (m *mcpServer) addRefTool(workspace string, t *tool) {
 	})
 }
 
-// snapshotRef returns the ref of the snapshot with a name. For "" it first takes a snapshot of the workspace at a location.
+// snapshotRef returns the ref of the snapshot with a name. For "" it first takes a snapshot of the workspace at a
+// location.
 func (m *mcpServer) snapshotRef(ctx context.Context, p locate.Location, name string) (refResult, error) {
 	made := info.Info{Name: name}
 	var err error

@@ -109,8 +109,8 @@ func (k *keptRun) forEach(fn func(*keptRun) error) error {
 	return all
 }
 
-// prepareForks calls prepareFork for all directories. The name of the run of another directory is the name of the first run,
-// followed by the name of the directory. If one of the new runs cannot begin, all are deleted.
+// prepareForks calls prepareFork for all directories. The name of the run of another directory is the name of the
+// first run, followed by the name of the directory. If one of the new runs cannot begin, all are deleted.
 func (k *keptRun) prepareForks(ctx context.Context, c *sandbox.Config) error {
 	err := k.prepareFork(ctx)
 	if c.Fork = k.name; err != nil || len(c.OtherDirs) == 0 {

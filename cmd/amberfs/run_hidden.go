@@ -26,7 +26,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// hideFile is the name of a file with patterns, as in .gitignore, of the paths that are hidden in runs of its directory.
+// hideFile is the name of a file with patterns, as in .gitignore, of the paths that are hidden in runs of its
+// directory.
 const hideFile = ".amberhide"
 
 // hideEmptyValue is a value of --hide: hidden files exist in the run, but are empty.
@@ -92,8 +93,8 @@ func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hid
 	return o, h, nil
 }
 
-// relativeTo converts a path of the command line to a path relative to a directory. ok is false if the path is not in the
-// directory.
+// relativeTo converts a path of the command line to a path relative to a directory. ok is false if the path is not in
+// the directory.
 func (x *restrictions) relativeTo(dir, p string) (rel string, ok bool, err error) {
 	if !filepath.IsAbs(p) && !strings.HasPrefix(p, "./") && !strings.HasPrefix(p, "../") {
 		return p, true, nil
@@ -155,8 +156,8 @@ func hideLines(dir string) (lines []string, err error) {
 	return lines, nil
 }
 
-// findHidden finds the hidden paths of a directory for a new run. If a hidden file has other hard links, it adds patterns
-// that hide these too. It prints the hidden paths, and the ones that are committed to git.
+// findHidden finds the hidden paths of a directory for a new run. If a hidden file has other hard links, it adds
+// patterns that hide these too. It prints the hidden paths, and the ones that are committed to git.
 func findHidden(ctx context.Context, a *app, dir string, patterns []string, h hostdir.Hidden, exclude ...string) ([]string, hostdir.Hidden, error) {
 	if h.Paths == nil {
 		return patterns, h, nil
@@ -214,8 +215,8 @@ func committedPaths(ctx context.Context, dir string, paths []string) []string {
 	})
 }
 
-// setHiddenOfResumed sets k.hidden for the refresh of a resumed run: to the paths that are hidden in the run, and the paths that
-// .amberhide hides now.
+// setHiddenOfResumed sets k.hidden for the refresh of a resumed run: to the paths that are hidden in the run, and the
+// paths that .amberhide hides now.
 func (k *keptRun) setHiddenOfResumed(ctx context.Context, fork *client.Client) error {
 	var has policy.Policy
 	if err := fork.Do(ctx, service.Policy{}, client.Streams{}, &has); err != nil {
@@ -271,8 +272,8 @@ func restrictWorkspace(ctx context.Context, a *app, p locate.Location, fork snap
 	return a.call(ctx, p, service.SetPolicy{Patch: b}, nil)
 }
 
-// joinReadOnlyPaths changes "--read-only PATH" in the arguments of run to "--read-only=PATH". If the next word is a store or a
-// flag, --read-only has no path, and applies to the whole workspace.
+// joinReadOnlyPaths changes "--read-only PATH" in the arguments of run to "--read-only=PATH". If the next word is a
+// store or a flag, --read-only has no path, and applies to the whole workspace.
 func joinReadOnlyPaths(argv []string) []string {
 	if firstWord(argv) != "run" {
 		return argv

@@ -135,8 +135,8 @@ func (k *keptRun) makeStore(ctx context.Context) error {
 	return nil
 }
 
-// afterProgram finishes a run after the end of its program. applyErr is the error of an apply: if the program has failed,
-// the command ends with the program's status and not with this error.
+// afterProgram finishes a run after the end of its program. applyErr is the error of an apply: if the program has
+// failed, the command ends with the program's status and not with this error.
 func (k *keptRun) afterProgram(ctx context.Context, e sandbox.Outcome) (applyErr, err error) {
 	switch {
 	case !e.Started && !k.resume:
@@ -246,7 +246,8 @@ func (k *keptRun) makeFork(ctx context.Context, main *client.Client, all []runs.
 	}
 }
 
-// releaseStaleName releases the name of the run, which the store owner has claimed, if owner has no run with the name any more.
+// releaseStaleName releases the name of the run, which the store owner has claimed, if owner has no run with the name
+// any more.
 func (k *keptRun) releaseStaleName(ctx context.Context, owner string) error {
 	return runFinder(k.a).WithStore(ctx, owner, func(main *client.Client) error {
 		dir, _ := runs.SourceDir(owner)

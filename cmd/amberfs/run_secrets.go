@@ -30,8 +30,8 @@ const (
 	maxNpmrc         = 64 << 10
 )
 
-// noteSecrets prints the files of a directory that look like secrets and are readable in a run. It does so once for each
-// directory.
+// noteSecrets prints the files of a directory that look like secrets and are readable in a run. It does so once for
+// each directory.
 func noteSecrets(a *app, dir string, h hostdir.Hidden) {
 	if text := newSecretsText(dir, h, maxSecretEntries); text != "" {
 		a.note("%s\n\thide them with --hide, or lines of %s", text, hideFile)

@@ -43,8 +43,8 @@ type (
 	queueKey struct{} // context key of the number of the queue
 )
 
-// WithFastQueue returns a context with which Do waits in the second queue. The queues get turns alternately, so this queue is
-// the faster one if it has few computations.
+// WithFastQueue returns a context with which Do waits in the second queue. The queues get turns alternately, so this
+// queue is the faster one if it has few computations.
 func WithFastQueue(ctx context.Context) context.Context { return context.WithValue(ctx, queueKey{}, 1) }
 
 // Do waits for a turn, runs fn in it and returns the error of fn. If ctx ends before, it returns the

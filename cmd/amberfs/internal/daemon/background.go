@@ -63,8 +63,8 @@ const (
 	maxRetryPause = 5 * time.Second
 )
 
-// retryInBackground calls fn, a step of a takeover without which the takeover can continue. If fn fails, it returns, and
-// repeats fn in the background until fn succeeds. step is the name of the step in the log.
+// retryInBackground calls fn, a step of a takeover without which the takeover can continue. If fn fails, it returns,
+// and repeats fn in the background until fn succeeds. step is the name of the step in the log.
 func (b *background) retryInBackground(step string, fn func() error) {
 	err := fn()
 	if err == nil {

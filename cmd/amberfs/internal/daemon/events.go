@@ -24,8 +24,8 @@ import (
 // eventsDir is the directory of the event log in the store.
 const eventsDir = "events"
 
-// maxEventPath is the maximum length in bytes of the paths that are built for events. It is larger than events.MaxPath by one,
-// so that package events notices longer paths and shortens them.
+// maxEventPath is the maximum length in bytes of the paths that are built for events. It is larger than
+// events.MaxPath by one, so that package events notices longer paths and shortens them.
 const maxEventPath = events.MaxPath + 1
 
 // An eventRecorder records the changes of a store in the event log.

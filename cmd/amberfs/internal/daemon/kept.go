@@ -27,8 +27,8 @@ import (
 // This file has the daemon's side of the protocol with its keeper: the daemon gives the keeper the mount, takes a
 // mount over from an earlier daemon, and reports its state. See package keeper.
 
-// inheritedConnection returns the connection to the kernel that this daemon takes over. It returns nil if the daemon makes a
-// new mount.
+// inheritedConnection returns the connection to the kernel that this daemon takes over. It returns nil if the daemon
+// makes a new mount.
 func (cfg *Config) inheritedConnection() *keeper.Connection {
 	if cfg.Keeper == nil {
 		return nil
@@ -213,7 +213,8 @@ func addUser(l *keeper.Link, c *net.UnixConn, u *keeper.User) error {
 	return withFD(c, func(fd int) error { return l.AddUser(u, fd) })
 }
 
-// freezeConfig connects freezes with the keeper l, which passes the end of a freeze on to the next daemon. l may be nil.
+// freezeConfig connects freezes with the keeper l, which passes the end of a freeze on to the next daemon. l may be
+// nil.
 func freezeConfig(l *keeper.Link) service.FreezeHooks {
 	f := service.FreezeHooks{NotifyKeeper: func(until time.Time) { l.Send(keeper.Message{FrozenUntil: &until}) }}
 	if l != nil {

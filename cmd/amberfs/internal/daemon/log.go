@@ -18,7 +18,8 @@ import (
 // LogName is the name of the log in the store.
 const LogName = "amberfs.log"
 
-// maxLogSize is the size in bytes above which the log is renamed. It is also the maximum size of the buffer before open.
+// maxLogSize is the size in bytes above which the log is renamed. It is also the maximum size of the buffer before
+// open.
 const maxLogSize = 4 << 20
 
 // A logFile is the daemon's log. It is in memory until the store exists, and then in a

@@ -132,8 +132,8 @@ func (m *mount) forceUnmount() {
 	}
 }
 
-// programsIn returns the programs whose working directory or root directory is in one of the views. With roots, only the
-// root directory counts.
+// programsIn returns the programs whose working directory or root directory is in one of the views. With roots, only
+// the root directory counts.
 func (m *mount) programsIn(views []uint32, roots bool) (out []service.Program) {
 	mounts, err := locate.Mounts()
 	entry, ok := locate.MountAt(mounts, m.mountpoint)

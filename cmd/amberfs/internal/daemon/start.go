@@ -232,8 +232,8 @@ func (d *Daemon) notify(state string) {
 	}
 }
 
-// withoutNotifySocket returns an environment without the variable of the service manager. A daemon in the background must not
-// notify the manager, which would take the message for one of the service that started the daemon.
+// withoutNotifySocket returns an environment without the variable of the service manager. A daemon in the background
+// must not notify the manager, which would take the message for one of the service that started the daemon.
 func withoutNotifySocket(environ []string) []string {
 	return slices.DeleteFunc(environ, func(e string) bool { return strings.HasPrefix(e, notifyEnv+"=") })
 }

@@ -26,9 +26,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// MakeStore makes the store of cfg if it does not exist, and fills it. A store that exists and was not filled is filled,
-// too. made is false if the store was ready before. `run` calls MakeStore outside of its namespaces, where all user ids
-// are mapped.
+// MakeStore makes the store of cfg if it does not exist, and fills it. A store that exists and was not filled is
+// filled, too. made is false if the store was ready before. `run` calls MakeStore outside of its namespaces, where
+// all user ids are mapped.
 func MakeStore(ctx context.Context, cfg Config, s MessageFunc) (made bool, err error) {
 	err = RetryWhileBusy(ctx, cfg.Store, func() error {
 		if _, err := os.Lstat(filepath.Join(cfg.Store, "format")); err == nil {
@@ -155,8 +155,9 @@ func retryWhileEnding[R any](fn func() (R, error)) (R, error) {
 	}
 }
 
-// RetryWhileBusy calls fn, and again while fn fails with an error of kind Busy: another process is filling the store, or the
-// daemon of the store is starting or ending. It gives up after maxEndWait, but waits for a filling without a limit.
+// RetryWhileBusy calls fn, and again while fn fails with an error of kind Busy: another process is filling the store,
+// or the daemon of the store is starting or ending. It gives up after maxEndWait, but waits for a filling without a
+// limit.
 func RetryWhileBusy(ctx context.Context, store string, fn func() error) error {
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		err := fn()

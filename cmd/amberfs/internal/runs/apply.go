@@ -282,9 +282,9 @@ func requirePresent(dir string, src *tree.Source, base *tree.State) error {
 	return nil
 }
 
-// FinishApply is called after a run was applied to its directory. It refreshes the run from the directory.
-// If all changes were applied, it marks the run as applied. It ignores conflicts of the refresh: the next refresh reports them. c is
-// connected with the run.
+// FinishApply is called after a run was applied to its directory. It refreshes the run from the directory. If all
+// changes were applied, it marks the run as applied. It ignores conflicts of the refresh: the next refresh reports
+// them. c is connected with the run.
 func (r *Run) FinishApply(ctx context.Context, c *client.Client, done *hostdir.ApplyResult, allApplied bool, showProgress func(service.Progress)) error {
 	_, _, err := Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, showProgress, RefreshFilter{})
 	if errs.ScriptKind(err) == errs.Conflict {

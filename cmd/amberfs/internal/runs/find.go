@@ -123,7 +123,8 @@ func (f *Finder) WithStore(ctx context.Context, store string, fn func(main *clie
 	})
 }
 
-// StoreOf returns a directory's path without symbolic links, and the path of the store of its runs, which may not exist.
+// StoreOf returns a directory's path without symbolic links, and the path of the store of its runs, which may not
+// exist.
 func StoreOf(dir string) (resolved, store string, err error) {
 	mounts, err := locate.Mounts()
 	if err != nil {

@@ -116,8 +116,8 @@ const (
 // HandoffCommand is the command of a run that keeps the state that was handed off.
 const HandoffCommand = "amberfs handoff"
 
-// isUnchanged reports whether the run equals the directory as it was copied. The run of a handoff counts as changed until
-// the returned changes are applied.
+// isUnchanged reports whether the run equals the directory as it was copied. The run of a handoff counts as changed
+// until the returned changes are applied.
 func (r *Run) isUnchanged() bool {
 	return r.Changed+r.InGit == 0 && !r.CountIncomplete && (r.Command != HandoffCommand || r.State == service.RunApplied)
 }

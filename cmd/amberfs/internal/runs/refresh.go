@@ -15,8 +15,8 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// RefreshFilter has the paths that a refresh does not read. If Hidden has no Paths, the refresh uses the hidden paths of the
-// workspace.
+// RefreshFilter has the paths that a refresh does not read. If Hidden has no Paths, the refresh uses the hidden paths
+// of the workspace.
 type RefreshFilter struct {
 	Exclude []string
 	Hidden  hostdir.Hidden

@@ -252,8 +252,8 @@ func newMount(root int, name, fsType string, options ...string) (m int, err erro
 	return m, mountAt(m, root, name, true)
 }
 
-// bindFromHost mounts a file or directory of the host, with the mounts below it, on a name below root. It does nothing if
-// the file does not exist on the host.
+// bindFromHost mounts a file or directory of the host, with the mounts below it, on a name below root. It does
+// nothing if the file does not exist on the host.
 func bindFromHost(source string, root int, name string, readOnly bool) error {
 	var st unix.Stat_t
 	if err := unix.Stat(source, &st); err != nil {

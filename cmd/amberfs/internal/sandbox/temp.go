@@ -23,7 +23,8 @@ type TempDir struct {
 	lock     *os.File
 }
 
-// MakeTempDir makes a locked directory for a temporary store. It also removes the directories whose processes have ended.
+// MakeTempDir makes a locked directory for a temporary store. It also removes the directories whose processes have
+// ended.
 func MakeTempDir() (*TempDir, error) {
 	sweepTempDirs(os.TempDir())
 	dir, err := os.MkdirTemp("", tempPrefix)
@@ -58,8 +59,8 @@ func (t *TempDir) makeLock() (err error) {
 	return nil
 }
 
-// lockNameOf returns the name of the lock of a directory. The name has the inode number of the directory, so that a copy
-// of the directory has no lock, and is never removed.
+// lockNameOf returns the name of the lock of a directory. The name has the inode number of the directory, so that a
+// copy of the directory has no lock, and is never removed.
 func lockNameOf(dir string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // Drawing returns a text with a line for each attempt, and its number of lines. On a terminal the text overwrites the
-// lines of the previous call: drawn is their number. If the terminal has too few lines, only running attempts have a line, and the last
-// line counts the attempts by state.
+// lines of the previous call: drawn is their number. If the terminal has too few lines, only running attempts have a
+// line, and the last line counts the attempts by state.
 func Drawing(all []*Attempt, drawn, width, height int) (text string, lines int) {
 	var rows []string
 	allFit := len(all) < height

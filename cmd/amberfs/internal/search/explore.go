@@ -234,8 +234,8 @@ func (f *forks) runAttempts(ctx context.Context, r ExploreArgs, limit time.Durat
 	}
 }
 
-// runAttempt runs the command, the check and the score of an attempt, and returns its final state. It calls onState with
-// each state before that.
+// runAttempt runs the command, the check and the score of an attempt, and returns its final state. It calls onState
+// with each state before that.
 func (f *forks) runAttempt(ctx context.Context, r ExploreArgs, t *Attempt, limit time.Duration, onState func(string)) (string, error) {
 	var err error
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -70,8 +70,8 @@ func newForks(w Workspace, operation string) (_ *forks, err error) {
 
 func (f *forks) keepFork(name string) { fmt.Fprintln(f.janitorInput, name) }
 
-// JanitorCommand is the hidden command that must call DiscardOthers, with the root of the workspace and the prefix as its
-// arguments.
+// JanitorCommand is the hidden command that must call DiscardOthers, with the root of the workspace and the prefix as
+// its arguments.
 const JanitorCommand = "discard-forks"
 
 // DiscardOthers reads names of forks from in, which ends with the search. Then it discards the other forks of the

@@ -80,8 +80,8 @@ func LinksDir(top string) string { return filepath.Join(top, linksDir) }
 // inside top, because agents refuse a worktree outside the repository.
 func CopyMountpoint(top string) string { return filepath.Join(top, linksDir, ".amberfs") }
 
-// RepositoryOfCopy returns the repository of the directory whose copy is mounted at root. It reports false if root is not
-// the mount point of a copy: see Point.
+// RepositoryOfCopy returns the repository of the directory whose copy is mounted at root. It reports false if root is
+// not the mount point of a copy: see Point.
 func RepositoryOfCopy(root string) (*Repository, bool) {
 	top, ok := strings.CutSuffix(root, CopyMountpoint("/"))
 	return &Repository{Top: top, Root: root, isCopy: true}, ok

@@ -72,7 +72,7 @@ func TestListsOfChanges(t *testing.T) {
 			_, _, err := do(ctx, list)
 			result <- err
 		}()
-		await.Blocked(t, 1, "budget.(*Charge).All")
+		await.Blocked(t, 1, "budget.(*Charge).RemoveLimit")
 		stop()
 		if err := await.Receive(t, name, result); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s, while there is too little: %v", name, err)
@@ -86,7 +86,7 @@ func TestListsOfChanges(t *testing.T) {
 			}
 			result <- err
 		}()
-		await.Blocked(t, 1, "budget.(*Charge).All")
+		await.Blocked(t, 1, "budget.(*Charge).RemoveLimit")
 		if _, err := forest.SetAttr(f.Root(), live.SetAttr{}); err != nil {
 			t.Errorf("%s: a change meanwhile: %v", name, err)
 		}

@@ -99,7 +99,7 @@ func TestAtOnce(t *testing.T) {
 	for range callers {
 		go func() { answers <- PointsOn(int(unix.Major(root.Dev)), int(unix.Minor(root.Dev))) }()
 	}
-	await.Blocked(t, callers, "mounts.On")
+	await.Blocked(t, callers, "mounts.PointsOn")
 	lastPoints.Unlock()
 	first := await.Receive(t, "an answer", answers)
 	for range callers - 1 {

@@ -45,7 +45,7 @@ func TestApplyDiverged(t *testing.T) {
 			fails: "main is not merged: a has changes that are not committed; nothing was changed", want: "1\nmine\n M a\nmain"},
 		"changed there": {did: [2]string{both[0] + `; echo more >>r`, both[1]}, o: hostdir.ApplyOptions{Merge: true},
 			fails: "main is not merged: r has changes there that are not committed; nothing was changed", want: "1\nmine\nmain"},
-		"a directory there": {did: [2]string{`git rm -q a; mkdir a; echo i >a/i; git add a; git commit -qm run`, both[1]}, o: hostdir.ApplyOptions{Merge: true, Conflicts: threeway.KeepOurs},
+		"a directory there": {did: [2]string{`git rm -q a; mkdir a; echo i >a/i; git add a; git commit -qm run`, both[1]}, o: hostdir.ApplyOptions{Merge: true, ConflictRule: threeway.KeepOurs},
 			fails: "main is not merged: a is a file on one side, and a directory on the other; nothing was changed", want: "1\nmine\nmain"},
 		"staged here": {did: [2]string{apart[0], apart[1] + `; echo b >>b; git add b`}, o: hostdir.ApplyOptions{Merge: true},
 			fails: "main is not merged: b is staged; nothing was changed", want: "1\nmine\nM  b\nmain"},

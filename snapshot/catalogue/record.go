@@ -243,7 +243,7 @@ func (c *Catalogue) Load(store *cas.Store, salvage bool, loadPartly func(Snapsho
 			}
 
 			if c.add(sn) {
-				seal = append(seal, sn)
+				toSeal = append(toSeal, sn)
 			}
 
 			return nil

@@ -38,7 +38,7 @@ func TestScan(t *testing.T) {
 			r.Expires = &at
 		}
 		if rnd.IntN(5) == 0 {
-			r.Was, r.Undoes = []string{"x"}, &ActorUndo{By: text()}
+			r.FormerIDs, r.Undoes = []string{"x"}, &ActorUndo{By: text()}
 		}
 		b, err := json.Marshal(&r)
 		must.OK(t, err)

@@ -270,7 +270,7 @@ func (s *sweeper) collect(ctx context.Context, allowMissing bool, mark func(*Mar
 	}
 
 	if allowMissing {
-		// With allowMissing, Keep does not fail for a missing object, so it does not detect a damaged
+		// With allowMissing, Mark does not fail for a missing object, so it does not detect a damaged
 		// index. The collection would remove the objects that such an index lacks.
 		if err := s.store.index.db.Check(); err != nil {
 			return err

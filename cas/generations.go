@@ -26,7 +26,7 @@ func generationKey(piece int) []byte {
 }
 
 // Resume keeps the objects that earlier collections marked for roots, and returns the roots whose
-// objects it kept. It may be called once, before Keep. Without Resume, Remember has no effect.
+// objects it kept. It may be called once, before Mark. Without Resume, Remember has no effect.
 func (k *Marker) Resume(roots []Hash) (marked map[Hash]bool, err error) {
 	marked = map[Hash]bool{}
 	if k.allowMissing {
@@ -65,7 +65,7 @@ func (k *Marker) Resume(roots []Hash) (marked map[Hash]bool, err error) {
 }
 
 // Remember makes a generation of roots, so that later collections need not mark them. The caller has
-// passed all objects below roots to Keep or KeepLeaf.
+// passed all objects below roots to Mark or MarkLeaf.
 func (k *Marker) Remember(roots []Hash) {
 	k.keepLeaves()
 	g := generation{roots, k.newSlots}

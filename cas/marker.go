@@ -18,15 +18,15 @@ const walkFactor = 50
 type Marker struct {
 	sweeper      *sweeper
 	allowMissing bool
-	leaves       []Hash // passed to KeepLeaf and not looked up yet
+	leaves       []Hash // passed to MarkLeaf and not looked up yet
 	err          error  // the first error
 
 	remembers   bool                // Resume was called, and gc has not lost the place of a record
 	generations []generation        // generations of earlier collections and of Remember
 	changed     bool                // generations differ from the ones in the index
-	newSlots    map[uint64][]uint32 // by pack: slots that Keep and KeepLeaf have kept since the last Remember
+	newSlots    map[uint64][]uint32 // by pack: slots that Mark and MarkLeaf have kept since the last Remember
 
-	lastHash Hash // the object that Keep found last
+	lastHash Hash // the object that Mark found last
 	lastLoc  loc  // its place
 }
 
@@ -62,7 +62,7 @@ func (k *Marker) keepPlace(h Hash, l loc, ok bool, err error) (first bool) {
 	return true
 }
 
-// MarkLeaf keeps an object that refers to no other objects. It is faster than Keep.
+// MarkLeaf keeps an object that refers to no other objects. It is faster than Mark.
 func (k *Marker) MarkLeaf(h Hash) {
 	if k.leaves == nil {
 		k.leaves = make([]Hash, 0, maxLeaves) // full size at once: a growing slice would leave garbage
@@ -114,7 +114,7 @@ func (k *Marker) keepLeaves() {
 	k.leaves = k.leaves[:0]
 }
 
-// Read works as Store.Get. For the object that the last call of Keep found, it reads at the place that Keep found,
+// Read works as Store.Get. For the object that the last call of Mark found, it reads at the place that Mark found,
 // without another look-up in the index.
 func (k *Marker) Read(h Hash, dst []byte) ([]byte, error) {
 	if h == k.lastHash {

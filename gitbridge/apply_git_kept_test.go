@@ -61,6 +61,10 @@ func TestApplyGitKept(t *testing.T) {
 			make: mk + `echo 1 >a; git stash -q; echo 2 >a; git stash -q; cp .git/logs/refs/stash ../log; git reflog expire --expire=now --all`, run: `echo 3 >a; git stash -q`, meanwhile: `cp ../log .git/logs/refs/stash`,
 			check: `git stash list | wc -l; git show amberfs/r/stash:a`, want: "2\n3", said: "the stash stays as it is: both sides have changed it",
 		},
+		"a tree that is gone": {
+			make: mk, run: `echo x >x; git add x; git commit -qm run; rm .git/objects/$(git rev-parse HEAD^{tree} | sed 's|..|&/|')`,
+			check: `git log --format=%s; git status -s`, want: "1\n?? x", said: "commits that it needs are gone",
+		},
 		"rerere": {
 			make: mk, run: `mkdir -p .git/rr-cache/1; echo p >.git/rr-cache/1/preimage`, check: `cat .git/rr-cache/1/preimage`, want: "p", said: "what rerere has recorded",
 		},

@@ -251,7 +251,11 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	} else {
 		ok = true
 	}
-	if err != nil && strings.Contains(err.Error(), "would delete files that exist only there") {
+	switch {
+	case !h.k.own && strings.Contains(said, "commits that it needs are gone"):
+		h.why["as git clone --shared of one with pruned objects"] = true
+		return false
+	case err != nil && strings.Contains(err.Error(), "would delete files that exist only there"):
 		h.why["as git checkout over files that are not tracked"] = true
 		return false
 	}

@@ -151,13 +151,13 @@ func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 	return nil
 }
 
-// checkHeads returns ErrUnsupported if the commit of HEAD of the base or of theirs is missing: objects that theirs
-// uses from another repository may not exist on this machine.
+// checkHeads returns ErrUnsupported if the commit of HEAD of one of the states, or its tree, is missing: objects that a
+// side uses from another repository may be gone there, or may not exist on this machine.
 func (p *Plan) checkHeads(ctx context.Context) error {
 	var heads []string
-	for _, s := range []*state{p.base, p.theirs} {
+	for _, s := range []*state{p.base, p.ours, p.theirs} {
 		if id := s.resolve(s.head); s.isID(id) {
-			heads = append(heads, id)
+			heads = append(heads, id, id+"^{tree}")
 		}
 	}
 	if len(heads) == 0 {

@@ -52,7 +52,9 @@ func newHostTree(ctx context.Context, h *host, o *ApplyOptions, texts *textLog) 
 }
 
 // inodeAt returns the inode at a path, nil if there is none.
-func (h *hostTree) inodeAt(name string) (*tree.Inode, error) { return h.edit.State.InodeAt(h.src, name) }
+func (h *hostTree) inodeAt(name string) (*tree.Inode, error) {
+	return h.edit.State.InodeAt(h.src, name)
+}
 
 // dirVersion returns the directory's version of a path that was read, nil if there is none.
 func (h *hostTree) dirVersion(name string) (*tree.Inode, error) {

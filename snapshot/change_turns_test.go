@@ -99,7 +99,7 @@ func TestSealsGiveWay(t *testing.T) {
 			await.Receive(t, "the first chunk", begin)
 			await.Blocked(t, 2, "Snapshots.WaitSealed")
 			go func() { waits <- s.Checkpoint(context.Background()) }()
-			await.Blocked(t, 3, "(*Sealer).Wait")
+			await.Blocked(t, 3, "(*Sealer).EnsureSealed")
 			sealed, collected := make(chan error, 1), make(chan error, 1)
 			go func() {
 				_, err := other.Snapshots().WaitSealed(context.Background(), "v")

@@ -42,9 +42,9 @@ func TestCheckpointBeginsAnew(t *testing.T) {
 	defer fork.sealTurn.Release(1)
 	done := make(chan error, 1)
 	go func() { done <- s.Checkpoint(context.Background()) }()
-	await.Blocked(t, 1, "(*Sealer).Wait")
+	await.Blocked(t, 1, "(*Sealer).EnsureSealed")
 	must.OK(t, fork.Snapshots().Delete("v1", actors.Caller{}))
-	await.Blocked(t, 1, "(*Sealer).InTurn") // what the fork has now
+	await.Blocked(t, 1, "(*Sealer).SealInTurn") // what the fork has now
 	must.OK(t, s.Main().Forks().Discard("f", actors.Caller{}))
 	must.OK(t, await.Receive(t, "the checkpoint", done))
 	if st := s.Main().Status(); st.Health != "ok" || st.Metrics.CheckpointsFailed != 0 {

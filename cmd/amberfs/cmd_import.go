@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -143,29 +144,56 @@ var errDaemonStopped = errors.New("the daemon accepts no more")
 // A treeBody is the body of a request that sends a tree. net/http calls WriteTo, so that the tree is written to the
 // connection without a pipe.
 type treeBody struct {
+	ctx  context.Context
 	send func(w io.Writer) error
 	sent chan error // receives the result of send
 }
 
-// WriteTo implements io.WriterTo.
+// WriteTo implements io.WriterTo. When the context ends, send may be blocked in a read of its input. Then WriteTo
+// returns, so that the request ends, and send gets an error from its next write.
 func (b *treeBody) WriteTo(w io.Writer) (int64, error) {
-	err := b.send(stoppingWriter{w})
-	b.sent <- err
-	return 0, err
+	to := &stoppingWriter{conn: w}
+	go func() { b.sent <- b.send(to) }()
+
+	select {
+	case err := <-b.sent:
+		b.sent <- err
+		return 0, err
+	case <-b.ctx.Done():
+		to.stop()
+		return 0, b.ctx.Err()
+	}
 }
 
 // Read implements io.Reader. It is not called.
 func (b *treeBody) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
-// A stoppingWriter writes to a connection, and returns errDaemonStopped if this fails.
-type stoppingWriter struct{ conn io.Writer }
+// A stoppingWriter writes to a connection. It returns errDaemonStopped if this fails, and after stop.
+type stoppingWriter struct {
+	mu      sync.Mutex
+	conn    io.Writer
+	stopped bool
+}
 
-func (w stoppingWriter) Write(p []byte) (int, error) {
+func (w *stoppingWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if w.stopped {
+		return 0, errDaemonStopped
+	}
 	n, err := w.conn.Write(p)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", errDaemonStopped, err)
 	}
+
 	return n, err
+}
+
+func (w *stoppingWriter) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
 }
 
 // sendAll calls the operation, and sends the tree to it. If both fail, it returns the error of the one that failed
@@ -181,7 +209,7 @@ func (i *importer) sendAll(ctx context.Context) (done service.Imported, err erro
 	defer c.Close()
 
 	i.sendFile = c.SendFile
-	body := &treeBody{func(w io.Writer) error { return i.send(sending, w) }, make(chan error, 1)}
+	body := &treeBody{sending, func(w io.Writer) error { return i.send(sending, w) }, make(chan error, 1)}
 	err = c.Do(ctx, i.req, client.Streams{In: body}, &done)
 	stop()
 

@@ -246,22 +246,8 @@ func (t *intervalMerge) sameResult(ours *file, own uint64, theirs *theirFile, c 
 	if err != nil || !same {
 		return false, err
 	}
-	if own != 0 && theirs.baseIno != 0 {
-		return false, nil // the sides link different files of the base
-	}
-	if own != 0 {
-		// Ours has a link, theirs has a copy. If theirs changed the linked file, the link would get the change.
-		b, err := t.pairs.baseFile(own)
-		if err != nil || b.theirs == nil {
-			return true, err
-		}
-		if same, err = tree.SameFile(t.source, b.theirs.node, b.node); err != nil || same {
-			return true, err
-		}
-		return true, t.takeTheirs(p, c, false)
-	}
-	if theirs.baseIno == 0 {
-		return true, nil
+	if own != 0 || theirs.baseIno == 0 {
+		return theirs.baseIno == 0, nil // if false, the sides link different files of the base
 	}
 
 	// Ours has a copy, theirs has a link. In an undo, f may be a different file that replaced the linked file.

@@ -48,15 +48,6 @@ func (t *intervalMerge) addLost() error {
 			continue
 		}
 
-		// Ours has the file, and another file at this name. The version of theirs is lost if theirs removed the other
-		// names of the file.
-		if x != nil && x.baseIno == b.node.Ino {
-			if err := t.addLostVersion(p, b, ours, x); err != nil {
-				return err
-			}
-			continue
-		}
-
 		// Ours has the file. It is lost if its last name was removed by theirs.
 		if at, err := t.fileAt(p); err != nil {
 			return err
@@ -81,32 +72,6 @@ func (t *intervalMerge) addLost() error {
 		}
 	}
 	return nil
-}
-
-// addLostVersion adds a conflict for a name at which theirs has a changed file and ours another one, if the file has
-// no name in the plan.
-func (t *intervalMerge) addLostVersion(p string, b *baseFile, ours *file, x *theirFile) error {
-	at, err := t.fileAfter(p)
-	if err != nil || at == ours {
-		return err
-	}
-	if at != nil {
-		if same, err := tree.SameFile(t.source, t.nodeAfter(at), x.node); err != nil || same {
-			return err
-		}
-	}
-	if names, err := t.namesAfter(ours); err != nil || len(names) > 0 {
-		return err
-	}
-	if same, err := tree.SameFile(t.source, x.node, b.node); err != nil || same {
-		return err
-	}
-
-	return t.addConflict(p, func() error {
-		t.setFile(p, ours)
-		t.stage(ours, x.node, t.pairs.View)
-		return nil
-	})
 }
 
 // addMovedTwice adds conflicts for files that one side moved, and the other side removed

@@ -70,16 +70,6 @@ func (d *draft) fileAfter(filePath string) (*file, error) {
 	return d.fileAt(filePath)
 }
 
-// nodeAfter returns the inode of a file of the plan with the changes of the interval.
-func (d *draft) nodeAfter(f *file) *tree.Inode {
-	for _, s := range slices.Backward(d.stagedInodes) {
-		if s.file == f {
-			return s.node
-		}
-	}
-	return f.node
-}
-
 // setFile plans the file f at a path. If f is nil, it plans that the path does not exist.
 func (d *draft) setFile(filePath string, f *file) {
 	if d.committed {

@@ -145,14 +145,6 @@ func TestMergeOfLinks(t *testing.T) {
 		what: "one name is removed, the other written",
 		base: []string{"write a 1 2", "link a b"}, main: []string{"write x x", "rm b"}, fork: []string{"write a X 2"},
 		files: "a:X,2 x:x", changed: "[{a modified}]",
-	}, {
-		what: "both link a file once more and replace one of its names, the fork removes another",
-		base: []string{"write a 1 2", "link a b"}, main: []string{"link a n", "rm b", "write b 9"}, fork: []string{"link a n", "rm a", "rm b", "write b 9"},
-		files: "b:9 n:1,2", changed: "[{a deleted} {n modified}]",
-	}, {
-		what: "main links one of two files over a name, the fork moves it there and replaces the other names of both",
-		base: []string{"write a 1", "link a d", "write b 2", "link b c"}, main: []string{"link b a"}, fork: []string{"link b a", "rm b", "rm c", "write c 9", "link c d"},
-		conflicts: "[a]", theirs: "a:2 c=d:9", ours: "a=c=d:2",
 	}} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()

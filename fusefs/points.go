@@ -33,8 +33,8 @@ func beforeAnswer(request []byte) {
 // bystanderTime is how long a change of a name that ends in "bystander" takes.
 const bystanderTime = time.Second
 
-// beforeHandling crashes each daemon that carries out a change of a name that ends in "deadly", after a
-// change of a name that ends in "bystander" has begun.
+// beforeHandling crashes the daemon at a request that changes a name with the ending "deadly". It first waits until a
+// request that changes a name with the ending "bystander" has begun.
 func beforeHandling(request []byte) {
 	switch begun := pointFile("bystander"); { // this file exists once the change has begun
 	case changesNothing(request):

@@ -287,12 +287,13 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 	return changes, g.carryOut(r, follow, merged)
 }
 
-// filesDecide reports whether the merge of files decides about a file that could follow HEAD, see
-// gitdir.Plan.FollowingFiles:
+// filesDecide reports whether the merge of files decides about the file at a path. If not, the file can follow HEAD,
+// see gitdir.Plan.FollowingFiles. The merge of files decides in each of these cases:
 //
-//   - ours has the file as in the base, or as in theirs;
-//   - theirs has the file as in the base, with changes that are not committed (changed);
-//   - or ours or only theirs has another kind of entry at the path, such as a directory.
+//   - The file of ours equals the file of the base, or the file of theirs.
+//   - The file of theirs equals the file of the base, and has changes that are not committed (changed is set).
+//   - Ours has another kind of entry at the path, such as a directory.
+//   - Theirs has another kind of entry at the path, and the base does not.
 func (g *gitMerge) filesDecide(at string, changed bool) bool {
 	base, ours, theirs := g.inodeAt(g.base, at), g.entryAt(at), g.inodeAt(g.theirs, at)
 	other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() && !n.IsSymlink() }
@@ -354,8 +355,9 @@ func (g *gitMerge) isRemoved(dir string) bool {
 	return true
 }
 
-// changedHere reports whether the receiving side has changed the working tree dir of the base, or the HEAD of its git
-// directory if that lies in the states. link is the text of dir/.git.
+// changedHere reports whether the receiving side has changed a linked working tree of the base. dir is the path of the
+// working tree, and link is the text of dir/.git. A change of the working tree's HEAD counts too, if the git directory
+// that has this HEAD is a part of the merged states.
 func (g *gitMerge) changedHere(dir, link string) bool {
 	_, head, _ := threeway.SplitGitPath(link + "/HEAD")
 	for at := dir; at != "."; {

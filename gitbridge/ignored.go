@@ -15,9 +15,9 @@ import (
 // IgnoreFile is the name of a file with patterns of paths that git ignores.
 const IgnoreFile = ".gitignore"
 
-// mostRules limits the total bytes of the .gitignore files that Ignored reads. If they have more bytes,
-// Ignored returns no path.
-const mostRules = 1 << 20
+// maxIgnoreBytes is the largest total size of the .gitignore files that Ignored reads. If they are larger, Ignored
+// returns no path.
+const maxIgnoreBytes = 1 << 20
 
 // Ignored returns the paths among paths that git add would ignore by the .gitignore files in the
 // directories above them. The path of a directory ends with a slash.
@@ -82,7 +82,7 @@ func ignoredBy(ctx context.Context, rules map[string][]byte, paths []string) ([]
 }
 
 // rulesAbove returns the texts of the .gitignore files in the directories above paths, by path. It
-// returns nil if they have more than mostRules bytes.
+// returns nil if they have more than maxIgnoreBytes bytes.
 func rulesAbove(src *tree.Source, st *tree.State, paths []string) (map[string][]byte, error) {
 	rules, seen, size := make(map[string][]byte), make(map[string]bool), int64(0)
 
@@ -93,7 +93,7 @@ func rulesAbove(src *tree.Source, st *tree.State, paths []string) (map[string][]
 			if err != nil || n == nil || !n.IsRegular() {
 				continue // dir has no readable rules; dir may also be a file or not exist
 			}
-			if size += n.Size(); size > mostRules {
+			if size += n.Size(); size > maxIgnoreBytes {
 				return nil, nil
 			}
 

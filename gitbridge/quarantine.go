@@ -105,7 +105,7 @@ func (q *quarantine) move(rel string) error {
 		return err
 	}
 	if st, err := q.objects.Lstat(dir); err != nil || !st.IsDir() {
-		return fmt.Errorf("%w: %s is not a directory", ErrForeign, filepath.Join(q.repo.objects, dir))
+		return fmt.Errorf("%w: %s is not a directory", ErrNotSelfContained, filepath.Join(q.repo.objects, dir))
 	}
 	if _, err := q.objects.Lstat(rel); err == nil {
 		return nil // the repository has this object already: the name of an object is its hash

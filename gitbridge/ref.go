@@ -36,7 +36,7 @@ func DefaultRef(name string, ownStore bool) string {
 var reservedRefs = []string{"refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/", "refs/bisect/",
 	"refs/rewritten/", "refs/worktree/", "refs/replace/", "refs/prefetch/", "refs/stash"}
 
-// checkRef returns ErrBadRef if git refuses the name of a ref or if the ref is reserved, and ErrForeign
+// checkRef returns ErrBadRef if git refuses the name of a ref or if the ref is reserved, and ErrNotSelfContained
 // if a part of its path is a symbolic link.
 func (r *repository) checkRef(ctx context.Context, ref string) error {
 	if !strings.HasPrefix(ref, "refs/") {

@@ -24,8 +24,8 @@ var (
 	ErrNotRepository = errs.New(errs.NotExist, "not a git repository")
 	// ErrUnsafe: the repository belongs to another user and git does not trust it.
 	ErrUnsafe = errs.New(errs.Perm, "the repository belongs to another user")
-	// ErrForeign: the repository is part of another one, or refers to files outside of its directory.
-	ErrForeign = errs.New(errs.Perm, "the repository is incomplete or linked")
+	// ErrNotSelfContained: the repository is a part of another one, or refers to files outside of its directory.
+	ErrNotSelfContained = errs.New(errs.Perm, "the repository is incomplete or linked")
 	// ErrBadRef: git does not allow the name of the ref, or an export must not write the ref.
 	ErrBadRef = errs.New(errs.Invalid, "bad ref name")
 	// ErrRefMoved: another process changed the ref during the export. The export did not change the
@@ -66,7 +66,7 @@ type repository struct {
 // openRepository opens the repository at dir: the root of a working tree, or a git
 // directory, bare or not. It refuses a directory inside of a repository, so that a
 // mistyped path does not find a repository above it. git itself checks the owner
-// (safe.directory). Errors: ErrNotRepository, ErrUnsafe, ErrForeign, ErrNotRegular.
+// (safe.directory). Errors: ErrNotRepository, ErrUnsafe, ErrNotSelfContained, ErrNotRegular.
 func openRepository(ctx context.Context, dir string, t trust) (*repository, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
@@ -101,7 +101,7 @@ func openRepository(ctx context.Context, dir string, t trust) (*repository, erro
 	return r, r.checkSelfContained(abs)
 }
 
-// checkSelfContained returns ErrForeign if the repository at abs refers to another one: its .git is a
+// checkSelfContained returns ErrNotSelfContained if the repository at abs refers to another one: its .git is a
 // file or a link, it is a linked worktree, or its directories are links. With trustAll, such a
 // repository is allowed.
 func (r *repository) checkSelfContained(abs string) error {
@@ -112,7 +112,7 @@ func (r *repository) checkSelfContained(abs string) error {
 	return r.noLinks(git, r.objects, filepath.Join(r.objects, "pack"), filepath.Join(r.gitDir, "logs"))
 }
 
-// noLinks returns ErrForeign if one of the paths is a symbolic link, unless the trust is trustAll.
+// noLinks returns ErrNotSelfContained if one of the paths is a symbolic link, unless the trust is trustAll.
 func (r *repository) noLinks(names ...string) error {
 	if i := slices.IndexFunc(names, isLink); i >= 0 && r.trust != trustAll {
 		return r.foreign(names[i])
@@ -121,7 +121,7 @@ func (r *repository) noLinks(names ...string) error {
 }
 
 func (r *repository) foreign(name string) error {
-	return fmt.Errorf("%s: %w: %s; if you know why, use --trust-config", r.dir, ErrForeign, name)
+	return fmt.Errorf("%s: %w: %s; if you know why, use --trust-config", r.dir, ErrNotSelfContained, name)
 }
 
 func isLink(name string) bool {
@@ -158,7 +158,7 @@ const ownConfig = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tb
 // again, because another user may have written the store and the configuration in it.
 func initOwn(ctx context.Context, dir string) error {
 	if isLink(dir) {
-		return fmt.Errorf("%s: %w", dir, ErrForeign)
+		return fmt.Errorf("%s: %w", dir, ErrNotSelfContained)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the store's git repository: %w", err)
@@ -197,7 +197,7 @@ func initOwn(ctx context.Context, dir string) error {
 // all exports to a store's own repository are made by one process.
 var ownRepoLock sync.Mutex
 
-// checkOwn returns ErrForeign if the store's own repository contains a link or a special file, such as a
+// checkOwn returns ErrNotSelfContained if the store's own repository contains a link or a special file, such as a
 // FIFO, on which git would block, if a file outside of objects has other hard links, or if the
 // repository has alternates. It does not check hooks, which are never run. Concurrent exports may
 // remove files during the walk.
@@ -213,7 +213,7 @@ func checkOwn(root *os.Root) error {
 				return fs.SkipDir
 			}
 		case !e.IsDir() && !e.Type().IsRegular(), path.Base(name) == "alternates":
-			return fmt.Errorf("%w: %s", ErrForeign, name)
+			return fmt.Errorf("%w: %s", ErrNotSelfContained, name)
 		case e.IsDir(), strings.HasPrefix(name, "objects/"): // git replaces a file of objects, and never writes to an existing one
 			return nil
 		}
@@ -223,7 +223,7 @@ func checkOwn(root *os.Root) error {
 			return nil
 		}
 		if err == nil && !vfs.HasOneName(info) {
-			err = fmt.Errorf("%w: %s has other hard links", ErrForeign, name)
+			err = fmt.Errorf("%w: %s has other hard links", ErrNotSelfContained, name)
 		}
 
 		return err

@@ -133,8 +133,8 @@ func readRegular(name string) ([]byte, error) {
 	return text, err
 }
 
-// checkFile returns ErrNotRegular unless name is a regular file of at most most bytes, a directory or
-// /dev/null, or does not exist.
+// checkFile returns nil for a regular file of at most maxBytes bytes, a directory, /dev/null, and a name that does not
+// exist. For any other file it returns ErrNotRegular.
 func checkFile(name string, maxBytes int64) error {
 	info, err := os.Stat(name)
 	if err != nil {

@@ -113,7 +113,7 @@ func TestTheStoresOwnRepositoryIsItsOwn(t *testing.T) {
 	for _, name := range []string{"logs/HEAD", "config.new"} {
 		must.OK(t, os.Link(theirs, filepath.Join(repo, name)))
 		_, err := Export(context.Background(), ExportOptions{Source: m.Src, State: m.State(t, attributed), Info: testInfo, Repo: repo, Create: true})
-		if text, rerr := os.ReadFile(theirs); !errors.Is(err, ErrForeign) || rerr != nil || string(text) != "theirs" {
+		if text, rerr := os.ReadFile(theirs); !errors.Is(err, ErrNotSelfContained) || rerr != nil || string(text) != "theirs" {
 			t.Errorf("a hard link %s: error %v, the file has %q", name, err, text)
 		}
 		must.OK(t, os.Remove(filepath.Join(repo, name)))
@@ -121,7 +121,7 @@ func TestTheStoresOwnRepositoryIsItsOwn(t *testing.T) {
 	must.OK(t, os.RemoveAll(repo))
 	must.OK(t, os.Symlink(t.TempDir(), repo))
 	_, err := Export(context.Background(), ExportOptions{Source: m.Src, State: m.State(t, attributed), Info: testInfo, Repo: repo, Create: true})
-	if !errors.Is(err, ErrForeign) {
+	if !errors.Is(err, ErrNotSelfContained) {
 		t.Errorf("a link in its place: error %v", err)
 	}
 }
@@ -154,7 +154,7 @@ func TestRepositoriesThatLeadElsewhere(t *testing.T) {
 		lead(work, other)
 		before := contents(t, other)
 		o := ExportOptions{Source: m.Src, State: m.State(t, attributed), Info: testInfo, Repo: work}
-		if _, err := Export(context.Background(), o); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "--trust-config") {
+		if _, err := Export(context.Background(), o); !errors.Is(err, ErrNotSelfContained) || !strings.Contains(err.Error(), "--trust-config") {
 			t.Errorf("%s: error %v", name, err)
 		}
 		if after := contents(t, other); fmt.Sprint(after) != fmt.Sprint(before) {
@@ -178,7 +178,7 @@ func TestObjectsBehindLinks(t *testing.T) {
 			must.OK(t, os.Symlink(filepath.Join(other, name), filepath.Join(work, ".git/objects", name)))
 		}
 		o := ExportOptions{Source: m.Src, State: m.State(t, attributed), Info: testInfo, Repo: work, TrustConfig: trusted}
-		if _, err := Export(context.Background(), o); !errors.Is(err, ErrForeign) {
+		if _, err := Export(context.Background(), o); !errors.Is(err, ErrNotSelfContained) {
 			t.Errorf("trusted %v: error %v", trusted, err)
 		}
 		if found := contents(t, other); len(found) > 0 {

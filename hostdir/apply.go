@@ -67,7 +67,7 @@ type ApplyResult struct {
 	Paths     []graft.PathChange `json:"paths"`
 	Conflicts []string           `json:"conflicts,omitempty"`
 	Skipped   []stream.Omission  `json:"skipped,omitempty"`
-	LeftOut   []string           `json:"left_out,omitempty"` // links to forks, and the paths that ApplyOptions.Everything would apply
+	LeftOut   []string           `json:"left_out,omitempty"` // changed paths that were not applied, see leftOutPaths
 	Hidden    []string           `json:"hidden,omitempty"`   // paths of the workspace that are hidden paths of the directory
 	Notes     []stream.Omission  `json:"notes,omitempty"`    // paths that other programs use or that have names elsewhere, and attributes that copies lack
 	DryRun    bool               `json:"dry_run,omitempty"`

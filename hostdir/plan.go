@@ -41,7 +41,7 @@ type planner struct {
 type decision struct {
 	*step
 	workspace tree.Change // the change from the base to the workspace; Before and After are nil if only the directory changed
-	// carried is set if a directory at or above the path is renamed, so that the path needs no step of its own.
+	// movedWithDir is set if a directory at or above the path is renamed. Then the path needs no step of its own.
 	movedWithDir bool
 }
 

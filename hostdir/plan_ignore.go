@@ -17,8 +17,10 @@ import (
 // directory.
 const ignoreName = ".amberignore"
 
-// leftOutPaths returns the paths whose changes are not applied: those that .amberignore names, files that amberfs wrote
-// for agents, and links to forks.
+// leftOutPaths returns the changed paths that are not applied:
+//
+//   - entries that lead to forks;
+//   - unless ApplyOptions.Everything is set, paths that .amberignore names, and files that amberfs wrote for agents.
 func (pl *planner) leftOutPaths(changes []tree.Change) (map[string]bool, error) {
 	out := make(map[string]bool)
 	var written []tree.Change

@@ -56,7 +56,8 @@ func (h *hostTree) inodeAt(name string) (*tree.Inode, error) {
 	return h.edit.State.InodeAt(h.src, name)
 }
 
-// dirVersion returns the directory's version of a path that was read, nil if there is none.
+// dirVersion returns the inode that the directory has at a path, nil if there is none. The caller must have read the
+// path.
 func (h *hostTree) dirVersion(name string) (*tree.Inode, error) {
 	if n := h.alreadyApplied[name]; n != nil {
 		return n, nil

@@ -64,7 +64,8 @@ type Options struct {
 	CheckRecipients func(url string, found []string) error
 	// Timeout is the timeout of a read; default 30 s, negative for no timeout.
 	Timeout time.Duration
-	// ReportAway is called when the remote stops to answer (away is true), and when it answers again. May be nil.
+	// ReportAway is called with true when the remote no longer answers, and with false when it answers again. since is
+	// the time from which on the remote did not answer. May be nil.
 	ReportAway func(away bool, since time.Time)
 }
 

@@ -53,10 +53,11 @@ type Server struct {
 	calls    *callSet
 }
 
-// peerKey is the key of the peer's credentials in the context of a connection.
+// peerKey is the key of the peer's credentials in the context of a request.
 type peerKey struct{}
 
-// filesKey is the key of the connection, which receives files, in its context.
+// filesKey is the key of the descriptors.Receiver, which receives open files from the client, in the context of a
+// request.
 type filesKey struct{}
 
 // Listen creates the socket of the store dir and answers requests until Close. socket, if set, is the

@@ -69,7 +69,7 @@ func openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
 // sendChanges sends OpenedChanges, and returns when the client closes the connection.
 func sendChanges(ctx context.Context, r *Request, base, target string) (None, error) {
 	rules := r.Workspace.Policy()
-	return sendAndWait(ctx, r, OpenedChanges{Base: base, Now: target, Hide: rules.Hide, HideEmpty: rules.HideEmpty})
+	return sendAndWait(ctx, r, OpenedChanges{Base: base, Now: target, Hide: rules.Hide, HideAsEmpty: rules.HideAsEmpty})
 }
 
 // sealedState waits until a snapshot has its id, and returns its state. The name "" stands for the present

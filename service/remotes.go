@@ -300,7 +300,7 @@ func namesRemote(name string) bool {
 	return strings.Contains(name, "@") && !strings.HasPrefix(name, "label:")
 }
 
-// NamesRemote reports whether the field from or snapshot of the arguments names a snapshot on a remote. Then the
+// NamesRemote reports whether arguments have a field "from" or "snapshot" that names a snapshot on a remote. Then the
 // operation must first ask the remote.
 func NamesRemote(args any) bool {
 	return slices.ContainsFunc([]string{"from", "snapshot"}, func(field string) bool {

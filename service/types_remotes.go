@@ -54,9 +54,9 @@ type OpenChanges struct {
 type OpenedChanges struct {
 	Base string `json:"base" jsonschema:"hash of the state object of the directory"`
 	Now  string `json:"now" jsonschema:"hash of the state object of the snapshot"`
-	// Hide and HideEmpty have the values of these fields in the workspace's policy.
-	Hide      []string `json:"hide,omitempty" jsonschema:"patterns of paths of the directory that the workspace does not have"`
-	HideEmpty bool     `json:"hide_empty,omitempty" jsonschema:"the workspace has hidden files and directories, without their contents"`
+	// Hide and HideAsEmpty have the values of these fields in the workspace's policy.
+	Hide        []string `json:"hide,omitempty" jsonschema:"patterns of paths of the directory that the workspace does not have"`
+	HideAsEmpty bool     `json:"hide_empty,omitempty" jsonschema:"the workspace has hidden files and directories, without their contents"`
 }
 
 // Objects asks for objects. The stream has, for each hash in the order of Hashes, the length of the object

@@ -262,8 +262,9 @@ func (c *change) seal(ctx context.Context, st *tree.State) error {
 	return err
 }
 
-// answer returns the answer for the record. If this daemon dies, the next daemon answers the kernel's request
-// with it. For a change that was not requested through the kernel, it returns nil.
+// answer returns the answer to the kernel's request for this change. The change's record contains this answer: if
+// this daemon dies, the next daemon sends it to the kernel. answer returns nil for a change that was not requested
+// through the kernel.
 func (c *change) answer() *catalogue.EditAnswer {
 	if c.caller.Request == 0 {
 		return nil

@@ -39,10 +39,10 @@ type ForkOptions struct {
 	As string `json:"as,omitempty" jsonschema:"the actor of changes whose program cannot be seen; if empty, the name of the fork"`
 	// Discard ends the fork without a snapshot of its last state, also when it expires.
 	Discard bool `json:"discard,omitempty" jsonschema:"keep no snapshot of its last state when it ends"`
-	// Hide, HideEmpty and ReadOnly are added to the fields of the same names in the policy of the parent.
-	Hide      []string `json:"hide,omitempty" jsonschema:"patterns, as in .gitignore, of paths that the fork does not have"`
-	HideEmpty bool     `json:"hide_empty,omitempty" jsonschema:"hidden files and directories exist, and are empty"`
-	ReadOnly  []string `json:"read_only,omitempty" jsonschema:"paths that cannot be changed in the fork, with all below them"`
+	// Hide, HideAsEmpty and ReadOnly are added to the fields of the same names in the policy of the parent.
+	Hide        []string `json:"hide,omitempty" jsonschema:"patterns, as in .gitignore, of paths that the fork does not have"`
+	HideAsEmpty bool     `json:"hide_empty,omitempty" jsonschema:"hidden files and directories exist, and are empty"`
+	ReadOnly    []string `json:"read_only,omitempty" jsonschema:"paths that cannot be changed in the fork, with all below them"`
 	// Newer makes a claim begin with Snapshot, even if an ended fork of the label left a last
 	// state in this store.
 	Newer  bool          `json:"-"`

@@ -38,7 +38,7 @@ func (fs Forks) setRestrictions(p *forkPlan) (err error) {
 	rules := parent
 	rules.Hide = slices.Concat(parent.Hide, p.Hide)
 	rules.ReadOnly = slices.Concat(parent.ReadOnly, p.ReadOnly)
-	rules.HideEmpty = parent.HideEmpty || p.HideEmpty
+	rules.HideAsEmpty = parent.HideAsEmpty || p.HideAsEmpty
 	if err := rules.Check(); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (fs Forks) setRestrictions(p *forkPlan) (err error) {
 		return err
 	}
 	if len(rules.Hide)+len(rules.ReadOnly) > 0 {
-		p.restricted = &catalogue.Restrictions{Hide: rules.Hide, HideEmpty: rules.HideEmpty, ReadOnly: rules.ReadOnly}
+		p.restricted = &catalogue.Restrictions{Hide: rules.Hide, HideAsEmpty: rules.HideAsEmpty, ReadOnly: rules.ReadOnly}
 	}
 
 	return nil
@@ -171,7 +171,7 @@ func (fs Forks) sealVisible(p *forkPlan, st *tree.State) (id string, err error) 
 		return "", err
 	}
 
-	_, h, release, err := sealWithout(context.Background(), fs.w, st, paths, p.restricted.HideEmpty)
+	_, h, release, err := sealWithout(context.Background(), fs.w, st, paths, p.restricted.HideAsEmpty)
 	if err == nil {
 		p.releases = append(p.releases, release)
 	}

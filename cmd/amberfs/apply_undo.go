@@ -65,8 +65,8 @@ func undoApplyOf(ctx context.Context, a *app, c *client.Client, r *runs.Run, num
 	}
 
 	o.WorkspaceName, o.BaseFromDir, o.Everything = r.Name, op.Of == r.Dir, true
-	err = runs.UndoApply(ctx, c, op, o.DryRun, func(ch *client.Changes) (bool, error) {
-		q, done, err := applyChanges(ctx, a, ch, op.Of, ask, o)
+	err = runs.UndoApply(ctx, c, op, o.DryRun, func(changes *client.Changes) (bool, error) {
+		q, done, err := applyChanges(ctx, a, changes, op.Of, ask, o)
 		if done == nil {
 			return err == nil && q != nil && q.Empty(), err
 		}

@@ -82,11 +82,11 @@ func runForget(ctx context.Context, a *app, o forgetOptions, paths []string) err
 		}
 	}
 
-	return askForget(ctx, a, c, o.ForgetOptions, o.yes)
+	return forgetAfterAsking(ctx, a, c, o.ForgetOptions, o.yes)
 }
 
-// askForget forgets, and prints the receipt. Unless yes is set, it first shows the result of a dry run and asks.
-func askForget(ctx context.Context, a *app, c *client.Client, o snapshot.ForgetOptions, yes bool) error {
+// forgetAfterAsking forgets, and prints the receipt. Unless yes is set, it first shows the result of a dry run and asks.
+func forgetAfterAsking(ctx context.Context, a *app, c *client.Client, o snapshot.ForgetOptions, yes bool) error {
 	forgetWith := func(o snapshot.ForgetOptions) (r forget.Receipt, err error) {
 		bar := a.newProgress()
 		defer bar.done()

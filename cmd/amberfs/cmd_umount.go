@@ -138,7 +138,7 @@ func umount(ctx context.Context, a *app, point string, lazy bool) error {
 // inUseError returns an error with the programs that keep a mount busy, as far as this user can see them.
 func inUseError(m locate.Mount, cause error) error {
 	var programs []string
-	users := locate.Users(m, locate.AllLinks, nil)
+	users := locate.UsingProcesses(m, locate.AllLinks, nil)
 	for i, u := range users {
 		if i == 5 {
 			programs = append(programs, fmt.Sprintf("%d more", len(users)-i))

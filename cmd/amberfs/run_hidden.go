@@ -69,7 +69,7 @@ func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hid
 
 	for _, p := range x.hide {
 		if p == hideEmptyValue {
-			o.HideEmpty = true
+			o.HideAsEmpty = true
 			continue
 		}
 
@@ -85,7 +85,7 @@ func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hid
 		}
 	}
 
-	h.ShowEmpty = o.HideEmpty
+	h.ShowEmpty = o.HideAsEmpty
 	if h.Paths, err = hide.New(o.Hide); err != nil {
 		return o, h, errs.Fail(errs.Invalid, "--hide or %s: %w", hideFile, err)
 	}
@@ -231,7 +231,7 @@ func (k *keptRun) setHiddenOfResumed(ctx context.Context, fork *client.Client) e
 	}
 
 	var err error
-	k.hidden.ShowEmpty = has.HideEmpty
+	k.hidden.ShowEmpty = has.HideAsEmpty
 	k.hidden.Paths, err = hide.New(append(has.Hide, k.forkOptions.Hide...))
 	return err
 }
@@ -259,7 +259,7 @@ func restrictWorkspace(ctx context.Context, a *app, p locate.Location, fork snap
 		if fork.Name != "" {
 			return errs.Fail(errs.Exist, "the fork %s exists, and other paths are hidden in it", fork.Name).WithHint("choose another name")
 		}
-		patch["hide"], patch["hide_empty"] = fork.Hide, fork.HideEmpty
+		patch["hide"], patch["hide_empty"] = fork.Hide, fork.HideAsEmpty
 	}
 	if len(patch) == 0 {
 		return nil

@@ -102,7 +102,7 @@ func (c *Client) openChanges(ctx context.Context, args service.OpenChanges) (*Ch
 	}
 
 	return &Changes{
-		Base: base, Now: now, Undo: args.Undo != 0, Hidden: hostdir.Hidden{Paths: hidden, ShowEmpty: opened.HideEmpty}, objectReader: r,
+		Base: base, Now: now, Undo: args.Undo != 0, Hidden: hostdir.Hidden{Paths: hidden, ShowEmpty: opened.HideAsEmpty}, objectReader: r,
 	}, nil
 }
 

@@ -349,7 +349,7 @@ func (w *Workspace) NewPolicy(patch []byte, caller actors.Caller) (*SetPolicy, e
 		return nil, errs.New(errs.Protected, "protected: forget cannot be changed through the mount; use `amberfs policy`")
 	}
 
-	switch hides := !slices.Equal(p.Hide, w.Policy.Hide) || p.HideEmpty != w.Policy.HideEmpty; {
+	switch hides := !slices.Equal(p.Hide, w.Policy.Hide) || p.HideAsEmpty != w.Policy.HideAsEmpty; {
 	case hides && w.Fork:
 		return nil, errs.New(errs.Invalid, "malformed request: policy: a fork keeps the hide and hide_empty with which it was created; create another with `amberfs fork --hide`")
 	case (hides || !slices.Equal(p.ReadOnly, w.Policy.ReadOnly)) && !caller.Direct:

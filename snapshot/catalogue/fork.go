@@ -42,9 +42,9 @@ type Fork struct {
 
 // Restrictions are fields of the policy of a fork that its creation sets.
 type Restrictions struct {
-	Hide      []string `json:"hide,omitempty"`
-	HideEmpty bool     `json:"hide_empty,omitempty"`
-	ReadOnly  []string `json:"read_only,omitempty"`
+	Hide        []string `json:"hide,omitempty"`
+	HideAsEmpty bool     `json:"hide_empty,omitempty"`
+	ReadOnly    []string `json:"read_only,omitempty"`
 }
 
 func (*Fork) Type() Type { return TypeFork }
@@ -132,7 +132,7 @@ func (r *Fork) apply(a *applyRun) error {
 	rules := parent.Policy
 	rules.UnsharedBytes = 0
 	if x := r.Restrictions; x != nil {
-		rules.Hide, rules.HideEmpty, rules.ReadOnly = x.Hide, x.HideEmpty, x.ReadOnly
+		rules.Hide, rules.HideAsEmpty, rules.ReadOnly = x.Hide, x.HideAsEmpty, x.ReadOnly
 	}
 
 	w := a.cat.addWorkspace(WorkspaceRecord{

@@ -62,7 +62,7 @@ type DirApply struct {
 	AppliedState string `json:"now"` // the state of the workspace that was applied
 }
 
-// ids returns the states that the undo of an apply needs.
+// ids returns the ids of the states that are needed to undo the operation. Only an apply needs states.
 func (o *Op) ids() (out []string) {
 	if a := o.Apply; a != nil {
 		out = append(out, a.Dir, a.Before, a.After, a.AppliedState)
@@ -70,7 +70,7 @@ func (o *Op) ids() (out []string) {
 	return slices.DeleteFunc(out, func(id string) bool { return id == "" })
 }
 
-// OpIDs returns the ids of the states that operations need to be undone.
+// OpIDs returns the ids of the states that are needed to undo the workspace's operations.
 func (r *WorkspaceRecord) OpIDs() (out []string) {
 	for i := range r.Ops {
 		out = append(out, r.Ops[i].ids()...)

@@ -118,10 +118,11 @@ func (r *WorkspaceRecord) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*record)(r))
 }
 
-// PartlySealed is a state of which some files could not be sealed at a checkpoint.
+// PartlySealed is a state in which the contents of some files could not be sealed at a checkpoint. The sealed state
+// has these files without their contents.
 type PartlySealed struct {
-	State cas.Hash   `json:"state"`           // the state in which these files are empty
-	Files []cas.Hash `json:"files,omitempty"` // objects with the contents of these files, see tree.PutContents
+	State cas.Hash   `json:"state"`           // the sealed state
+	Files []cas.Hash `json:"files,omitempty"` // objects with the unsealed contents, see tree.PutContents
 }
 
 // Load returns the state. The contents of the files that are not sealed belong to epoch. The caller must

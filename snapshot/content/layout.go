@@ -41,9 +41,8 @@ func (l *layout) unchangedBase() *ChunkMap {
 	return nil
 }
 
-// extentAt returns the part from off on of the run that contains off. off is less than l.size. A run is an
-// extent, or a range between two extents. Such a range has the bytes of the base at equal offsets, or it is a
-// hole.
+// extentAt returns the rest of a run: the part that begins at off, which is less than l.size. A run is an extent, or a
+// range between two extents. Such a range has the bytes of the base at equal offsets, or it is a hole.
 func (l *layout) extentAt(off int64) extent {
 	at, e, ok := l.ext.floor(off)
 	if ok && off < at+e.n {
@@ -184,7 +183,7 @@ func (l *layout) set(off int64, e extent) {
 		// After the base, a part without extents is a hole.
 	case e.pos == posHole && end >= l.baseLen:
 		// A shorter base makes this part a hole.
-		l.setBaseLen(off)
+		l.reduceBaseLen(off)
 	case e.inBase() && e.base == l.base && e.pos == off && end <= l.baseLen:
 		// Without extents, this part is in the base.
 	default:
@@ -192,8 +191,8 @@ func (l *layout) set(off int64, e extent) {
 	}
 }
 
-// setBaseLen reduces baseLen to n bytes.
-func (l *layout) setBaseLen(n int64) {
+// reduceBaseLen reduces baseLen to n bytes.
+func (l *layout) reduceBaseLen(n int64) {
 	if l.baseLen = min(l.baseLen, n); l.baseLen == 0 {
 		l.base = nil
 	}
@@ -214,7 +213,7 @@ func (l *layout) truncate(src *Source, size int64) error {
 	l.ext.removeRange(size, l.size)
 	l.alloc -= removed
 	l.size = size
-	l.setBaseLen(size)
+	l.reduceBaseLen(size)
 
 	return nil
 }
@@ -262,7 +261,7 @@ func (c *Content) Rebase() {
 // hides the bytes of newer.
 func (l *layout) rebased(older, newer *layout) *layout {
 	n := &layout{size: l.size, alloc: l.alloc, base: newer.base, baseLen: newer.baseLen}
-	n.setBaseLen(l.size)
+	n.reduceBaseLen(l.size)
 	// Copy extent by extent: a clone of the tree would need the caller's lock.
 	newer.ext.eachFrom(0, func(off int64, e extent) bool {
 		if off < l.size {

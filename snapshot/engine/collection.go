@@ -84,9 +84,11 @@ type garbage struct {
 
 // A weight is an estimate of the bytes that a gc would free.
 type weight struct {
-	removals     int
-	ownBytes     int64         // approximate number of bytes that only the removed workspaces and snapshots used
-	firstRemoval time.Duration // time of the first removal by Elapsed; in the result of estimate: time of the call
+	removals int
+	ownBytes int64 // approximate number of bytes that only the removed workspaces and snapshots used
+	// firstRemoval is the value of Elapsed when the first removal was counted. In the result of estimate, it is
+	// the value of Elapsed at the call of estimate.
+	firstRemoval time.Duration
 }
 
 // CountRemoval counts the removal of a workspace or snapshot. ownBytes is the approximate number of bytes
@@ -108,7 +110,7 @@ func (g *garbage) add(own int64, now time.Duration) {
 	g.ownBytes += own
 }
 
-// estimate returns the weight that the beginning gc will free. Its firstRemoval is now, the time of the call.
+// estimate returns the weight that the beginning gc will free. The argument now is the present value of Elapsed.
 func (g *garbage) estimate(now time.Duration) weight {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -271,7 +273,9 @@ func (g *Collector) collect(ctx context.Context, configure func(*cas.Collection)
 
 	g.StoredBytes.Store(g.Objects.Stats().Stored)
 	g.BaseBytes.Store(g.StoredBytes.Load())
-	g.garbage.subtract(estimate, tookLong) // tookLong: this gc kept the objects of the last checkpoint, and the next gc removes them
+	// If the checkpoint was not ready in time (tookLong), this gc has kept the objects of the last checkpoint. The next
+	// gc can free them, so the estimate is not subtracted.
+	g.garbage.subtract(estimate, tookLong)
 	g.Metrics.Update(func(m *info.Metrics) { m.GarbageCollects++ })
 
 	return noSpace, nil

@@ -109,9 +109,9 @@ func (m *Meter) Admit(view uint32, n int64) error {
 	return errs.New(errs.Quota, "limit reached: at most %d unshared bytes, and fork %s has %d; delete files, and snapshots that contain them", limit, name, f.used())
 }
 
-// ChargeExport charges n bytes that an export will write into the store's git repository to a fork,
-// until the fork ends. A negative n gives bytes back. It returns errs.Quota or errs.NoSpace. In
-// main it has no effect.
+// ChargeExport charges a fork, until the fork ends, for the n bytes that an export will write into the
+// store's git repository. A negative n gives bytes back. Errors: errs.Quota, errs.NoSpace. In main it has no
+// effect.
 func (m *Meter) ChargeExport(view uint32, n int64) error {
 	ws, f, limit := m.tenant(view)
 	if f != nil && n < 0 {
@@ -228,8 +228,8 @@ func (f *forkUse) charge(n int64, reserved bool) {
 type stateChain []catalogue.Root
 
 // count counts the unshared bytes of a fork. Before the time nextCount it keeps the result of the last
-// count. chains returns the chains of the fork and of each fork in it, with the value of
-// forkUse.bytesSince at that time. hold protects a state from gc while it is read.
+// count. The function chains returns a stateChain for the fork and for each fork in it, and the value that
+// forkUse.bytesSince has when these chains are made. hold protects a state from gc while it is read.
 func (f *forkUse) count(src *tree.Source, hold func(*tree.State) (release func()), chains func() ([]stateChain, int64)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -43,9 +43,9 @@ const (
 	stepMemory = 1 << 10
 	// maxCopiedBytes is the size of pages copied for changes, in bytes, after which Target.Seal is called.
 	maxCopiedBytes = 32 << 20
-	// maxNewDirNames is the number of calls of Target.OnReplaced after which it is not called for names in new
-	// directories. The kernel does not know these names, but programs may watch for them.
-	maxNewDirNames = 20_000
+	// newDirCallLimit is the number of calls of Target.OnReplaced after which OnReplaced is no longer called for names
+	// in new directories. The kernel does not know these names, but programs may watch for them.
+	newDirCallLimit = 20_000
 )
 
 // Graft makes steps in a target: the file at the path of a step becomes the file in the source.
@@ -290,7 +290,7 @@ func (j *graftRun) putEntry(s *Step) error {
 
 	j.markEdited(s.Path, parent)
 	name := tree.Link{Parent: parent, Name: s.Path.Name}
-	if s.Before == 0 && (parent < j.target.FirstIno || j.replacedNames < maxNewDirNames) {
+	if s.Before == 0 && (parent < j.target.FirstIno || j.replacedNames < newDirCallLimit) {
 		j.notifyReplaced(ReplacedName{Link: name})
 	}
 

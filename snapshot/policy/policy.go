@@ -53,8 +53,8 @@ type Policy struct {
 	// Hide are patterns, as in .gitignore, of paths that forks of the workspace do not have. A fork gets its
 	// patterns when it is created. Later changes of the parent's policy do not change them.
 	Hide []string `json:"hide,omitempty"`
-	// HideEmpty makes hidden files and directories empty, instead of leaving them out.
-	HideEmpty bool `json:"hide_empty,omitempty"`
+	// HideAsEmpty shows hidden files and directories as empty ones, instead of leaving them out.
+	HideAsEmpty bool `json:"hide_empty,omitempty"`
 	// ReadOnly are paths below the root that cannot be changed, and neither can the paths below them. The field
 	// cannot be changed through the mount.
 	ReadOnly []string `json:"read_only,omitempty"`

@@ -4,14 +4,14 @@ package tree
 // loaded are in cells. The other inodes are encoded records: get decodes a record each time, and sealing copies
 // it without decoding.
 type tableLeaf struct {
-	index  uint64 // the number of the first inode, divided by 64
-	cells  *[tableFanout]*Inode
+	index  uint64               // the number of the first inode, divided by 64
+	cells  *[tableFanout]*Inode // decoded inodes, by slot; see tableLeaf
 	raw    []byte
 	lo, hi [tableFanout]uint32 // record i is raw[lo[i]:hi[i]]; hi[i] is 0 without a record
 	long   uint64              // bit i: record i is a long one, and raw has the hashes of its pieces
 }
 
-// cell returns the inode in cell i, nil if it is a record or absent.
+// cell returns the decoded inode of slot i. It returns nil if the slot has an encoded record or no inode.
 func (l *tableLeaf) cell(i int) *Inode {
 	if l.cells == nil {
 		return nil
@@ -32,7 +32,8 @@ func (l *tableLeaf) clone() *tableLeaf {
 // has reports whether slot i has an inode.
 func (l *tableLeaf) has(i int) bool { return l.hi[i] != 0 || l.cell(i) != nil }
 
-// record returns the encoded inode of slot i, empty if it is in a cell or absent.
+// record returns the encoded inode of slot i. It returns an empty slice if the slot has a decoded inode (a cell) or no
+// inode.
 func (l *tableLeaf) record(i int) []byte { return l.raw[l.lo[i]:l.hi[i]] }
 
 // get returns the inode of slot i, nil if there is none.

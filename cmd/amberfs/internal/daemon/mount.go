@@ -146,7 +146,7 @@ func (m *mount) programsIn(views []uint32, roots bool) (out []service.Program) {
 		links = locate.RootLinks
 	}
 
-	for _, u := range locate.Users(entry, links, func(ino uint64) bool {
+	for _, u := range locate.UsingProcesses(entry, links, func(ino uint64) bool {
 		return slices.Contains(views, live.NodeID(ino).View())
 	}) {
 		out = append(out, service.Program{PID: u.PID, Command: u.Command})

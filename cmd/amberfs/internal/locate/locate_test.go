@@ -195,7 +195,7 @@ func TestUsers(t *testing.T) {
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	m := &mountinfo.Info{Major: int(unix.Major(of.Dev)), Minor: int(unix.Minor(of.Dev))}
 	users := func(what []string, ino uint64) (pids []int) {
-		for _, u := range Users(m, what, func(i uint64) bool { return i == ino }) {
+		for _, u := range UsingProcesses(m, what, func(i uint64) bool { return i == ino }) {
 			if u.Command != "sleep" || u.Path != dir {
 				t.Errorf("%+v", u)
 			}

@@ -62,40 +62,40 @@ func StoreMounts(mounts []Mount, store string) []Mount {
 	return out
 }
 
-// A User is a process that uses a mount.
-type User struct {
+// A UsingProcess is a process that uses a mount.
+type UsingProcess struct {
 	PID     int
 	Command string
 	Path    string // as the process sees it
 }
 
-// maxUsers is the largest number of processes that Users returns.
-const maxUsers = 20
+// maxUsingProcesses is the largest number of processes that UsingProcesses returns.
+const maxUsingProcesses = 20
 
-// These are the links below /proc/PID by which a process uses a mount, for Users.
+// These are the links below /proc/PID by which a process uses a mount, for UsingProcesses.
 var (
 	AllLinks  = []string{"cwd", "root", "exe", "fd/*"}
 	DirLinks  = []string{"cwd", "root"}
 	RootLinks = []string{"root"}
 )
 
-// Users finds the processes that use a node of the file system of a mount by one of the links in kinds
-// (Everything, Dirs or Roots), in all mount namespaces. match selects nodes by their inode numbers; nil
+// UsingProcesses finds the processes that use a node of the file system of a mount by one of the links in kinds, in
+// all mount namespaces. kinds is AllLinks, DirLinks or RootLinks. match selects nodes by their inode numbers; nil
 // selects all. Not included are this process, and processes whose links this user may not read.
-func Users(m Mount, kinds []string, match func(ino uint64) bool) (out []User) {
+func UsingProcesses(m Mount, kinds []string, match func(ino uint64) bool) (out []UsingProcess) {
 	seen := map[int]bool{os.Getpid(): true}
 
 	for _, kind := range kinds {
 		links, _ := filepath.Glob(filepath.Join("/proc/[0-9]*", kind)) // the pattern is well-formed
 		for _, link := range links {
 			pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
-			if seen[pid] || len(out) == maxUsers || !usesMount(link, m, match) {
+			if seen[pid] || len(out) == maxUsingProcesses || !usesMount(link, m, match) {
 				continue
 			}
 
 			seen[pid] = true
 			path, _ := os.Readlink(link)
-			out = append(out, User{pid, process.ProgramName(pid), strings.TrimSuffix(path, " (deleted)")})
+			out = append(out, UsingProcess{pid, process.ProgramName(pid), strings.TrimSuffix(path, " (deleted)")})
 		}
 	}
 

@@ -53,7 +53,7 @@ type Question struct {
 	ours    string          // name of the side that is changed
 	theirs  string          // name of the other side
 	groups  []group
-	dirs    []hostdir.PlannedChange // see groupChanges
+	dirs    []hostdir.PlannedChange // directories that are created or deleted together with their contents
 	leftOut []string                // paths that apply leaves out
 	hidden  []string                // see hostdir.ApplyResult.Hidden
 	notes   []stream.Omission

@@ -132,8 +132,8 @@ func decryptError(err error) error {
 }
 
 // read returns n decrypted bytes of an object from offset off on. If the object is not encrypted, it also reads the
-// next bytes, as many as ahead says, into the cache. If cachedOnly is set, it makes no request, and fails for bytes
-// that are not in the cache.
+// following bytes into the cache. The parameter ahead is the number of these bytes. If cachedOnly is set, read makes no
+// request, and fails for bytes that are not in the cache.
 func (r *Remote) read(ctx context.Context, o backend.Object, encrypted, cachedOnly bool, off, n, ahead int64) ([]byte, error) {
 	if !encrypted {
 		return r.o.Cache.ReadAt(ctx, o, off, n, ahead, r.fetcher(o, cachedOnly))

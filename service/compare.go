@@ -215,8 +215,9 @@ func readHunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
 	return out, err
 }
 
-// sliceHunks returns one part of a diff: the lines from number cursor on, as many as lines says. next is the cursor
-// of the following part, 0 at the end. seen is the number of lines of the diff that precede hunks.
+// sliceHunks returns one part of a diff. cursor is the number of the first line in the part, and the parameter lines is
+// the number of lines in it. The result next is the cursor of the following part, 0 at the end. seen is the number of
+// lines of the diff that precede hunks.
 func sliceHunks(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next int) {
 	part = []diff.Hunk{}
 	room := lines

@@ -15,10 +15,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// explainConflict returns an error of the kind Conflict for two errors of a merge. For threeway.ErrConflict,
-// the text is the number of paths in conflict, followed by change, which says where these paths were changed. The
-// error also has the hint and the result. threeway.ErrStaleDecision means that contents have changed after the
-// user decided about them. explainConflict returns other errors unchanged.
+// explainConflict returns an error of the kind Conflict for these two errors of a merge:
+//
+//   - threeway.ErrConflict: the text is the number of paths in conflict, followed by the parameter change, such as
+//     "changed in the fork and in the workspace". The error also has the hint and the result.
+//   - threeway.ErrStaleDecision: contents have changed after the user decided about them.
+//
+// It returns other errors unchanged.
 func explainConflict(err error, result any, paths []string, change, hint string) error {
 	switch {
 	case errors.Is(err, threeway.ErrConflict):

@@ -207,8 +207,8 @@ func DamageError(r *repair.Report, hint string) error {
 	return errs.Fail(errs.Damaged, "found %s", countText(len(r.Damage), "damaged record")).WithHint("%s", hint).WithResult(r)
 }
 
-// countText returns a number and the noun what, with an s unless n is 1. Unlike plural, it writes large numbers
-// without commas.
+// countText returns a number and a noun. The parameter what is the noun, to which countText adds an s unless n is 1.
+// Unlike plural, it writes large numbers without commas.
 func countText(n int, what string) string {
 	if n != 1 {
 		what += "s"

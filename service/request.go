@@ -171,7 +171,7 @@ func JSONName(f reflect.StructField) string {
 	return name
 }
 
-// FieldNamed returns the field of the struct args that has a name in JSON, the zero Value if there is none.
+// FieldNamed returns the field of the struct args with a name in JSON, the zero Value if no field has the name.
 func FieldNamed(args reflect.Value, name string) reflect.Value {
 	for i := range args.NumField() {
 		if JSONName(args.Type().Field(i)) == name {

@@ -241,8 +241,8 @@ func withSuggestion(e *errs.Error, name string, known []string, other string) er
 	return e.WithHint("%s", other)
 }
 
-// checkOneOf returns an error unless value is "" or one of the known values. what is the noun for value in the
-// error, such as "kind".
+// checkOneOf returns an error unless value is "" or one of the known values. The parameter what is the noun for value
+// in the error, such as "kind".
 func checkOneOf(what, value string, known []string) error {
 	if value == "" || slices.Contains(known, value) {
 		return nil

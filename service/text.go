@@ -78,7 +78,7 @@ func AlignColumns(rows [][]string) string {
 	return b.String()
 }
 
-// JoinRows returns each row as a line of a text. The columns are separated by the text between.
+// JoinRows returns each row as a line of a text. The parameter between is the text between two columns.
 func JoinRows(rows [][]string, between string) string {
 	return joinTexts(rows, func(r []string) string { return strings.Join(r, between) + "\n" })
 }
@@ -99,10 +99,15 @@ func Conflicts(result any) []string {
 	return nil
 }
 
-// ChangedText describes the effect of an operation. The text begins with a verb and its object: the verb is did,
-// such as "restored" or, for a dry run, would. The object is to, such as "snapshot v1". files is the number of
-// changed files. all is the number of all changed paths: the paths in the list paths, those beyond the limit of the
-// list, and inGit paths below .git, which are not in the list.
+// ChangedText describes the effect of an operation. The text begins with a verb and its object. Its parameters are:
+//
+//   - did: the verb, such as "restored";
+//   - would: the verb for a dry run, such as "would restore";
+//   - to: the object, such as "snapshot v1";
+//   - files: the number of changed files;
+//   - paths: the list of changed paths, which may be cut off, and has no paths below .git;
+//   - inGit: the number of changed paths below .git;
+//   - all: the number of all changed paths, also those that are not in the list.
 func ChangedText(did, would string, dry bool, to string, files, all int, paths []graft.PathChange, inGit int) string {
 	change := "changed"
 	if dry {
@@ -140,5 +145,6 @@ var lineBreakReplacer = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
 // BytesText writes a number of bytes with a binary unit, such as 12 KiB.
 func BytesText(bytes int64) string { return humanize.IBytes(uint64(max(bytes, 0))) }
 
-// plural returns a number, with commas, and its noun: one if the number is 1, else many.
+// plural returns a number, with commas, and its noun. The parameter one is the noun for the number 1, and many is the
+// noun for other numbers.
 func plural[N int | int64](n N, one, many string) string { return english.Plural(int(n), one, many) }

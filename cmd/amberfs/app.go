@@ -222,7 +222,7 @@ func showText(ctx context.Context, a *app, p locate.Location, args any) error {
 	return nil
 }
 
-// showEvents prints the events that an operation returns. With follows, it runs until the user ends it.
+// showEvents prints the events that an operation returns. If follows is set, it runs until the user ends it.
 func showEvents(ctx context.Context, a *app, p locate.Location, args any, follows bool) error {
 	if !follows {
 		a.usePager()

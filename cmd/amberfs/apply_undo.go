@@ -49,7 +49,7 @@ func undoApply(ctx context.Context, a *app, run string, ask askMode, o hostdir.A
 }
 
 // undoApplyOf undoes the apply with a number or, for 0, the last one. r has no store if the workspace is not a run.
-// With partial, the user has chosen only some of the changes, in o.Choose: then the apply does not count as undone.
+// If partial is set, the user has chosen only some of the changes (o.Choose), and the apply does not count as undone.
 func undoApplyOf(ctx context.Context, a *app, c *client.Client, r *runs.Run, number uint64, ask askMode, o hostdir.ApplyOptions, partial bool) error {
 	subject := "the workspace"
 	if r.Store != "" {
@@ -79,8 +79,9 @@ func undoApplyOf(ctx context.Context, a *app, c *client.Client, r *runs.Run, num
 	return r.MarkKept(ctx, c)
 }
 
-// undoOp undoes an operation, or the last one if the number is 0. An edit of the workspace that was the last
-// operation is undone by a restore, and an apply by this process.
+// undoOp undoes the operation with the number in req, or the last operation if the number is 0. If the last operation
+// is an edit of the workspace, a restore undoes it. An apply is undone by this process, and any other operation by the
+// daemon.
 func undoOp(ctx context.Context, a *app, p locate.Location, req service.UndoOp, g *service.ParsedLine) error {
 	var l service.OpList
 	if err := a.call(ctx, p, service.ListOps{}, &l); err != nil {

@@ -83,7 +83,7 @@ what DIR had.`,
 }
 
 // runApply applies a run or the workspace. words are the arguments of the command: optionally a directory and a
-// snapshot or, with undo, a run.
+// snapshot, or a run if o.undo is set.
 func runApply(ctx context.Context, a *app, o applyCommandOptions, words []string) (err error) {
 	if o.ConflictRule, err = threeway.RuleOf(o.ours, o.theirs); err != nil {
 		return err
@@ -188,7 +188,7 @@ const (
 	askAfterKeptRun  // after a run of a directory, which the question can remove
 )
 
-// applyChanges applies changes to a directory. q is the question, nil if it did not ask. done is
+// applyChanges applies changes to a directory. q is the question, nil if applyChanges did not ask. done is
 // nil if no changes were applied.
 func applyChanges(ctx context.Context, a *app, ch *client.Changes, dir string, ask askMode, o hostdir.ApplyOptions) (
 	q *question.Question, done *hostdir.ApplyResult, err error) {
@@ -220,8 +220,8 @@ func applyChanges(ctx context.Context, a *app, ch *client.Changes, dir string, a
 	return q, done, nil
 }
 
-// askApply shows the changes that an apply would make, and asks which of them to apply. It reports whether to apply
-// any, and sets o.Choose and o.Merge by the answers.
+// askApply shows the changes that an apply would make, and asks which of them to apply. It sets o.Choose and o.Merge
+// by the answers. yes is false if no change is to be applied.
 func askApply(ctx context.Context, a *app, ch *client.Changes, dir string, ask askMode, o *hostdir.ApplyOptions) (yes bool, q *question.Question, err error) {
 	dry := *o
 	dry.DryRun, dry.Merge = true, false // the question asks about the merges
@@ -384,7 +384,7 @@ func applyUpTo(ctx context.Context, a *app, c *client.Client, name, dir string, 
 }
 
 // noteKeptChanges prints where the changes of a run are kept. If partial is set, some changes were applied,
-// and it names only the rest.
+// and noteKeptChanges names only the other changes.
 func noteKeptChanges(a *app, c sandbox.Config, dir string, partial bool) {
 	subject := "what " + c.Command[0] + " did"
 	if partial {

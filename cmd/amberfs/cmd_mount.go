@@ -30,7 +30,7 @@ type mountOptions struct {
 	options             []string
 }
 
-// mountLikeCommand returns a command with the arguments of mount, which calls do.
+// mountLikeCommand returns a command with the arguments of mount. The command calls the function do.
 func mountLikeCommand(a *app, do mountFunc) *cobra.Command {
 	o := &mountOptions{}
 	cmd := &cobra.Command{
@@ -68,7 +68,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 	return cmd
 }
 
-// runMount calls do with the store and the mount point that the words name.
+// runMount calls the function do with the store and the mount point that the words name.
 func runMount(ctx context.Context, a *app, o mountOptions, words []string, do mountFunc) error {
 	if slices.Contains(words, "") {
 		return errs.Fail(errs.Invalid, "a STORE or MOUNTPOINT is empty")

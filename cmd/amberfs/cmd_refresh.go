@@ -127,7 +127,7 @@ func refreshResolvingConflicts(ctx context.Context, a *app, c *client.Client, ou
 	return done, err
 }
 
-// refreshFrom sends the changes of a directory, except for the paths in less, to a workspace.
+// refreshFrom sends the changes of a directory to a workspace, except for the paths of the filter less.
 func refreshFrom(ctx context.Context, a *app, c *client.Client, dir, store string, req service.Refresh, less runs.RefreshFilter) (service.Refreshed, error) {
 	bar := a.newProgress()
 	defer bar.done()

@@ -53,7 +53,7 @@ forks in one store.`,
 	return cmd
 }
 
-// listRuns prints the runs. With all, it also prints the runs that were removed less than a day ago.
+// listRuns prints the runs. If all is set, it also prints the runs that were removed less than a day ago.
 func listRuns(ctx context.Context, a *app, all bool) error {
 	rows, copies, err := runFinder(a).ListWithCopies(ctx)
 	if err != nil {
@@ -115,7 +115,7 @@ does.`,
 	return cmd
 }
 
-// diffRun prints the changes of a run or, with stat, the numbers of changed lines of each file.
+// diffRun prints the changes of a run. If stat is set, it prints only the numbers of changed lines of each file.
 func diffRun(ctx context.Context, a *app, name string, stat bool) error {
 	return withGroup(ctx, a, name, func(_ *runs.Run, c *client.Client) error {
 		ch, err := c.Changes(ctx, "")

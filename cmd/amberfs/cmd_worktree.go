@@ -137,8 +137,8 @@ func checkNotFork(p locate.Location) error {
 }
 
 // repositoryHere returns the repository of the current directory, and the location of the workspace with its
-// worktrees. For a directory outside of a mount, the workspace is a copy of the directory. With add, repositoryHere
-// makes the copy.
+// worktrees. For a directory outside of a mount, the workspace is a copy of the directory. If add is set,
+// repositoryHere makes the copy.
 func repositoryHere(ctx context.Context, a *app, add bool) (*worktrees.Repository, locate.Location, error) {
 	wd, err := a.commandDir()
 	if err != nil {

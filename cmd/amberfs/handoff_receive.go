@@ -323,7 +323,7 @@ func sendBack(ctx context.Context, a *app, r *receipt, dryRun bool) error {
 }
 
 // pushChanges reads the changes of the directory since the handoff, and pushes the received tree with these changes.
-// New objects are in a store in the directory temp. With out.DryRun, pushChanges sends nothing.
+// New objects are in a store in the directory temp. If out.DryRun is set, pushChanges sends nothing.
 func (r *receipt) pushChanges(ctx context.Context, a *app, temp string, out *sentBackOutput) error {
 	store, err := cas.Open(temp, cas.Options{})
 	if err != nil {

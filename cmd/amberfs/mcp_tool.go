@@ -59,8 +59,8 @@ func (t *tool) commonNames(set int) []string {
 // name of the argument in the tool.
 type toolInput struct {
 	args       reflect.Type
-	fieldIndex [][]int // for each argument, the field that it sets: of the operation's arguments for the first ownCount arguments, of commonArgs for the others
-	ownCount   int
+	fieldIndex [][]int // for each argument, the index of the field that it sets
+	ownCount   int     // the first ownCount arguments set fields of the operation's arguments, and the others set fields of commonArgs
 }
 
 func (t *tool) describeInput(set int) *toolInput {
@@ -139,8 +139,8 @@ func outlineSchema(s *jsonschema.Schema) *jsonschema.Schema {
 // A notifyFunc sends a progress notification, if the client asked for them.
 type notifyFunc func(message string, done, total int)
 
-// addTool adds a tool to the server. args is the type of its arguments, in their schema. do gets a pointer to the
-// arguments.
+// addTool adds a tool to the server. args is the type of its arguments, and the parameter in is their schema. out is
+// the type of the result. The function do does the work, and gets a pointer to the arguments.
 func (m *mcpServer) addTool(t *tool, name string, args reflect.Type, in *jsonschema.Schema, out reflect.Type, do func(ctx context.Context, args any, notify notifyFunc) (string, any, error)) {
 	spec := &mcp.Tool{
 		Name: name, Title: t.Title, Description: t.About, Annotations: annotations(t.effect),
@@ -170,7 +170,7 @@ func (m *mcpServer) addTool(t *tool, name string, args reflect.Type, in *jsonsch
 	})
 }
 
-// decodeArguments reads the arguments of a call, which have the schema in.
+// decodeArguments reads the arguments of a call from a JSON object. The parameter in is the schema of the arguments.
 func decodeArguments(object []byte, in *jsonschema.Schema, into any) error {
 	var args map[string]json.RawMessage
 	if err := strictjson.Decode(object, &args); err != nil {

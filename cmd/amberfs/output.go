@@ -34,7 +34,7 @@ func (a *app) printJSON(v any) error {
 	return gitquote.Encoder(a.stdout).Encode(v)
 }
 
-// print prints a result: v with --json, and otherwise what text prints.
+// print prints a result. With --json it prints v as JSON. Otherwise it calls the function text, which prints the result.
 func (a *app) print(v any, text func()) error {
 	if a.json {
 		return a.printJSON(v)

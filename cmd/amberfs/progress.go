@@ -108,7 +108,8 @@ func (p *progress) done() {
 	p.clearBar()
 }
 
-// byteCounter returns a writer that shows the number of bytes written to it, of total unless that is 0.
+// byteCounter returns a writer that shows the number of bytes written to it. total is the number of all bytes, 0 if it
+// is unknown.
 func (p *progress) byteCounter(label string, total int64) io.Writer {
 	shown := service.Progress{What: label, Total: total, Unit: "bytes"}
 	return writerFunc(func(b []byte) (int, error) {

@@ -41,7 +41,9 @@ type restrictions struct {
 	hide     []string // values of --hide
 	readOnly []string // values of --read-only
 
-	found, notFound []string // absolute paths that were found in a directory, or not
+	// found has the paths of the command line that are in one of the directories of the run. notFound has the paths
+	// that are outside of one of these directories.
+	found, notFound []string
 }
 
 // coversWorkspace reports whether the whole workspace is read-only.

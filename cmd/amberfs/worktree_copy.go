@@ -17,7 +17,7 @@ import (
 )
 
 // mountCopyForWorktrees mounts the copy, without .git, of the repository that dir is in, and returns
-// the mount point. With add, it first makes or refreshes the copy.
+// the mount point. If add is set, it first makes or refreshes the copy.
 func mountCopyForWorktrees(ctx context.Context, a *app, dir string, add bool) (point string, err error) {
 	top, err := worktrees.MainWorktree(ctx, dir)
 	if err != nil {

@@ -38,7 +38,7 @@ func (a *Account) limitsLocked(tenant any) (limit, free int64) {
 }
 
 // Take adds bytes to the memory of a tenant. It returns false, and adds none, if the tenant would have
-// more than its share. With urgent, it allows a little more than the share.
+// more than its share. If urgent is set, it allows a little more than the share.
 func (a *Account) Take(tenant any, bytes int64, urgent bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -63,7 +63,7 @@ type Charge struct {
 	budget    *Budget
 	used      int64 // bytes that the request uses
 	reserved  int64 // bytes that are reserved in the pool
-	tryFailed bool  // a Try failed
+	tryFailed bool  // a call of TryAdd failed
 	unlimited bool  // RemoveLimit was called: the charge has no bounds
 }
 
@@ -117,7 +117,7 @@ func (c *Charge) TryAdd(bytes int64) error {
 	return nil
 }
 
-// TryFailed reports whether a Try has failed. RemoveLimit resets it.
+// TryFailed reports whether a call of TryAdd has failed since the last call of RemoveLimit.
 func (c *Charge) TryFailed() bool { return c != nil && c.tryFailed }
 
 // RemoveLimit removes the bounds of the charge. It releases the reserved memory and waits until the tenant has

@@ -230,7 +230,7 @@ func (b *Root) RenameNew(from, to string) error {
 }
 
 // WriteThenRename writes data to a temporary file in the directory of name, and calls rename to give it the name.
-// It creates missing directories. With synced, the data is on disk before the rename.
+// It creates missing directories. If synced is set, the data is on disk before the rename.
 func (b *Root) WriteThenRename(name string, data []byte, perm fs.FileMode, synced bool, rename func(from, to string) error) error {
 	dir := filepath.Dir(name)
 	// Each user class that may read the file gets the right to enter its directories.

@@ -87,7 +87,7 @@ func errorOfTransport(ctx context.Context, host string, err error) error {
 var errCutShort = errors.New("an answer was cut short")
 
 // readWhole returns the body of an answer. It fails if the body has more than maxBytes bytes. If the connection
-// breaks within the body, readWhole repeats the request by get, at most twice, because the client libraries do not.
+// breaks within the body, readWhole calls get again, at most twice, because the client libraries do not.
 func readWhole(ctx context.Context, get func() (body io.ReadCloser, size int64, err error), maxBytes int64) (data []byte, err error) {
 	for range 3 {
 		body, size, err := get()

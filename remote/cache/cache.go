@@ -271,7 +271,7 @@ func (c *Cache) Put(o backend.Object, block int64, data []byte) {
 	}
 }
 
-// storeBlock writes a block. If that fails, it adds the block to unstored.
+// storeBlock writes a block. If that fails, it adds the block to unstoredBlocks.
 func (c *Cache) storeBlock(o backend.Object, block int64, data []byte) {
 	name := blockFile(o, block)
 	if err := c.writeFile(name, data); err != nil {

@@ -41,7 +41,8 @@ type Export struct {
 	newBlobs     map[digest.Digest][]byte // the new configuration and the new manifest
 }
 
-// Compress calls write with a writer of the new layer, which Compress compresses and writes to Export.Layer.
+// Compress calls the function write, which writes the new layer to its argument. Compress compresses these bytes and
+// writes them to Export.Layer.
 func (e *Export) Compress(write func(io.Writer) error) error {
 	plain, sum := digest.Canonical.Digester(), digest.Canonical.Digester()
 	z := gzip.NewWriter(io.MultiWriter(e.Layer, sum.Hash()))

@@ -290,7 +290,7 @@ func (b *Builder) Finish() (*tree.State, error) {
 	return b.state, b.seal()
 }
 
-// addHardlink gives the file at the path old the further name p.
+// addHardlink adds the name p to the file at the path old.
 func (b *Builder) addHardlink(p, old string) error {
 	n, err := b.state.Resolve(b.src, old)
 	if err != nil || n.IsDir() {

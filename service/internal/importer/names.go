@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// lookup returns the entry with a name in the directory with the inode number dir. The bool is false if there is
-// none.
+// lookup returns the entry with a name in the directory with the inode number dir. The bool is false if there is no such
+// entry.
 func (b *Builder) lookup(dir uint64, name string) (tree.Dirent, bool, error) {
 	n, err := b.state.Get(b.src, dir)
 	if err != nil {

@@ -267,7 +267,7 @@ func (d *Daemon) close() error {
 	return err
 }
 
-// unmount unmounts for `umount`, or after the last `run`. With lazy it detaches a mount that is in use.
+// unmount unmounts for `umount`, or after the last `run`. If lazy is set, it detaches a mount that is in use.
 func (d *Daemon) unmount(lazy bool) error {
 	if err := d.store.Sync(); err != nil {
 		d.log.Error("sync before unmounting", "err", err)

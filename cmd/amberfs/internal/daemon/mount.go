@@ -67,7 +67,7 @@ func (m *mount) isUp() bool {
 	}
 }
 
-// unmount unmounts the mount and waits for its end. With lazy it detaches a mount that is in use.
+// unmount unmounts the mount and waits for its end. If lazy is set, it detaches a mount that is in use.
 func (m *mount) unmount(lazy bool) error {
 	var err error
 	if _, ok, merr := m.tableEntry(); ok || merr != nil { // otherwise umount(8) has unmounted it
@@ -132,8 +132,8 @@ func (m *mount) forceUnmount() {
 	}
 }
 
-// programsIn returns the programs whose working directory or root directory is in one of the views. With roots, only
-// the root directory counts.
+// programsIn returns the programs whose working directory or root directory is in one of the views. If roots is
+// set, only the root directory counts.
 func (m *mount) programsIn(views []uint32, roots bool) (out []service.Program) {
 	mounts, err := locate.Mounts()
 	entry, ok := locate.MountAt(mounts, m.mountpoint)

@@ -93,7 +93,7 @@ func (d *Daemon) endUnused() (ends bool) {
 	return ends
 }
 
-// unmountForCommand unmounts for the command `umount`. Without lazy it fails if the mount has users.
+// unmountForCommand unmounts for the command `umount`. Unless lazy is set, it fails if the mount has users.
 func (d *Daemon) unmountForCommand(lazy bool) error {
 	d.shared.mu.Lock()
 	n := d.shared.users
@@ -105,9 +105,9 @@ func (d *Daemon) unmountForCommand(lazy bool) error {
 	return d.unmount(lazy)
 }
 
-// makeMountpoint makes a directory that removeMountpoints removes at the end. The caller of each must have locked the
-// store: without the lock, another daemon could have mounted on the directory, and the removal would unmount it in
-// other namespaces.
+// makeMountpoint makes a directory that removeMountpoints removes at the end. The callers of both functions must have
+// locked the store: without the lock, another daemon could have mounted on the directory, and the removal would unmount
+// that mount in other namespaces.
 func (d *Daemon) makeMountpoint(dir string) {
 	if os.Mkdir(dir, 0o700) == nil {
 		d.shared.madeDirs = append(d.shared.madeDirs, dir)

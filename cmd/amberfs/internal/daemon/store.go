@@ -59,7 +59,7 @@ func MakeStore(ctx context.Context, cfg Config, s MessageFunc) (made bool, err e
 }
 
 // checkReuse checks the option --from for an existing store. A store that was filled from the same
-// directory may be used; note is called then. For other stores it returns an error.
+// directory may be used: then checkReuse calls note. For other stores it returns an error.
 func checkReuse(cfg Config, note func(string)) error {
 	if cfg.From == "" {
 		return nil
@@ -190,7 +190,7 @@ func isEnding(store string, pid int, point string) bool {
 	return len(locate.StoreMounts(mounts, store)) == 0
 }
 
-// VerifyStore checks a store that is not mounted and, with fix, repairs it. If damage was found, it
+// VerifyStore checks a store that is not mounted. If fix is set, it also repairs the store. If damage was found, it
 // returns an error of kind Damaged and a report.
 func VerifyStore(ctx context.Context, dir string, fix bool, show func(service.Progress)) (*repair.Report, error) {
 	work := service.CheckStore

@@ -57,7 +57,8 @@ var harmlessNames = []string{
 	"info/exclude", "info/refs", "info/sparse-checkout", "gc.log",
 }
 
-// isHarmless reports whether the file rel in a git directory is harmless.
+// isHarmless reports whether a file in a git directory names no program, and git does not execute it. rel is the path
+// of the file in the git directory.
 func isHarmless(rel string) bool {
 	if first, rest, ok := strings.Cut(rel, "/"); ok && (first == "worktrees" || first == "modules") {
 		return isHarmlessBelow(rest, first == "modules")
@@ -71,8 +72,8 @@ func isHarmless(rel string) bool {
 }
 
 // isHarmlessBelow is isHarmless for a file below worktrees/ or modules/. rel begins with the name of a worktree or a
-// submodule. The names of submodules may have slashes, and may look like a part of a git directory: with
-// nameHasSlashes, a file that could be the configuration or a hook of a submodule is never harmless.
+// submodule. The names of submodules may have slashes, and may look like a part of a git directory. So if
+// nameHasSlashes is set, a file that could be the configuration or a hook of a submodule is never harmless.
 func isHarmlessBelow(rel string, nameHasSlashes bool) bool {
 	parts := strings.Split(rel, "/")
 	if nameHasSlashes {

@@ -69,8 +69,8 @@ type Settings struct {
 	before, after []byte
 }
 
-// PlanEdit reads the settings of the agent name in a directory, and returns them with the hook added or
-// removed. It writes nothing. A missing file counts as an empty one.
+// PlanEdit reads the settings of an agent in a directory, and returns them with the hook added or removed. It writes
+// nothing. A missing file counts as an empty one.
 func PlanEdit(dir, name string, remove bool) (*Settings, error) {
 	a, ok := agents[name]
 	if !ok {
@@ -192,7 +192,7 @@ func isAmberfsHook(group gjson.Result, agent string) bool {
 		strings.HasPrefix(group.Get("hooks.0.command").String(), commandStart(agent))
 }
 
-// sameJSON reports whether two JSON texts differ in white space alone. An empty text a counts as {}.
+// sameJSON reports whether the JSON texts a and b differ in white space alone. If a is empty, it counts as {}.
 func sameJSON(a, b []byte) bool {
 	var one, other bytes.Buffer
 	if len(a) == 0 {

@@ -94,7 +94,8 @@ func ownIDMap() (m idMap) {
 	return m
 }
 
-// isUser reports whether uid, a number in a mount table, is the user whose number in this namespace is inside.
+// isUser reports whether two numbers mean the same user. The first one is from a mount table, and inside is a number
+// in this namespace.
 func (m idMap) isUser(uid, inside int) bool {
 	if uid == inside {
 		return true

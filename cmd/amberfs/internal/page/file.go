@@ -92,7 +92,7 @@ func (p *Page) serveFile(w http.ResponseWriter, r *http.Request) {
 	sendJSON(w, http.StatusOK, out)
 }
 
-// readLines reads a text to its end and returns n of its lines, from the line number from on. It cuts long
+// readLines reads a text to its end and returns n of its lines. from is the number of the first of them. It cuts long
 // lines, so that its memory does not depend on the size of the text.
 func readLines(text *bufio.Reader, from, n int) (listing, error) {
 	out := listing{Kind: "text", Lines: []string{}}

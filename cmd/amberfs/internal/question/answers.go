@@ -77,7 +77,7 @@ func (q *Question) readLine(ctx context.Context, prompt string) (line string, er
 	return "", err
 }
 
-// askLetter asks for one of the letters in answers. "q" sets q.quit, and "/TEXT" sets q.search; both count
+// askLetter asks for one of the letters in answers. "q" sets q.ended, and "/TEXT" sets q.search. Both count
 // as "n".
 func (q *Question) askLetter(ctx context.Context, prompt, answers string) (string, error) {
 	letters, help := strings.Split(answers, ""), ""

@@ -68,9 +68,12 @@ type Question struct {
 // errNothingApplied ends a question without an answer.
 var errNothingApplied = errs.Fail(errs.Failed, "nothing was applied")
 
-// New returns the question about a plan, the result of a dry run of an apply to dir. It changes the plan: with
-// the rule KeepOurs, it removes the paths in conflict from the plan, and with TakeTheirs they are no longer
-// conflicts. Only with RefuseConflicts the question asks about conflicts.
+// New returns the question about a plan, the result of a dry run of an apply to dir. The rule determines what
+// happens to the paths in conflict:
+//
+//   - KeepOurs: New removes these paths from the plan.
+//   - TakeTheirs: New changes the plan, so that these paths are no longer conflicts.
+//   - RefuseConflicts: the question asks about these paths.
 func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *hostdir.ApplyResult) *Question {
 	q := &Question{t: t, ch: ch, dir: dir, ours: dir, theirs: "the workspace", in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
 	plan.Plan = slices.DeleteFunc(plan.Plan, func(c hostdir.PlannedChange) bool { return c.Conflict && rule == threeway.KeepOurs })
@@ -223,7 +226,7 @@ func (q *Question) groupText(ctx context.Context, g group, width int) (string, e
 	return strings.TrimRight(line, " "), nil
 }
 
-// Ask asks which changes to apply, and reports whether to apply any. Afterwards Choose returns the choices.
+// Ask asks which changes to apply. Afterwards Choose returns the choices. yes is false if no change is to be applied.
 func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 	defer func() { q.HasUnapplied = q.HasUnapplied || !yes }()
 

@@ -50,7 +50,8 @@ func ClaimName(store, name string) (owner string, err error) {
 	}
 }
 
-// NameOwner returns the store whose run has a name, "" if no run has it. store is any store next to it.
+// NameOwner returns the store whose run has a name, "" if no run has the name. The parameter store is any store in the
+// directory of all stores.
 func NameOwner(store, name string) string {
 	to, err := os.Readlink(nameLink(store, name))
 	if err != nil || to != filepath.Base(to) {

@@ -39,7 +39,7 @@ func FindApply(ctx context.Context, c *client.Client, number uint64, workspace s
 }
 
 // UndoApply undoes an apply. write writes the reverse changes to the directory, and reports whether it did. If the
-// apply before it, to the same directory, was interrupted, UndoApply undoes that one too: the user sees both as one
+// previous apply to the same directory was interrupted, UndoApply undoes that apply too: the user sees both as one
 // apply, which the second one completed.
 func UndoApply(ctx context.Context, c *client.Client, op service.OpState, dryRun bool, write func(*client.Changes) (written bool, err error)) error {
 	for {

@@ -102,8 +102,8 @@ func runProgram(daemonCtx context.Context, c Config, dir string, signals *signal
 	return 0, e
 }
 
-// programCommand returns a command that starts in dir and is killed when this thread ends. With dropCaps, the thread
-// and the command have no capabilities. After an error, the int is the exit status that a shell would return. The
+// programCommand returns a command that starts in dir and is killed when this thread ends. If dropCaps is set, the
+// thread and the command have no capabilities. After an error, the int is the exit status that a shell would return. The
 // caller must have locked the thread.
 func programCommand(ctx context.Context, argv []string, dir string, dropCaps bool) (*exec.Cmd, int, error) {
 	path, err := lookPath(argv[0], dir)

@@ -38,8 +38,8 @@ type Config struct {
 	ForkIsRoot bool   // the fork is the root directory of the program
 	Command    []string
 	Options    mountopt.Options
-	Image      *info.Image // with Root: the configuration of the fork's image; nil for none
-	OtherDirs  []OtherDir  // with InPlace: other directories in the run
+	Image      *info.Image // if ForkIsRoot is set: the configuration of the fork's image; nil for none
+	OtherDirs  []OtherDir  // if InPlace is set: other directories in the run
 
 	// RunOuter sets the fields below.
 	Server       Server // the daemon that serves Store
@@ -50,7 +50,7 @@ type Config struct {
 // Server is the daemon that serves a store of a run.
 type Server struct {
 	Mountpoint string // its mount point
-	HasTree    bool   // it has sent a copy of the mount
+	HasTree    bool   // the daemon has sent a copy of the mount
 	DaemonPID  int    // the id of the process that RunOuter started; 0 if a daemon served the store before
 }
 
@@ -114,8 +114,8 @@ type Outcome struct {
 
 // RunOuter runs the command in new namespaces and returns its exit status. The inner process inherits
 // the lock of temp, so that no other run removes the directory before inner has ended. It calls onServed
-// when the daemon serves the store, and onEnded when the program has ended. With c.InPlace, the program is
-// registered as a user of c.Fork until it ends.
+// when the daemon serves the store, and onEnded when the program has ended. If c.InPlace is set, the program
+// is registered as a user of c.Fork until it ends.
 func RunOuter(ctx context.Context, c Config, temp *TempDir, s daemon.MessageFunc, onServed func(*Config) error, onEnded func(Outcome) error) (int, error) {
 	// The kernel sends the parent-death signal when the thread that forked ends.
 	runtime.LockOSThread()
@@ -206,7 +206,7 @@ func RunOuter(ctx context.Context, c Config, temp *TempDir, s daemon.MessageFunc
 	err = cmd.Wait()
 	st, err := exitStatus(cmd.ProcessState, err)
 	endChildren(daemonPIDs(c)...)
-	leaveForks() // before after is called, which counts the users of the forks
+	leaveForks() // before onEnded is called, which counts the users of the forks
 	if n, _ := startedRead.Read(make([]byte, 1)); err == nil {
 		err = onEnded(Outcome{n == 1, !joined.WaitEnded(0), signals.endRequested.Load() && st != 0 || slices.Contains(endingStatuses, st)})
 	}
@@ -289,8 +289,8 @@ func namespaceError(userNS bool, err error) error {
 	return err
 }
 
-// namespaceAttrs returns the attributes of a process with a mount namespace of its own; with userNS, also
-// with a user namespace that maps the caller alone.
+// namespaceAttrs returns the attributes of a process with a mount namespace of its own. If userNS is set, the
+// process also has a user namespace that maps the caller alone.
 func namespaceAttrs(userNS bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGTERM}
 	if userNS {

@@ -37,8 +37,8 @@ var containerCapabilities = []int{
 	unix.CAP_SETPCAP, unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_RAW, unix.CAP_SYS_CHROOT, unix.CAP_MKNOD, unix.CAP_AUDIT_WRITE, unix.CAP_SETFCAP,
 }
 
-// CommandInRoot returns a command that runs a program with the fork dir as its root directory, in a mount and a PID
-// namespace. An ordinary user is root there, and no other user is mapped. The end of ctx kills the command. The
+// CommandInRoot returns a command that runs a program in a mount and a PID namespace. Its root directory is dir, the
+// directory of a fork. An ordinary user is root there, and no other user is mapped. The end of ctx kills the command. The
 // caller must call ready after it has started the command, and before it sends signals: ready waits until
 // process 1 has handlers. The kernel drops earlier signals, because process 1 of a namespace has no default
 // handlers.

@@ -41,7 +41,7 @@ func MakeTempDir() (*TempDir, error) {
 	return t, nil
 }
 
-// makeLock creates the lock. It locks the file before it gives it its name, so that no sweep can lock it first.
+// makeLock creates the lock. It locks the file before the file gets its name, so that sweepTempDirs cannot lock it first.
 func (t *TempDir) makeLock() (err error) {
 	if t.lockName, err = lockNameOf(t.Path); err != nil {
 		return err

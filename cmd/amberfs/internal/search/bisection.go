@@ -37,9 +37,10 @@ var errWrongEnds = errors.New("the ends are not as named")
 
 // find finds the first bad one of n states, and the last good state before it. The first of the n states must be
 // good and the last one bad. Between the two results there can only be skipped states. k parallel tests divide the
-// interval into k + 1 parts, of which a round leaves one. If Repeat is more than 1, find at last tests lastGood and
-// firstBad again, except an end of the n states: each gets up to 2 * Repeat runs in all. If this changes a verdict,
-// the search continues.
+// interval into k + 1 parts, of which a round leaves one.
+//
+// If Repeat is more than 1, find at last tests lastGood and firstBad again, unless they are the first or the last of
+// the n states. Each of the two gets up to 2 * Repeat runs in all. If this changes a verdict, the search continues.
 func (b *bisection) find(ctx context.Context, n int) (lastGood, firstBad int, err error) {
 	b.votes, b.verdicts = make([]map[verdict]int, n), make([]verdict, n)
 	b.verdicts[0], b.verdicts[n-1] = good, bad

@@ -77,8 +77,8 @@ func (r ExploreArgs) validate() error {
 
 var errOtherPassed = errors.New("another attempt passed")
 
-// Explore runs a command in several forks of w. It calls onProgress five times a second with a nil ended, and once for
-// each attempt when it has ended.
+// Explore runs a command in several forks of w. It calls onProgress when an attempt has ended, with this attempt as the
+// argument ended. It also calls onProgress five times a second, with nil as this argument.
 func Explore(ctx context.Context, w Workspace, r ExploreArgs, onProgress func(all []*Attempt, ended *Attempt)) (_ *ExploreResult, err error) {
 	limit, err := parseLimits(r.Timeout, r.Jobs)
 	if err = errors.Join(err, r.validate()); err != nil {
@@ -235,7 +235,7 @@ func (f *forks) runAttempts(ctx context.Context, r ExploreArgs, limit time.Durat
 }
 
 // runAttempt runs the command, the check and the score of an attempt, and returns its final state. It calls onState
-// with each state before that.
+// with each earlier state.
 func (f *forks) runAttempt(ctx context.Context, r ExploreArgs, t *Attempt, limit time.Duration, onState func(string)) (string, error) {
 	var err error
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -54,7 +54,7 @@ const (
 	registerDir = ".amberfs-worktree"
 )
 
-// Open finds the repository of a directory in the workspace with the root root. The directory must not
+// Open finds the repository of a directory in a workspace. root is the root of the workspace. The directory must not
 // be in a fork of this workspace.
 func Open(ctx context.Context, dir, root string) (*Repository, error) {
 	top, err := MainWorktree(ctx, dir)

@@ -10,7 +10,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestHolesHaveABound: the bound is of all files of an archive, and a file above it is named.
+// TestHolesHaveABound: maxHoles limits the holes of all files of an archive together. A file that would exceed the
+// limit is left out and reported.
 func TestHolesHaveABound(t *testing.T) {
 	sink := NewTarSink(io.Discard)
 	sink.holes = maxHoles - 10

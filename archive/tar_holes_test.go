@@ -29,7 +29,7 @@ func makeSparse(t *testing.T, name string, parts int) {
 	must.OK(t, f.Truncate(int64(parts)*64<<10+10))
 }
 
-// TestHolesOfEveryFormat reads what GNU tar and bsdtar make of sparse files.
+// TestHolesOfEveryFormat reads archives of sparse files that GNU tar and bsdtar have written.
 func TestHolesOfEveryFormat(t *testing.T) {
 	dir := t.TempDir()
 	long := "a-long-name-" + string(bytes.Repeat([]byte("n"), 200))
@@ -73,7 +73,7 @@ func TestHolesOfEveryFormat(t *testing.T) {
 	}
 }
 
-// TestHugeHole: a hole is bounded as data is.
+// TestHugeHole: the limit of a stream's bytes also counts holes in sparse files.
 func TestHugeHole(t *testing.T) {
 	const exabyte = "1152921504606846976"
 	data := sparseTar(exabyte, exabyte+"\n0\n", 0)

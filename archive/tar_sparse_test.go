@@ -19,11 +19,12 @@ import (
 	"github.com/amberfs/amberfs/tests/trees"
 )
 
-// TestSparseEntries: a file with large holes is as large in an archive as its data, and what
-// others and this package read is the file. An attribute may look like a record of the format.
+// TestSparseEntries: in an archive, a file with large holes takes only as many bytes as its data. This package and
+// other programs read the whole file from it. An extended attribute may contain the text of a record of the sparse
+// format.
 func TestSparseEntries(t *testing.T) {
 	const size = 30 << 20
-	text := bytes.Repeat([]byte("data"), 3072) // GNU tar takes whole blocks
+	text := bytes.Repeat([]byte("data"), 3072) // GNU tar reads whole blocks
 	parts := []content.DataRange{{Off: 4096, N: int64(len(text))}, {Off: 20 << 20, N: int64(len(text))}}
 	want := make([]byte, size)
 	for _, p := range parts {

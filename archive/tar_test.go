@@ -109,7 +109,7 @@ func TestTarSkipsSockets(t *testing.T) {
 	}
 }
 
-// headers makes an archive of headers; regular files are filled with their size.
+// headers returns an archive with the given headers. A regular file gets as many bytes of data as its size says.
 func headers(t testing.TB, hs ...tar.Header) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -181,8 +181,8 @@ func TestHostileTars(t *testing.T) {
 	}
 }
 
-// sparseTar has a file of realsize bytes with a list of parts, in format 1.0, and
-// stored bytes of data.
+// sparseTar returns an archive with a sparse file of format 1.0. realsize is the size of the file, list is its list
+// of parts, and stored is the number of bytes of its data in the archive.
 func sparseTar(realsize, list string, stored int) []byte {
 	pax := paxRecords(map[string]string{"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "sparse", "GNU.sparse.realsize": realsize})
 	list = fmt.Sprintf("%d\n%s", strings.Count(list, "\n")/2, list)
@@ -197,7 +197,7 @@ func sparseTar(realsize, list string, stored int) []byte {
 	return b.Bytes()
 }
 
-// pad is the number of bytes that fill up the last block of n bytes.
+// pad returns the number of bytes that fill the last block after n bytes.
 func pad(n int) int { return -n & (blockSize - 1) }
 
 func TestOddTarsAreTaken(t *testing.T) {
@@ -221,9 +221,8 @@ func FuzzReadTar(f *testing.F) {
 	})
 }
 
-// discard is a sink that only reads.
-// TestTarReadsToTheEnd: the checksums behind the end of an archive count, other
-// bytes there do not, and a writer to a pipe writes all.
+// TestTarReadsToTheEnd: ReadTar compares the checksum after the end of a compressed archive, ignores other bytes
+// there, and reads a plain archive to the end of its input.
 func TestTarReadsToTheEnd(t *testing.T) {
 	plain, _ := archive(t, trees.NewMemory(), trees.Spec{"a": trees.File(strings.Repeat("text\n", 10_000))})
 	var gz, zs bytes.Buffer
@@ -261,7 +260,7 @@ func TestTarReadsToTheEnd(t *testing.T) {
 
 func second(_ int, err error) error { return err }
 
-// ustar is one header block.
+// ustar has the fields of one header block.
 type ustar struct {
 	name           string // ASCII, at most 100 bytes
 	typeflag       byte
@@ -278,7 +277,7 @@ func (u ustar) block() string {
 	octal(116, 8, u.gid)
 	octal(124, 12, u.size)
 	octal(136, 12, u.mtime)
-	copy(b[148:], "        ") // the checksum is made as if it were blank
+	copy(b[148:], "        ") // for the checksum, its own bytes count as blanks
 	b[156] = u.typeflag
 	copy(b[257:], "ustar\x0000")
 	octal(329, 8, 0)
@@ -291,7 +290,7 @@ func (u ustar) block() string {
 	return string(b)
 }
 
-// paxRecords lays out records by key, each with its own length in front.
+// paxRecords encodes records, sorted by key, each with its length in front.
 func paxRecords(records map[string]string) string {
 	var keys []string
 	for k := range records {

@@ -18,7 +18,7 @@ func check(err error) {
 	}
 }
 
-// A snapshot is pushed to a directory, from which other stores can read it.
+// ExampleRemote_Push pushes a snapshot to a directory, from which other stores can read it.
 func ExampleRemote_Push() {
 	dir, err := os.MkdirTemp("", "example")
 	check(err)
@@ -29,7 +29,7 @@ func ExampleRemote_Push() {
 	_, err = s.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
 	check(err)
 
-	// A remote is a directory, a bucket or a registry.
+	// A remote is a directory, a bucket or a registry. This one is a directory.
 	place, ctx := filepath.Join(dir, "remote"), context.Background()
 	check(os.Mkdir(place, 0o755))
 	to, err := remote.Open("file://"+place, remote.Options{Cache: cache.New(filepath.Join(dir, "cache"), 1<<20)})
@@ -38,7 +38,7 @@ func ExampleRemote_Push() {
 	_, err = to.Init(ctx, nil, func(warning string) {})
 	check(err)
 
-	// The store keeps the snapshot until Release, and names its objects and where they are.
+	// The store keeps the snapshot until Release.
 	out, err := s.Main().Remotes().Push(ctx, "v1")
 	check(err)
 	defer out.Release()

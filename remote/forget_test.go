@@ -10,8 +10,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestForget: snapshots with a forgotten record, and those that share its object, are sent again, and no
-// record on the remote has it.
+// TestForget: Forget pushes these snapshots again: those with a forgotten record, and those that share an object
+// with it. Then no record on the remote has the forgotten bytes.
 func TestForget(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string) {
 		r := openRemote(t, url, Options{})
@@ -76,8 +76,8 @@ func records(t *testing.T, r *Remote) map[cas.Hash]bool {
 	return all
 }
 
-// TestForgetLeavesHeldObjects: the objects of a removed snapshot that a program reads stay. Without a forgotten
-// record no object is removed.
+// TestForgetLeavesHeldObjects: Forget keeps the objects of a removed snapshot that a hold protects. Without a record
+// to forget, it removes no object.
 func TestForgetLeavesHeldObjects(t *testing.T) {
 	b := newClocked()
 	r := on(t, b, Options{})

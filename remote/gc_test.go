@@ -19,7 +19,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// A clocked backend keeps keys in memory, with times of a clock that the test sets.
+// A clocked backend keeps keys in memory. Their times are those of a clock that the test sets.
 type clocked struct {
 	mu   sync.Mutex
 	now  time.Time
@@ -111,7 +111,7 @@ func (c *clocked) IsRegistry() bool      { return false }
 func (c *clocked) URL() string           { return "memory" }
 func (c *clocked) CloseIdleConnections() {}
 
-// on returns a remote on a backend of the test.
+// on returns a remote that uses the backend of a test.
 func on(t testing.TB, b backend.Backend, o Options) *Remote {
 	t.Helper()
 	r := openRemote(t, "file://"+t.TempDir(), o)
@@ -127,8 +127,8 @@ func collect(t testing.TB, r *Remote) Collected {
 	return c
 }
 
-// A snapshot that was removed is given back after two days, not before, and nothing
-// that others need.
+// TestGC: the objects of a removed snapshot are deleted two days after the first collection that found them unused,
+// and not earlier. Objects that other snapshots need stay.
 func TestGC(t *testing.T) {
 	b := newClocked()
 	r := on(t, b, Options{})
@@ -155,11 +155,11 @@ func TestGC(t *testing.T) {
 		}
 	}
 	step(1, 0)
-	step(100, 0) // held
+	step(100, 0) // protected by a hold
 	b.now = b.now.Add(holdTime)
-	step(1, 0)  // noted
+	step(1, 0)  // written to a seen mark
 	step(1, 0)  // too early
-	step(25, 0) // condemned
+	step(25, 0) // written to a condemned mark
 	step(1, 0)  // too early
 	step(25, 1)
 	w.check(t, r, "v1", v1)
@@ -189,7 +189,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// A collection that cannot read a snapshot removes nothing.
+// TestGCUnreadable: a collection that cannot read a ref removes nothing.
 func TestGCUnreadable(t *testing.T) {
 	b := newClocked()
 	r := on(t, b, Options{})
@@ -207,7 +207,7 @@ func TestGCUnreadable(t *testing.T) {
 	}
 }
 
-// steps says how long the model test runs.
+// steps returns the number of steps of the model test.
 func steps() int {
 	if os.Getenv("AMBERFS_TEST_LONG") != "" {
 		return 2000
@@ -215,9 +215,9 @@ func steps() int {
 	return 200
 }
 
-// TestCollectionModel interleaves pushes, removals and collections, request by
-// request, with hours between; whatever a ref names must be there. A push has less
-// time than its look at condemned objects counts for.
+// TestCollectionModel interleaves the requests of pushes, removals and collections, with hours between them.
+// Whenever one of them has ended, all objects that a ref names must exist. By the clock of the test, a push takes at
+// most 20 hours, which is less than stagePeriod.
 func TestCollectionModel(t *testing.T) {
 	o := Options{Cache: newCache(t), Timeout: -1}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -232,9 +232,8 @@ func TestCollectionModel(t *testing.T) {
 	})
 }
 
-// TestPushMeetsCollection pushes the very objects that a collection is about to
-// remove, at each of its requests, and lets a collection run at each request of the
-// push.
+// TestPushMeetsCollection runs a push, and a collection that is about to remove the objects of this push. One of the
+// two is stopped after up to 19 requests, while the other one runs to its end.
 func TestPushMeetsCollection(t *testing.T) {
 	o := Options{Cache: newCache(t), Timeout: -1}
 	for n, first := range []bool{true, false, true, false} {
@@ -268,8 +267,8 @@ func TestPushMeetsCollection(t *testing.T) {
 	}
 }
 
-// TestCollectionsMeet lets a collection stand still, at each of its requests, while
-// another one removes the same objects and a push sends them again.
+// TestCollectionsMeet stops a collection after up to 29 requests. While it is stopped, another collection removes
+// the same objects, and a push sends them again.
 func TestCollectionsMeet(t *testing.T) {
 	o := Options{Cache: newCache(t), Timeout: -1}
 	for turns := range 60 {
@@ -302,7 +301,7 @@ func TestCollectionsMeet(t *testing.T) {
 	}
 }
 
-// A collection that stood still for long removes nothing.
+// TestLateCollection: a collection that has run for longer than maxRunTime removes nothing.
 func TestLateCollection(t *testing.T) {
 	b := newClocked()
 	c := &gcRun{r: on(t, b, Options{}), objectSizes: map[string]int64{"x": 1}, startedAt: time.Now().Add(-maxRunTime - time.Minute)}
@@ -311,7 +310,7 @@ func TestLateCollection(t *testing.T) {
 	}
 }
 
-// A model runs tasks that wait for their turn before each request.
+// A model runs tasks, each of which waits for a turn before each of its requests.
 type model struct {
 	rapid.TB
 	draw   *rapid.T
@@ -330,16 +329,16 @@ type task struct {
 	push  bool
 }
 
-// A turn lets one request of a task go on, and ends when it is answered.
+// A turn allows one request of a task. It ends when the request was answered.
 type turn struct{ granted, ended chan struct{} }
 
-// A waiting backend asks for a turn before each request.
+// A waiting backend waits for a turn before each request.
 type waiting struct {
 	*clocked
 	ask chan turn
 }
 
-// wait returns once the turn begins. The caller ends it.
+// wait returns when the turn begins. The caller calls end.
 func (w waiting) wait() (end func()) {
 	t := turn{make(chan struct{}), make(chan struct{})}
 	w.ask <- t
@@ -382,7 +381,8 @@ func newModel(tb rapid.TB, draw *rapid.T, t *testing.T, o Options, entries bool)
 	return m
 }
 
-// remove removes a name, as a person or an older program does where there are no entries.
+// remove removes a snapshot. On a remote without entries it deletes the ref itself, as a person or an older program
+// does.
 func (m *model) remove(name string) {
 	if !m.entries {
 		m.b.remove("ref/" + name)
@@ -391,7 +391,8 @@ func (m *model) remove(name string) {
 	}
 }
 
-// remote shares what is costly to make with all others.
+// remote returns a remote on a backend. It shares the options and the expander with the first remote, because they
+// are expensive to make.
 func (m *model) remote(b backend.Backend, o Options) *Remote {
 	r := &Remote{b: b, o: o}
 	r.health = health{probe: r.probe, report: func(bool, time.Time) {}}
@@ -409,7 +410,7 @@ func (m *model) start(push bool, fn func(r *Remote) error) {
 	go func() { t.end <- fn(r) }()
 }
 
-// run lets a task make its next request, or ends it.
+// run lets a task make its next request. If the task has ended, run removes it from the tasks.
 func (m *model) run(i int) {
 	t := m.tasks[i]
 	select {
@@ -431,7 +432,7 @@ func (m *model) step() {
 		m.startPush()
 	case n == 3 && len(m.tasks) < 4:
 		m.collect()
-	case n < 6: // without a pause
+	case n < 6: // a collection without interruption
 		m.collect()
 		m.finish()
 	case n == 6 || n == 7:
@@ -443,7 +444,7 @@ func (m *model) step() {
 		}
 	case n == 8:
 		m.pass(time.Duration(rapid.IntRange(1, 30).Draw(m.draw, "hours")) * time.Hour)
-	case n == 9 && len(m.tasks) < 3: // they meet
+	case n == 9 && len(m.tasks) < 3: // a push and a collection at the same time
 		m.pass(25 * time.Hour)
 		m.collect()
 		m.startPush()
@@ -460,7 +461,7 @@ func (m *model) collect() {
 	m.start(false, func(r *Remote) error { _, err := r.GC(context.Background()); return err })
 }
 
-// pass lets time go by, once the tasks that it would make too old have ended.
+// pass advances the clock. It first runs the tasks that would take too long by then.
 func (m *model) pass(d time.Duration) {
 	for i := 0; i < len(m.tasks); {
 		t := m.tasks[i]
@@ -473,7 +474,8 @@ func (m *model) pass(d time.Duration) {
 	m.b.pass(d)
 }
 
-// startPush pushes one of few states, so that objects and names meet.
+// startPush starts a push of one of few states under one of few names, so that several pushes use the same objects
+// and names.
 func (m *model) startPush() {
 	id := m.w.tree([][]byte{[]byte("same"), fmt.Append(nil, "file ", rapid.IntRange(0, 1).Draw(m.draw, "content"))})
 	p := m.w.push(m.name(), id, nil)
@@ -495,8 +497,8 @@ func (m *model) finish() {
 	}
 }
 
-// checkAll looks whether every snapshot has its objects, and whether a look at all refs sees each as it is,
-// and no other.
+// checkAll checks that the remote has the objects of every ref, and that a scan finds exactly the refs on the
+// remote.
 func (m *model) checkAll() {
 	v, err := m.reader.scanRefs(context.Background(), false)
 	must.OK(m, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
-// A world is a store as this package sees one: objects that name others.
+// A world is a store with objects that refer to other objects.
 type world struct {
 	mu      sync.Mutex
 	objects map[cas.Hash]thing
@@ -38,8 +38,8 @@ func (w *world) put(kind cas.Kind, body []byte, kids ...cas.Hash) cas.Hash {
 	return h
 }
 
-// tree stores a state of files, each of some chunks, and returns its id. A page
-// holds the hashes of what is below it, 32 bytes each.
+// tree stores a state with files, one record each, and returns its id. A page has the hashes of the objects to which
+// it refers, 32 bytes each.
 func (w *world) tree(files [][]byte) cas.Hash {
 	var pages []cas.Hash
 	for i := 0; i < len(files); i += 16 {
@@ -60,7 +60,7 @@ func (w *world) page(kids []cas.Hash) cas.Hash {
 	return w.put(cas.KindTree, body, kids...)
 }
 
-// marker walks over a state; get reads what a page names.
+// marker returns a function for PushOptions.Mark that walks over a state. get reads an object.
 func marker(id cas.Hash, get func(cas.Hash) ([]byte, error)) func(context.Context, func(cas.Hash) bool) error {
 	return func(ctx context.Context, keep func(cas.Hash) bool) error { return walk(ctx, id, get, keep) }
 }
@@ -102,7 +102,7 @@ func (w *world) stored(_ context.Context, h cas.Hash) (cas.StoredObject, error) 
 	return cas.StoredObject{Kind: w.objects[h].kind, PlainSize: len(b), Bytes: b}, err
 }
 
-// push says how a state of the world is pushed.
+// push returns the options for a push of a state of the world.
 func (w *world) push(name string, id cas.Hash, base *Snapshot) PushOptions {
 	p := PushOptions{
 		Ref:  object.Ref{Name: name, ID: id.String(), Created: time.Unix(1, 0)},
@@ -114,7 +114,7 @@ func (w *world) push(name string, id cas.Hash, base *Snapshot) PushOptions {
 	return p
 }
 
-// files returns n files of some hundred bytes.
+// files returns n files of 100 to 2,100 random bytes.
 func files(seed uint64, n int) [][]byte {
 	r := rand.New(rand.NewPCG(seed, 1))
 	out := make([][]byte, n)
@@ -154,7 +154,7 @@ func initRemote(t testing.TB, r *Remote, recipients ...string) {
 	must.OK(t, err)
 }
 
-// load reads a snapshot and all of its content.
+// load reads a snapshot and all of its objects.
 func load(t testing.TB, r *Remote, name string) (*Snapshot, map[cas.Hash][]byte) {
 	t.Helper()
 	ctx := context.Background()
@@ -175,7 +175,7 @@ func load(t testing.TB, r *Remote, name string) (*Snapshot, map[cas.Hash][]byte)
 	return s, all
 }
 
-// check compares what a remote has of a snapshot with the world.
+// check compares the objects of a snapshot on a remote with those in the world.
 func (w *world) check(t testing.TB, r *Remote, name string, id cas.Hash) *Snapshot {
 	t.Helper()
 	s, all := load(t, r, name)

@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// counted counts the reads of refs.
+// counted counts the requests that read refs.
 type counted struct {
 	*clocked
 	refs atomic.Int64
@@ -32,8 +32,8 @@ func (c *counted) Put(ctx context.Context, key string, data []byte, o backend.Pu
 	return c.clocked.Put(ctx, key, data, o)
 }
 
-// TestListing: after many pushes all refs are read with one request, and what is read is what the refs
-// have, whatever happened to them or to the listing since.
+// TestListing: after many pushes, a program reads all refs from the list. The refs that it finds are those on the
+// remote, also if refs were changed, or if the list is damaged or missing.
 func TestListing(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("encrypted=%v", encrypted), func(t *testing.T) {
@@ -57,7 +57,8 @@ func TestListing(t *testing.T) {
 			}
 			must.OK(t, r.UpdateList(t.Context()))
 
-			// look reads all refs as another program and compares them with each ref's value.
+			// look reads all refs as another program would, and compares each with its value on the remote. At most
+			// the given number of refs may be read.
 			look := func(what string, most int64) {
 				t.Helper()
 				b.refs.Store(0)

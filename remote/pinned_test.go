@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestOtherThanAskedFor: a snapshot that is asked for by its id is that one or none, whatever the remote
-// has under the name and whatever its refs say.
+// TestOtherThanAskedFor: Find with the id of a snapshot returns a ref with this id, or an error. If the remote has
+// other objects for this ref, a read of the snapshot fails.
 func TestOtherThanAskedFor(t *testing.T) {
 	w := newWorld()
 	asked, other := w.tree(files(1, 5)), w.tree(files(2, 5))

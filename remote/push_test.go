@@ -21,7 +21,7 @@ import (
 	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
-// everywhere runs a test on each kind of remote that is at hand.
+// everywhere runs a test on each available kind of remote.
 func everywhere(t *testing.T, fn func(t *testing.T, url string)) {
 	t.Run("directory", func(t *testing.T) { fn(t, "file://"+t.TempDir()) })
 	t.Run("s3", func(t *testing.T) { fn(t, remotetest.S3Prefix(remotetest.S3(t), "x/y")) })
@@ -73,9 +73,9 @@ func TestPush(t *testing.T) {
 	})
 }
 
-// A push of what the remote has is one request, one of few changes four, however large what
-// it builds on is. A daemon that begins asks what sort of remote it is, too, and whether what it builds on
-// is there.
+// TestPushRequests: a push of a snapshot that the remote has makes one request. A push of few changes makes four,
+// whatever the size of its base. The first push of a new process makes two more: it reads the format and the ref of
+// the base.
 func TestPushRequests(t *testing.T) {
 	p := remotetest.NewProxy(t, remotetest.S3(t))
 	url, c := remotetest.S3Prefix(p.URL, "requests"), newCache(t)
@@ -84,7 +84,7 @@ func TestPushRequests(t *testing.T) {
 	w := newWorld()
 	var all [][]byte
 	for i := range uint64(8000) {
-		all = append(all, remotetest.Bytes(i, 500)) // with the index more than maxHeadData
+		all = append(all, remotetest.Bytes(i, 500)) // together with the index, more than maxHeadData
 	}
 	v1 := w.tree(all)
 	done, err := r.Push(t.Context(), w.push("v1", v1, nil))
@@ -107,7 +107,8 @@ func TestPushRequests(t *testing.T) {
 	w.check(t, openRemote(t, url, Options{}), "v3", v3)
 }
 
-// Pushes on top of each other stay bounded, and everything remains readable.
+// TestManyPushes: after many pushes, each on top of the previous one, the numbers of indexes and objects are
+// limited, and all snapshots can be read.
 func TestManyPushes(t *testing.T) {
 	r := newRemote(t)
 	w := newWorld()
@@ -128,8 +129,8 @@ func TestManyPushes(t *testing.T) {
 	}
 }
 
-// In random histories a push is as one of everything, whatever it builds on: what another program
-// reads of the remote is all that each snapshot has.
+// TestPushesInRandomHistories: whatever the base of a push, another program can read the whole snapshot from the
+// remote.
 func TestPushesInRandomHistories(t *testing.T) {
 	for seed := range uint64(4) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
@@ -153,7 +154,7 @@ func TestPushesInRandomHistories(t *testing.T) {
 			if name := names[rnd.IntN(len(names))]; name != "" {
 				ref, err := r.Ref(t.Context(), name)
 				must.OK(t, err)
-				if base = r.Snapshot(ref); rnd.IntN(3) == 0 { // while it is built on, or before
+				if base = r.Snapshot(ref); rnd.IntN(3) == 0 { // the base is removed during the push, or before it
 					must.OK(t, r.Remove(t.Context(), name))
 					delete(kept, name)
 				}
@@ -198,7 +199,7 @@ func TestLargePush(t *testing.T) {
 	}
 	w.check(t, r, "v1", id)
 	must.OK(t, r.Remove(t.Context(), "v1"))
-	// What an earlier try has sent is not sent again.
+	// Objects that were sent before are not sent again.
 	if done, err = r.Push(t.Context(), w.push("v2", id, nil)); err != nil || done.Objects != 1 {
 		t.Errorf("once more: %+v, %v", done, err)
 	}
@@ -238,7 +239,7 @@ func TestEncrypted(t *testing.T) {
 	must.OK(t, err)
 }
 
-// Damage here is never published.
+// TestDamagedHere: a push of a snapshot that is damaged in the local store fails, and writes no ref.
 func TestDamagedHere(t *testing.T) {
 	r := newRemote(t)
 	w := newWorld()
@@ -260,8 +261,8 @@ func TestDamagedHere(t *testing.T) {
 	}
 }
 
-// A push during which one answer is lost, or comes late, or not, ends as one that
-// was not disturbed, or with an error and nothing published; the next try succeeds.
+// TestDisturbedPush: if an answer to a push is lost, cut off or an error, the push succeeds, or it fails and writes
+// no wrong ref. The next push succeeds.
 func TestDisturbedPush(t *testing.T) {
 	p := remotetest.NewProxy(t, remotetest.S3(t))
 	w := newWorld()
@@ -297,7 +298,7 @@ func TestPull(t *testing.T) {
 		must.OK(t, err)
 		s := w.check(t, openRemote(t, url, Options{}), "v1", id)
 		here := newWorld()
-		// Garbage: a page without what is below it.
+		// This page is garbage: the objects to which it refers are missing.
 		b, _ := w.get(id)
 		here.put(cas.KindTree, b)
 		var last, total int64

@@ -37,8 +37,8 @@ func TestInit(t *testing.T) {
 	})
 }
 
-// A service that takes every write is found out, works, and the loser of a race is
-// told.
+// TestLyingService: Init warns about a service that ignores the condition of conditional writes. The remote works
+// all the same.
 func TestLyingService(t *testing.T) {
 	endpoint := remotetest.Lying(t)
 	r := openRemote(t, remotetest.S3Prefix(endpoint, "x"), Options{})
@@ -68,7 +68,8 @@ func TestForeignPlace(t *testing.T) {
 	}
 }
 
-// What another program keeps under a prefix is no garbage of ours.
+// TestForeignPrefix: Init refuses a directory with objects of another program, because a collection would remove
+// them.
 func TestForeignPrefix(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, backend.ObjectOf([]byte("theirs")).Key())
@@ -83,7 +84,8 @@ func TestForeignPrefix(t *testing.T) {
 	}
 }
 
-// A place that does not tell upper from lower case does not lose a snapshot to another.
+// TestCaseInsensitive: on a service that ignores the case of keys, a push does not replace a snapshot whose name
+// differs only in case.
 func TestCaseInsensitive(t *testing.T) {
 	b := newClocked()
 	r := on(t, folding{b}, Options{})
@@ -102,7 +104,7 @@ func TestCaseInsensitive(t *testing.T) {
 	w.check(t, r, "v1", one)
 }
 
-// folding takes keys for the same that differ in case.
+// folding is a backend that ignores the case of keys.
 type folding struct{ *clocked }
 
 func (f folding) Put(ctx context.Context, key string, data []byte, o backend.PutOptions) error {
@@ -113,7 +115,7 @@ func (f folding) GetRange(ctx context.Context, key string, off, n int64) ([]byte
 	return f.clocked.GetRange(ctx, strings.ToLower(key), off, n)
 }
 
-// FuzzFormat: whatever lies at the key format, it is understood or refused.
+// FuzzFormat: decodeFormat returns a format or an error for any bytes.
 func FuzzFormat(f *testing.F) {
 	f.Add([]byte(formatLine + `{"version":1,"conditional":true}`))
 	f.Add([]byte("amberfs remote 3\n{}"))
@@ -124,14 +126,14 @@ func FuzzFormat(f *testing.F) {
 	})
 }
 
-// FuzzMarks: a collection that meets marks, holds and refs made by an attacker removes
-// nothing that a ref names.
+// FuzzMarks: marks and holds that an attacker has written do not make a collection remove an object that a ref
+// names.
 func FuzzMarks(f *testing.F) {
 	f.Add([]byte(`["`+strings.Repeat("a", 64)+`"]`), []byte(`{"objects":[]}`))
 	f.Add([]byte(`["../format"]`), []byte(`{"objects":[{"name":"x","size":-1}]}`))
 	f.Fuzz(func(t *testing.T, marks, holds []byte) {
 		b := newClocked()
-		dir, err := os.MkdirTemp("", "fuzz") // t.TempDir has a # in its name, as no URL does
+		dir, err := os.MkdirTemp("", "fuzz") // the name of t.TempDir has a #, which a URL cannot have
 		must.OK(t, err)
 		defer os.RemoveAll(dir)
 		r := openRemote(t, "file://"+dir, Options{})
@@ -152,7 +154,7 @@ func FuzzMarks(f *testing.F) {
 	})
 }
 
-// pushed returns a remote behind a proxy that has the snapshot v1.
+// pushed returns a remote with the snapshot v1, behind a proxy.
 func pushed(t *testing.T) (*remotetest.Proxy, string, *world, cas.Hash) {
 	p := remotetest.NewProxy(t, remotetest.S3(t))
 	url := remotetest.S3Prefix(p.URL, "x")
@@ -165,7 +167,7 @@ func pushed(t *testing.T) (*remotetest.Proxy, string, *world, cas.Hash) {
 	return p, url, w, id
 }
 
-// A byte that changed on the way, or in the cache, never reaches a reader.
+// TestFlippedBytes: a reader does not get bytes that were changed by the network.
 func TestFlippedBytes(t *testing.T) {
 	p, url, w, id := pushed(t)
 	flipped := 0
@@ -194,8 +196,8 @@ func TestFlippedBytes(t *testing.T) {
 	w.check(t, openRemote(t, url, Options{}), "v1", id)
 }
 
-// Whatever becomes of the cache, while it is used or before, costs requests and nothing
-// else. No snapshot is called damaged for it.
+// TestLostCache: if the cache is removed or damaged, objects are fetched again. No snapshot counts as damaged
+// because of the cache.
 func TestLostCache(t *testing.T) {
 	key, err := age.GenerateX25519Identity()
 	must.OK(t, err)
@@ -245,8 +247,8 @@ func TestLostCache(t *testing.T) {
 	}
 }
 
-// While the remote is away what is cached is read, what is not fails soon, and when
-// it is back everything is.
+// TestAwayAndBack: while the remote does not answer, cached objects can be read, and reads of others fail soon. When
+// it answers again, all objects can be read.
 func TestAwayAndBack(t *testing.T) {
 	p, url, w, id := pushed(t)
 	noted := make(chan bool, 100)
@@ -278,7 +280,7 @@ func TestAwayAndBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := p.Requests.Load() - requests; n > reads/10 { // else each would ask, and wait for ten seconds
+	if n := p.Requests.Load() - requests; n > reads/10 { // otherwise each read would make a request, and wait for ten seconds
 		t.Errorf("%d reads of a remote that is away sent %d requests", reads, n)
 	}
 	p.SetAway(false)

@@ -16,7 +16,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// requests counts requests as a service does that lists 1,000 keys in each.
+// requests counts the requests to a service that lists at most 1,000 keys with each request.
 type requests struct {
 	*clocked
 	n atomic.Int64
@@ -59,14 +59,14 @@ func (q *requests) List(ctx context.Context, prefix string, fn func(backend.Info
 	return err
 }
 
-// count returns the requests of fn.
+// count returns the number of requests that fn makes.
 func (q *requests) count(fn func()) int64 {
 	before := q.n.Load()
 	fn()
 	return q.n.Load() - before
 }
 
-// putRef writes a ref with an object of its own, as a program does that writes no entry.
+// putRef writes a ref with an object of its own, as an older program does: it writes no entry.
 func putRef(t *testing.T, b backend.Backend, n int) *object.Ref {
 	t.Helper()
 	data := fmt.Append(nil, "object ", n)
@@ -82,7 +82,7 @@ func putRef(t *testing.T, b backend.Backend, n int) *object.Ref {
 	return ref
 }
 
-// names returns the names that another program sees.
+// names returns the names of the snapshots that another program finds.
 func names(t *testing.T, b backend.Backend) (all []string) {
 	t.Helper()
 	must.OK(t, on(t, b, Options{}).Refs(t.Context(), func(name string, _ *object.Ref, err error) error {
@@ -93,9 +93,9 @@ func names(t *testing.T, b backend.Backend) (all []string) {
 	return all
 }
 
-// TestRequests: the snapshots of a remote with 10,000 are listed, and it is collected, in 10 requests
-// each, also when some were pushed and removed since. A collection that removes objects lists all names,
-// and removes objects by the thousand.
+// TestRequests: on a remote with 10,000 snapshots, a listing and a collection make at most 10 requests each, also
+// after some pushes and removals. A collection that removes objects lists all objects, and removes up to 1,000 with
+// each request.
 func TestRequests(t *testing.T) {
 	const snapshots, most = 10_000, 10
 	b := &requests{clocked: newClocked()}
@@ -103,7 +103,7 @@ func TestRequests(t *testing.T) {
 	for n := range snapshots {
 		putRef(t, b.clocked, n)
 	}
-	names(t, b) // the list is written
+	names(t, b) // writes the list
 	gc := func() (c Collected) {
 		r := on(t, b, Options{})
 		if n := b.count(func() { c = collect(t, r) }); n > most {
@@ -127,13 +127,13 @@ func TestRequests(t *testing.T) {
 		_, err := on(t, b, Options{}).Push(t.Context(), w.push(name, w.tree(files(7, 2)), nil))
 		must.OK(t, err)
 	}
-	const old, entries = 33, 35 // removed names, and names that changed
+	const old, entries = 33, 35 // removed snapshots, and changed names
 	for n := range old {
 		must.OK(t, on(t, b, Options{}).Remove(t.Context(), fmt.Sprint("s", n)))
 	}
 	list(snapshots+2-old, entries+1)
 
-	// What was removed is freed, and what was left by a push that did not end.
+	// The objects of removed snapshots are removed, and an object of a push that did not end.
 	left := backend.ObjectOf([]byte("left"))
 	must.OK(t, b.clocked.Put(t.Context(), left.Key(), []byte("left"), backend.PutOptions{}))
 	removed := 0
@@ -143,7 +143,8 @@ func TestRequests(t *testing.T) {
 		var c Collected
 		n := b.count(func() { c = collect(t, on(t, b, Options{})) })
 
-		// A mark is read, written for its next stage, and deleted.
+		// For each mark, a collection makes three requests: it reads the mark, writes it for the next stage, and
+		// deletes it.
 		if n > most+entries && c.Removed == 0 || n > int64(most+2*(snapshots/1000+1)+3*marks) {
 			t.Errorf("a collection that removed %d objects took %d requests", c.Removed, n)
 		}
@@ -155,13 +156,13 @@ func TestRequests(t *testing.T) {
 		t.Errorf("%d objects were removed, want 34; the one that was left: %v", removed, err)
 	}
 	b.pass(25 * time.Hour)
-	collect(t, on(t, b, Options{})) // it deletes the last mark
+	collect(t, on(t, b, Options{})) // deletes the last mark
 	list(snapshots+2-old, 0)
 	gc()
 }
 
-// TestRefWithoutEntry: a collection removes no object of a ref that has no entry and is not in the list,
-// and the ref is seen once objects were to be removed.
+// TestRefWithoutEntry: a collection does not remove the object of a ref that is neither in an entry nor in the list.
+// A scan finds this ref after a collection that had objects to remove.
 func TestRefWithoutEntry(t *testing.T) {
 	b := newClocked()
 	r := on(t, b, Options{})

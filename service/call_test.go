@@ -51,7 +51,7 @@ func newService(t *testing.T) (*Service, string) {
 	}), dir
 }
 
-// TestNoForks: no forks are an empty list, not null.
+// TestNoForks: without forks, the result is an empty list and not null.
 func TestNoForks(t *testing.T) {
 	s, _ := newService(t)
 	if b, err := answerTo(s, me, s.Store.Main(), `{"op":"forks"}`); err != nil || !strings.Contains(string(b), `"forks":[]`) {
@@ -59,7 +59,7 @@ func TestNoForks(t *testing.T) {
 	}
 }
 
-// write makes a file in a workspace.
+// write writes a file in a workspace, and creates it if needed.
 func write(t *testing.T, s *Service, ws *snapshot.Workspace, name, content string) {
 	t.Helper()
 	f := s.Store.Forest()
@@ -76,7 +76,7 @@ func write(t *testing.T, s *Service, ws *snapshot.Workspace, name, content strin
 
 var me = actors.Caller{UID: uint32(os.Geteuid())}
 
-// call asks as a caller in the mount.
+// call makes a request as a caller in the mount, and returns the decoded answer.
 func call(t *testing.T, s *Service, who actors.Caller, ws *snapshot.Workspace, request string) (a Answer, err error) {
 	t.Helper()
 	line, err := answerTo(s, who, ws, request)
@@ -90,7 +90,7 @@ func call(t *testing.T, s *Service, who actors.Caller, ws *snapshot.Workspace, r
 	return a, err
 }
 
-// answerTo returns an answer as the control file has it.
+// answerTo returns the answer to a request as the bytes in the control file.
 func answerTo(s *Service, who actors.Caller, ws *snapshot.Workspace, request string) ([]byte, error) {
 	var out bytes.Buffer
 	var a Answer
@@ -153,7 +153,8 @@ func TestCallRefuses(t *testing.T) {
 	}
 }
 
-// A fork is told nothing of the store, and governs nothing.
+// TestCallInAFork: a caller in a fork gets no information about the store, and cannot use the operations on the
+// store.
 func TestCallInAFork(t *testing.T) {
 	s, dir := newService(t)
 	fork, err := s.Store.Main().Forks().New(snapshot.ForkOptions{Name: "try", Caller: me})
@@ -167,7 +168,7 @@ func TestCallInAFork(t *testing.T) {
 			t.Errorf("%s: %+v", op, a)
 		}
 	}
-	// Whether there is such a remote of main is not told.
+	// The answer does not reveal whether main has a remote with this name.
 	if a, err := call(t, s, me, fork, `{"op":"set-policy","patch":{"push":{"remote":"team"}}}`); err == nil || a.Kind != errs.Perm {
 		t.Errorf("a policy with a remote: %+v", a)
 	}
@@ -176,7 +177,7 @@ func TestCallInAFork(t *testing.T) {
 	}
 }
 
-// A user that does not own the workspace is not told what is in files.
+// TestCallOfStranger: a user who does not own the workspace does not get the contents of files.
 func TestCallOfStranger(t *testing.T) {
 	s, _ := newService(t)
 	who := actors.Caller{UID: 4321}

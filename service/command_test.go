@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzWords: the words and a flag of each command are refused, or become the arguments of an operation, which
-// a request can have, too.
+// FuzzWords: for any words and flag, a command returns an error, or arguments that an operation accepts in a
+// request.
 func FuzzWords(f *testing.F) {
 	f.Add("v1", 0, "1")
 	f.Add("a..b\x00dir/a b", -1, "true")
@@ -35,7 +35,7 @@ func FuzzWords(f *testing.F) {
 	})
 }
 
-// checkArguments checks the arguments that a command makes of a command line.
+// checkArguments checks the arguments that a command makes from a command line.
 func checkArguments(t *testing.T, o *Op, c *Command, g *ParsedLine) {
 	t.Helper()
 	g.ReadFile = func(string) ([]byte, error) { return []byte(g.Words[0]), nil }

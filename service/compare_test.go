@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/diff"
 )
 
-// TestPartsOfADiff puts the parts together again, whatever the hunks' lengths.
+// TestPartsOfADiff: the parts of a diff together have all lines of the diff, whatever the lengths of its hunks.
 func TestPartsOfADiff(t *testing.T) {
 	for _, lengths := range [][]int{{}, {1}, {maxHunkLines}, {maxHunkLines + 1}, {10, 3 * maxHunkLines, 5}, {maxHunkLines, maxHunkLines}, {700, 700, 700, 700}} {
 		var hunks []diff.Hunk

@@ -8,8 +8,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestHidingForkTakesTurns: a fork with hidden paths reads the whole tree, so it is not cheap. That is so by its
-// own patterns and, in main, by those of the policy.
+// TestHidingForkTakesTurns: the creation of a fork with hidden paths reads the whole tree, so its cost is CPUHeavy.
+// The paths can be hidden by the arguments or by the policy of main.
 func TestHidingForkTakesTurns(t *testing.T) {
 	s, _ := newService(t)
 	main := s.Store.Main()

@@ -20,7 +20,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// serve answers on the socket of a new store; ask sends a request as curl does.
+// serve starts a server on the socket of a new store. ask sends a request as curl would, and end closes the server.
 func serve(t *testing.T) (s *Service, ask func(method, path, body string) (int, string), end func() error) {
 	t.Helper()
 	s, dir := newService(t)
@@ -116,7 +116,7 @@ func TestHTTPStreams(t *testing.T) {
 	}
 }
 
-// A misspelt field or parameter is refused on every route, and nothing is done.
+// TestMisspelt: every operation refuses a request with an unknown field or parameter, and does nothing.
 func TestMisspelt(t *testing.T) {
 	s, ask, _ := serve(t)
 	s.Mount.Umount = func(bool) error { t.Error("a misspelt request unmounted"); return nil }
@@ -127,7 +127,7 @@ func TestMisspelt(t *testing.T) {
 			{"POST", "/v1/" + o.Name + "?naem=x", `{}`},
 		}
 		if o.Input != "" {
-			requests = requests[1:] // its body is no JSON
+			requests = requests[1:] // the body is not JSON
 		}
 		if o.Output != "" {
 			requests = append(requests, struct{ method, path, body string }{"GET", "/v1/" + o.Name + "?naem=x", ""})
@@ -170,7 +170,7 @@ func TestEventsAreSSE(t *testing.T) {
 	}
 }
 
-// Who reads nothing does not keep a server from closing.
+// TestCloseWithStalledReader: a client that does not read its answer does not block Close.
 func TestCloseWithStalledReader(t *testing.T) {
 	s, ask, end := serve(t)
 	write(t, s, s.Store.Main(), "f", strings.Repeat("many lines\n", 1<<19))
@@ -187,15 +187,15 @@ func TestCloseWithStalledReader(t *testing.T) {
 		defer conn.Close()
 		fmt.Fprint(conn, begun)
 	}
-	await.Blocked(t, 6, "(*Server).serve") // the tars and the import are in the middle
+	await.Blocked(t, 6, "(*Server).serve") // five tars and the import are running
 	closed := make(chan error, 1)
 	go func() { closed <- end() }()
-	if err := await.Receive(t, "closing", closed); err != nil { // http.Server.Shutdown alone waits for the readers
+	if err := await.Receive(t, "closing", closed); err != nil { // http.Server.Shutdown alone would wait for the clients
 		t.Error(err)
 	}
 }
 
-// TestCloseAnswers: a caller is answered also when the answer is what ends the server.
+// TestCloseAnswers: a caller gets its answer even if the request closes the server.
 func TestCloseAnswers(t *testing.T) {
 	s, ask, end := serve(t)
 	ending := make(chan struct{})
@@ -223,7 +223,7 @@ func TestSocketIsItsOwners(t *testing.T) {
 	}
 }
 
-// A socket lies as deep as the store does.
+// TestSocketInADeepDirectory: the path of a store may be longer than the address of a socket.
 func TestSocketInADeepDirectory(t *testing.T) {
 	s, _ := newService(t)
 	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 40))
@@ -236,7 +236,7 @@ func TestSocketInADeepDirectory(t *testing.T) {
 	conn.Close()
 }
 
-// A request that takes long tells how far it is to those who accept that.
+// TestProgress: a client that accepts events gets the progress of a request, and then the result.
 func TestProgress(t *testing.T) {
 	s, _, _ := serve(t)
 	write(t, s, s.Store.Main(), "f", "one\n")
@@ -253,8 +253,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestMountOfAnother: a mount can name any store as its source, so a request says by which mount
-// the store was found, and by another one than the daemon's nothing is done.
+// TestMountOfAnother: the daemon refuses a request with the device of another mount than its own. Any mount can name
+// the store as its source.
 func TestMountOfAnother(t *testing.T) {
 	s, dir := newService(t)
 	here := ""
@@ -271,8 +271,8 @@ func TestMountOfAnother(t *testing.T) {
 		there, here string
 		want        int
 	}{
-		{"", "0:50", http.StatusOK}, // found without a mount
-		{"0:50", "", http.StatusOK}, // the daemon does not see its mount
+		{"", "0:50", http.StatusOK}, // the store was found without a mount
+		{"0:50", "", http.StatusOK}, // the daemon does not know its device
 		{"0:50", "0:50", http.StatusOK},
 		{"0:51", "0:50", http.StatusForbidden},
 	} {

@@ -12,7 +12,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/events"
 )
 
-// TestRows: what a row says of arguments and of the text form fits its types.
+// TestRows: the fields that a row names are fields of the arguments, presets have the type of the arguments, and the
+// text form accepts the type of the result.
 func TestRows(t *testing.T) {
 	for _, o := range ops {
 		field := func(name string) {
@@ -68,8 +69,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestRequired: a request without an argument that its description requires, or with null in place
-// of it, is refused.
+// TestRequired: a request is refused if a required argument is missing or null.
 func TestRequired(t *testing.T) {
 	for _, o := range ops {
 		schema, err := Schema(o.Args)
@@ -106,7 +106,7 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// TestCosts: each operation says what it costs, and no cheap one takes memory of a pool.
+// TestCosts: each operation has a cost. A cheap operation uses no pool of memory.
 func TestCosts(t *testing.T) {
 	for _, o := range ops {
 		if o.Cost == 0 || o.Cost != Cheap && o.Cost&Cheap != 0 {

@@ -12,8 +12,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestReference compares the pages of docs/reference that are generated from the types
-// with the code.
+// TestReference compares the pages of docs/reference that are generated from the types with the code.
 func TestReference(t *testing.T) {
 	for name, want := range map[string]string{"json.md": jsonPage(t), "http.md": httpPage()} {
 		file := "../docs/reference/" + name
@@ -26,7 +25,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// fields is the table of a type's JSON fields.
+// fields returns the table of the JSON fields of a type.
 func fields[T any](t *testing.T) string {
 	s, err := Schema(reflect.TypeFor[T]())
 	must.OK(t, err)
@@ -114,7 +113,7 @@ A failure has a status and the body %[1]s{"error":…,"hint":…,"kind":…}%[1]
 
 var accessNames = []string{"look", "owner", "add", "change", "own", "govern", "socket"}
 
-// TestArgumentsAreFields: arguments are read and written by their fields, of which each can be set.
+// TestArgumentsAreFields: all fields of arguments are exported, so that they can be set.
 func TestArgumentsAreFields(t *testing.T) {
 	for _, o := range ops {
 		for _, f := range reflect.VisibleFields(o.Args) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzParseCall: what a request is read as is written and read again without a change.
+// FuzzParseCall: the arguments of a request can be encoded and decoded again without a change.
 func FuzzParseCall(f *testing.F) {
 	f.Add([]byte(`{"op":"snapshot","name":"v1","labels":{"a":"b"}}`))
 	f.Add([]byte(`{"op":"diff","from":"v1","paths":["a\\xff"]}`))
@@ -31,7 +31,7 @@ func FuzzParseCall(f *testing.F) {
 	})
 }
 
-// FuzzLine: a line of each control file is refused, or becomes arguments of the file's operation.
+// FuzzLine: the line of a control file is refused, or becomes arguments of the type of its operation.
 func FuzzLine(f *testing.F) {
 	for _, line := range []string{"v1", `"a b" c\ d`, `{"name":"v1"}`, "v1 a message", `a"b`, "keep-last=3"} {
 		f.Add(line)

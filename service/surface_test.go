@@ -47,7 +47,7 @@ func TestSplitFields(t *testing.T) {
 	}
 }
 
-// FuzzFields: the words of a line are read as they were quoted.
+// FuzzFields: splitFields returns the words that were quoted.
 func FuzzFields(f *testing.F) {
 	f.Add("v1", "a b", "")
 	f.Add(`a"b`, `c\d`, "e\tf\n")

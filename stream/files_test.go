@@ -16,7 +16,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// An entry whose file was sent has its data, also a file with holes, and a receiver without files refuses it.
+// TestSentFiles: Read returns the data of a file that a Writer sent as an open file, also of a file with holes. It
+// refuses such an entry if Options.ReceiveFile is nil.
 func TestSentFiles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "f")
 	must.OK(t, os.WriteFile(name, []byte("0123456789"), 0o600))

@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/tests/trees"
 )
 
-// TestPrefetchAsksOnce: what files share is asked for once.
+// TestPrefetchAsksOnce: an object that several files share is fetched once.
 func TestPrefetchAsksOnce(t *testing.T) {
 	m := trees.NewMemory()
 	st := m.Seal(t, m.State(t, trees.Spec{"a": trees.File("alike"), "b": trees.File("alike")}))

@@ -89,7 +89,8 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
-// TestOneCommand: the command that a command line names is the same as among all.
+// TestOneCommand: if a command line names a command, the root has only this command. The command must be the same as
+// in the root with all commands.
 func TestOneCommand(t *testing.T) {
 	for _, c := range newRoot(newApp(nil, nil, nil)).Commands() {
 		for _, name := range append(c.Aliases, c.Name()) {

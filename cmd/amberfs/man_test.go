@@ -32,7 +32,7 @@ func TestReferenceMan(t *testing.T) {
 		"mount.fuse.amberfs.8": ".so man1/amberfs-mount.1\n",
 	}
 	addPages(t, pages, root)
-	for page, want := range map[string]string{ // lines that the help has one below the other
+	for page, want := range map[string]string{ // lines that follow each other in the help text
 		"mount": ".TP\nsnapdir=visible|hidden\nwhether .snapshots and .forks are listed",
 		"run":   ".EX\namberfs run --from . -- bwrap ",
 		"diff":  ".SH EXIT STATUS\n",
@@ -61,12 +61,12 @@ func TestReferenceMan(t *testing.T) {
 	}
 }
 
-// laidOut rewrites the help texts below a command as Markdown, of which man pages
-// are made: there a line that is only indented runs into the next.
+// laidOut rewrites the help text of a command, and of the commands below it, as Markdown, from which the man pages
+// are made. In Markdown, a line that is only indented would be joined with the next one.
 func laidOut(c *cobra.Command) {
 	c.Long = indented.ReplaceAllStringFunc(c.Long, func(block string) string {
 		items := item.FindAllStringSubmatch(block, -1)
-		if len(items) == 0 { // a command line
+		if len(items) == 0 { // an example of a command line
 			return "\n" + line.ReplaceAllString(block, "  $0") + "\n"
 		}
 		var list strings.Builder
@@ -83,11 +83,12 @@ func laidOut(c *cobra.Command) {
 var (
 	line     = regexp.MustCompile(`(?m)^.+`)
 	indented = regexp.MustCompile(`(?m)(?:^  .*(?:\n|\z))+`)
-	// A word or two, two spaces or more, and what it means on as many lines.
+	// An item begins with one or more words. Two or more spaces and the meaning follow, which may have several
+	// lines.
 	item = regexp.MustCompile(`(?m)^  (\S+(?: \S+)*) {2,}(\S.*(?:\n {4,}.*)*)`)
 )
 
-// manSections stand in every man page, before SEE ALSO.
+// manSections are the sections of every man page that come before SEE ALSO.
 var manSections = `
 .SH EXIT STATUS
 ` + exitStatusLine() + `
@@ -104,7 +105,7 @@ the key for encrypted remotes
 .SH ENVIRONMENT
 `
 
-// exitStatusLine is "0 done; 1 failed; ….".
+// exitStatusLine returns all exit statuses in one line: "0 done; 1 failed; ….".
 func exitStatusLine() string {
 	var all []string
 	for _, s := range errs.ExitStatuses() {
@@ -113,7 +114,7 @@ func exitStatusLine() string {
 	return strings.Join(all, "; ") + "."
 }
 
-// addPages adds the page of a command and those of the commands below it.
+// addPages adds the pages of a command and of the commands below it.
 func addPages(t *testing.T, pages map[string]string, c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {
@@ -143,8 +144,8 @@ func addPages(t *testing.T, pages map[string]string, c *cobra.Command) {
 	pages[strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"] = page
 }
 
-// pageOf is a page of the reference as a man page, in which a row of a table is an entry of
-// a list: tables are too wide for a terminal, and links are no use on one.
+// pageOf returns a page of the reference as a man page. Each row of a table becomes an item of a list, because
+// tables are too wide for a terminal. Links become plain text.
 func pageOf(t *testing.T, page, title, about string) string {
 	b, err := os.ReadFile("../../docs/reference/" + page)
 	must.OK(t, err)
@@ -152,7 +153,7 @@ func pageOf(t *testing.T, page, title, about string) string {
 	var out strings.Builder
 	name, _, _ := strings.Cut(title, " ")
 	out.WriteString("% " + title + "\n# NAME\n" + name + " - " + about + "\n# DESCRIPTION\n")
-	head := true // of a table
+	head := true // the next row is the head of a table
 	for line := range strings.Lines(link.ReplaceAllString(text, "$1")) {
 		if !strings.HasPrefix(line, "|") {
 			out.WriteString(line)

@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestMCPMalformedLines: a line that is no message is answered with an error, and the session goes on.
+// TestMCPMalformedLines: the server answers a line that is not a message with an error, and the session continues.
 func TestMCPMalformedLines(t *testing.T) {
 	a := newApp(nil, io.Discard, io.Discard)
 	a.dir = t.TempDir()

@@ -57,7 +57,7 @@ func TestMCPTools(t *testing.T) {
 			t.Errorf("%s: %v", set, got)
 		}
 
-		// Each session of a model reads the list of the set that is offered by default.
+		// A model reads the list of the default set in each session, so the list must be short.
 		text, err := json.Marshal(list)
 		must.OK(t, err)
 		if set == "standard" && len(text) > 21_000 {
@@ -69,7 +69,7 @@ func TestMCPTools(t *testing.T) {
 	}
 }
 
-// checkTool wants all that a client shows or checks.
+// checkTool checks that a tool has all that clients show or check.
 func checkTool(t *testing.T, tool *mcp.Tool) {
 	t.Helper()
 	if tool.Title == "" || tool.Description == "" || tool.Annotations == nil ||
@@ -82,10 +82,10 @@ func checkTool(t *testing.T, tool *mcp.Tool) {
 	}
 }
 
-// What clients decide by: a tool that runs programs or sends data is not harmless, and none that runs
-// programs is offered unless it is asked for.
+// TestMCPAnnotations: the annotations, by which clients decide whether to ask the user, are right for tools that
+// delete, run programs or send data. Only the set "all" has tools that run programs.
 func TestMCPAnnotations(t *testing.T) {
-	want := map[string][3]bool{ // reads only, destroys, reaches out
+	want := map[string][3]bool{ // ReadOnlyHint, DestructiveHint, OpenWorldHint
 		"snapshot_list": {true, false, false}, "snapshot_size": {true, false, false}, "snapshot_create": {}, "fork_create": {}, "snapshot_restore": {false, true, false},
 		"snapshot_delete": {false, true, false}, "fork_merge": {false, true, false}, "snapshot_push": {false, false, true},
 		"run_list": {true, false, false}, "run_apply": {false, true, false}, "run_remove": {false, true, false},
@@ -117,7 +117,7 @@ func TestMCPAnnotations(t *testing.T) {
 	}
 }
 
-// Outside of a mount a call fails, with the sentence that a person gets.
+// TestMCPWithoutMount: outside of a mount, the call of a tool fails with the same sentence as a command.
 func TestMCPWithoutMount(t *testing.T) {
 	r, err := connect(t, "all").CallTool(context.Background(), &mcp.CallToolParams{Name: "snapshot_list"})
 	must.OK(t, err)
@@ -152,7 +152,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Paths are relative to the directory of the server, in every argument.
+// TestRelativeArguments: the paths in all arguments are relative to the directory of the server.
 func TestRelativeArguments(t *testing.T) {
 	mounts := []locate.Mount{{Mountpoint: "/", FSType: "ext4"}, {Mountpoint: "/no/ws", FSType: locate.FSType, Root: "/", Source: "/s", VFSOptions: "rw,user_id=0"}}
 	p, err := locate.Find(mounts, "/no/ws/sub")

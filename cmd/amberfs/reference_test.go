@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write the generated pages of docs/reference and packaging/man")
 
-// TestReference compares the pages of docs/reference that are generated with the code.
+// TestReference compares the generated pages of docs/reference with the code.
 func TestReference(t *testing.T) {
 	for name, want := range map[string]string{
 		"commands.md":      commandsPage(),
@@ -37,7 +37,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestExitStatuses compares the list of docs/reference/errors.md, the page's last part, with the code.
+// TestExitStatuses compares the list at the end of docs/reference/errors.md with the code.
 func TestExitStatuses(t *testing.T) {
 	const file, head = "../../docs/reference/errors.md", "| status | meaning |\n|---|---|\n"
 	page, err := os.ReadFile(file)
@@ -106,8 +106,8 @@ func commandSection(b *strings.Builder, c *cobra.Command) {
 	}
 }
 
-// markdown makes a help text's indented lines a code block, and joins the lines of
-// its paragraphs.
+// markdown converts a help text to Markdown: indented lines become a block of code, and the lines of a paragraph
+// become one line.
 func markdown(long string) string {
 	var b strings.Builder
 	code, paragraph := false, false
@@ -176,7 +176,7 @@ The generic options of mount(8) and fstab(5), such as ` + "`defaults`, `noauto`,
 `
 }
 
-// mountOptionRows makes rows of a table of the help text.
+// mountOptionRows returns the mount options of the help text as rows of a table.
 func mountOptionRows() string {
 	var b strings.Builder
 	for line := range strings.Lines(mountopt.Help()) {

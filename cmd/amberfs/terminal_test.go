@@ -13,7 +13,8 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// TestOutputForTerminals: no text does anything to a terminal, in whatever pieces it comes. Styles do.
+// TestOutputForTerminals: control sequences in a text are escaped, whatever the sizes of the writes. The styles of
+// this program are not.
 func TestOutputForTerminals(t *testing.T) {
 	evil := "esc\x1b]0;title\x07 \x1b[31mred c1\u009b31m bidi\u202e cut\xff\xe2\x82 cr\rover\tä€😀\n"
 	want := `esc\033]0;title\a \033[31mred c1\302\23331m bidi\342\200\256 cut\377\342\202 cr\rover` + "\tä€😀\n"
@@ -51,8 +52,7 @@ func TestOutputForTerminals(t *testing.T) {
 	}
 }
 
-// TestSpinner: what shows progress draws only when something is done, so that nothing is drawn over
-// a message that comes later.
+// TestSpinner: a progress bar has no goroutine that draws. Such a goroutine could draw over a later message.
 func TestSpinner(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 10 {
@@ -63,7 +63,7 @@ func TestSpinner(t *testing.T) {
 	}
 }
 
-// TestMessagesOverProgress: a bar is taken off the screen before something is written there.
+// TestMessagesOverProgress: the progress bar is removed from the screen before a message is written.
 func TestMessagesOverProgress(t *testing.T) {
 	var b bytes.Buffer
 	s := &screen{}

@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestSocketOfThePage: nobody else can connect to the socket of the page at any time.
+// TestSocketOfThePage: the socket of the page is accessible to its user alone, from its creation on.
 func TestSocketOfThePage(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 300 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestBuild: what a build knows of its source, by how it was made.
+// TestBuild: the version, commit and date of a build depend on how it was built.
 func TestBuild(t *testing.T) {
 	const revision = "03354f8b0c0ffee00000000000000000000000aa"
 	for _, c := range []struct {

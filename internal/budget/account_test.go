@@ -2,8 +2,8 @@ package budget
 
 import "testing"
 
-// A tenant leaves a part to the next one, all leave a quarter to the owner, and what is given back
-// can be had again.
+// TestAccount: a tenant leaves a part of the memory to the next tenant. All tenants together leave a quarter to the
+// owner. Released memory can be taken again.
 func TestAccount(t *testing.T) {
 	const size = 1 << 20
 	fill := func(a *Account, tenant any) (n int64) {
@@ -29,7 +29,7 @@ func TestAccount(t *testing.T) {
 	if main := fill(a, "main"); main < size/8 {
 		t.Errorf("the owner has %d beside two that have all they can", main)
 	}
-	a.Add("one", size) // a recovery
+	a.Add("one", size) // as for memory that is in use after a recovery
 	if a.Take("two", 1, false) || a.Take("main", 1, false) {
 		t.Error("there is room beyond the size")
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// waits fails the test unless take waits in the line, and ends when it is told to.
+// waits fails the test unless take waits in the queue of the pool, and returns when its context ends.
 func waits(t *testing.T, what string, p *pool, take func(ctx context.Context) error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -45,8 +45,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestTenants: whatever one tenant takes and asks for, another one gets its part at once,
-// and the next of those that wait is the one with the least.
+// TestTenants: a tenant gets its part at once, even if another tenant has all that one tenant can have. Of the
+// waiting requests, the request of the tenant with the least memory is granted first.
 func TestTenants(t *testing.T) {
 	b := New(64)
 	greedy, other := b.ForTenant("greedy"), b.ForTenant("other")
@@ -87,8 +87,7 @@ func (p *pool) queued() int {
 	return len(p.waiting)
 }
 
-// TestCharge: what grows ends where the tenant's part does, and waits only before it has
-// any.
+// TestCharge: a charge can grow up to the tenant's part. It waits only if it has no memory yet.
 func TestCharge(t *testing.T) {
 	b := New(8 * chargeStep)
 	one, two := b.NewCharge(), b.NewCharge()
@@ -111,8 +110,9 @@ func TestCharge(t *testing.T) {
 	none.NewCharge().Release()
 }
 
-// TestTry: small requests never wait, Try never waits, and a request that has found too
-// little can be without bounds when those of its tenant are done, whatever others have.
+// TestTry: TryAdd does not wait, and the first bytes of a charge need no reservation. After TryAdd has failed,
+// RemoveLimit waits until the other charges of the tenant are released. Of the charges of other tenants, it waits
+// only for one without bounds.
 func TestTry(t *testing.T) {
 	b := New(8 * chargeStep)
 	mine, others := b.ForTenant("mine"), b.ForTenant("others").NewCharge()

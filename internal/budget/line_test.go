@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestLine: a request that waits to be without bounds holds up no other tenant.
+// TestLine: a call of RemoveLimit that waits does not block requests of other tenants.
 func TestLine(t *testing.T) {
 	b := New(64 << 20)
 	ctx, stop := context.WithCancel(context.Background())

@@ -30,13 +30,13 @@ func TestSet(t *testing.T) {
 	want("removed", s.Changed(1), 2)
 	c := s.Add(1)
 	s.TakeChanged(0)
-	a.MarkChanged() // the mark of the key that was removed
+	a.MarkChanged() // the mark of the removed key
 	want("by an old mark", s.Changed(0))
 	c.MarkChanged()
 	want("by its mark", s.TakeChanged(0), 1)
 }
 
-// TestChangesAtOnce: every change between two looks is seen by the second.
+// TestChangesAtOnce: Changed returns all keys that were marked, also by several goroutines at once.
 func TestChangesAtOnce(t *testing.T) {
 	s := changed.New[int](1)
 	marks := make([]*changed.Mark, 100)

@@ -32,8 +32,8 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestOneSource: no other package reads the environment, except for variables with which
-// amberfs starts its own processes.
+// TestOneSource: no other package reads environment variables, except for those with which amberfs starts its own
+// processes.
 func TestOneSource(t *testing.T) {
 	private := regexp.MustCompile(`os\.Getenv\((configEnv|ReadyEnv|rootEnv|linkEnv|stateEnv)\)`)
 	reads := regexp.MustCompile(`os\.(Getenv|LookupEnv)\(`)

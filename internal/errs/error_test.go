@@ -33,7 +33,8 @@ func TestScriptKind(t *testing.T) {
 	}
 }
 
-// TestExit: scripts tell a conflict, of which nothing was touched, from what failed.
+// TestExit compares the exit status of each kind. A conflict, which leaves everything unchanged, has its own exit
+// status.
 func TestExit(t *testing.T) {
 	for i, k := range []errs.Kind{"", errs.Failed, errs.Invalid, errs.NotExist, errs.Exist, errs.Busy, errs.NoSpace, errs.Damaged, errs.Conflict, errs.Perm} {
 		if k.ExitStatus() != i {

@@ -24,7 +24,8 @@ func TestNewHasTheSentenceAndTheKind(t *testing.T) {
 	}
 }
 
-// A name that leads to nothing inside of an object is damage, not "not found".
+// TestOfGivesTheOutermostKind: if an object names another one that does not exist, the error is of the kind Damaged,
+// and not NotExist.
 func TestOfGivesTheOutermostKind(t *testing.T) {
 	inner := errs.New(errs.NotExist, "no object")
 	for _, err := range []error{

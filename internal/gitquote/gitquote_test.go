@@ -30,7 +30,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestGitQuotesTheSame asks git for every byte.
+// TestGitQuotesTheSame compares Name with git, for every byte.
 func TestGitQuotesTheSame(t *testing.T) {
 	repo := t.TempDir()
 	git := func(in string, args ...string) string {

@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestLikeGit: a pattern hides the paths that git ignores by it.
+// TestLikeGit: a pattern hides the same paths that git ignores by it.
 func TestLikeGit(t *testing.T) {
 	dir := t.TempDir()
 	git := func(args ...string) *exec.Cmd {
@@ -83,8 +83,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestManyAnyNames: a pattern with many "**" is compared in a time that is no power of their number. Otherwise
-// this test does not end.
+// TestManyAnyNames: the time of a comparison does not grow exponentially with the number of "**" in the pattern.
+// Otherwise this test would not end.
 func TestManyAnyNames(t *testing.T) {
 	m, err := New([]string{strings.Repeat("**/a/", 40) + "b"})
 	must.OK(t, err)

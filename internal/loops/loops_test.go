@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/tests/await"
 )
 
-// A loop goes on after a panic.
+// TestPanic: a loop is started again after a panic.
 func TestPanic(t *testing.T) {
 	g := New(slog.New(slog.DiscardHandler))
 	defer g.Wait()

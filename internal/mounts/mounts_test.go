@@ -34,8 +34,8 @@ const (
 	manyNamespaces = 40
 )
 
-// TestManyTables: a user without rights has many namespaces, in each of which many mounts
-// lie upon each other, so that the kernel takes long for each line.
+// TestManyTables: a user without rights makes many namespaces, each with many mounts on top of each other. The
+// kernel takes long for each line of their tables, so only a part of the tables is read.
 func TestManyTables(t *testing.T) {
 	if dir := os.Getenv(manyIn); dir != "" {
 		makeMany(t, dir)
@@ -53,7 +53,7 @@ func TestManyTables(t *testing.T) {
 	out, err := cmd.StdoutPipe()
 	must.OK(t, err)
 	if err := cmd.Start(); err != nil {
-		t.Skip(err) // this system forbids it
+		t.Skip(err) // this system does not allow it
 	}
 	defer func() {
 		end.Close()
@@ -66,12 +66,12 @@ func TestManyTables(t *testing.T) {
 		t.Fatalf("%q, %v: %s", line, err, rest)
 	}
 	asked, n, longest := time.Duration(0), 0, 0
-	await.True(t, "the table of this process comes first, whole", func() bool { // others may mount something
+	await.True(t, "the table of this process comes first, whole", func() bool { // repeated, because other processes may mount something at the same time
 		own, err := os.ReadFile("/proc/self/mountinfo")
 		must.OK(t, err)
 		first := []byte(nil)
 		asked, n, longest = 0, 0, 0
-		pages := func() time.Time { asked++; return time.Unix(0, 0).Add(asked * time.Millisecond) } // each takes a millisecond
+		pages := func() time.Time { asked++; return time.Unix(0, 0).Add(asked * time.Millisecond) } // a clock that advances by a millisecond for each page
 		readTables(pages, func(text []byte) {
 			if n++; n == 1 {
 				first = text
@@ -89,7 +89,7 @@ func TestManyTables(t *testing.T) {
 	}
 }
 
-// TestAtOnce: callers that wait for an answer that is being made share the next one.
+// TestAtOnce: concurrent callers that wait while the tables are read share the next result.
 func TestAtOnce(t *testing.T) {
 	var root unix.Stat_t
 	must.OK(t, unix.Stat("/", &root))
@@ -133,8 +133,8 @@ func makeMany(t *testing.T, dir string) {
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }
 
-// TestOverlayOn: only an overlay with a layer on the file system counts, or one whose layers have
-// no path that leads anywhere for certain.
+// TestOverlayOn: an overlay counts only if one of its layers is on the file system, or if the place of a layer is
+// not known.
 func TestOverlayOn(t *testing.T) {
 	const table = `22 1 8:1 / / rw - ext4 /dev/sda1 rw
 30 22 0:50 / /work rw - fuse.amberfs amberfs rw

@@ -18,8 +18,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// A directory of a process that has ended is removed, with what is in it; one that is in use,
-// a file and a link stay. Many processes may make and sweep at once.
+// TestSweep: New removes the directory of a process that has ended, with its contents. It does not remove a
+// directory in use, a file or a link. Several goroutines can call New at the same time.
 func TestSweep(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("TMPDIR", base)
@@ -67,7 +67,7 @@ func TestSweep(t *testing.T) {
 
 const role = "SCRATCH_TEST_ROLE"
 
-// another starts this test in another process, which does what TestMain has for the role.
+// another starts this program again, with a role: see TestMain.
 func another(t *testing.T, as string) (*exec.Cmd, io.WriteCloser, *bufio.Reader) {
 	t.Helper()
 	c := exec.Command(os.Args[0])
@@ -113,7 +113,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestProcesses: what a living process has is left alone by others, and is gone once it was killed.
+// TestProcesses: a directory of a running process is not removed. It is removed after the process was killed.
 func TestProcesses(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	c, in, out := another(t, "holds")
@@ -144,8 +144,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestOwners: where a new directory belongs to another user, as on some network filesystems, a
-// directory is made all the same, and it is not removed as one's own.
+// TestOwners: New succeeds on a file system that gives new directories to another user, as some network file systems
+// do. Such a directory is not removed, because its owner is not this user.
 func TestOwners(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make files of another user")
@@ -159,7 +159,7 @@ func TestOwners(t *testing.T) {
 	made := make(chan error, 1)
 	var d *Dir
 	go func() {
-		runtime.LockOSThread() // which ends with the goroutine
+		runtime.LockOSThread() // the thread ends with the goroutine
 		const nobody = 65534
 		err := unix.Setfsuid(nobody)
 		if err == nil {

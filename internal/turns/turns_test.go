@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestYield: a long computation gives way to another, and ends with its context.
+// TestYield: Yield lets another computation run, and returns an error when the context has ended.
 func TestYield(t *testing.T) {
 	turns := New(1)
 	ctx, stop := context.WithCancel(context.Background())
@@ -41,7 +41,7 @@ func TestYield(t *testing.T) {
 	}
 }
 
-// TestWaitingEnds: a computation that is cancelled while it waits leaves the line.
+// TestWaitingEnds: a computation that is cancelled while it waits is removed from the queue.
 func TestWaitingEnds(t *testing.T) {
 	turns := New(1)
 	must := func(err error) {
@@ -62,7 +62,8 @@ func TestWaitingEnds(t *testing.T) {
 	must(turns.Do(context.Background(), func(context.Context) error { return nil }))
 }
 
-// TestTurnsExpire: a computation that waits for another one keeps it from no turn.
+// TestTurnsExpire: the turn of a computation that waits for another computation expires, so that the other one gets
+// a turn.
 func TestTurnsExpire(t *testing.T) {
 	turns := New(1)
 	other, ended := make(chan struct{}), make(chan error)
@@ -89,7 +90,7 @@ func TestTurnsExpire(t *testing.T) {
 	}
 }
 
-// TestFirst: those that come first wait for one of the others at the most.
+// TestFirst: a computation in the fast queue waits for at most one computation of the other queue.
 func TestFirst(t *testing.T) {
 	turns := New(1)
 	begin := make(chan struct{})

@@ -21,8 +21,8 @@ func openBeneath(t *testing.T, dir string) *Root {
 	return b
 }
 
-// TestBeneathFollowsNothing: a link, to a file or on the way to it, leads nowhere, and
-// what is not a regular file is neither read nor waited for.
+// TestBeneathFollowsNothing: no function follows a symbolic link, neither at the path nor on the way to it. Opening
+// a FIFO fails, and does not block.
 func TestBeneathFollowsNothing(t *testing.T) {
 	outside, dir := t.TempDir(), t.TempDir()
 	secret := filepath.Join(outside, "secret")
@@ -84,7 +84,8 @@ func TestBeneathFollowsNothing(t *testing.T) {
 	}
 }
 
-// TestBeneathMoved: the directory stays the same one.
+// TestBeneathMoved: after the directory was moved, a Root still uses this directory, and not a new one at the old
+// path.
 func TestBeneathMoved(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "store")
@@ -109,8 +110,8 @@ func TestBeneathMoved(t *testing.T) {
 	}
 }
 
-// TestBeneathHardLinks: what has a second name is read but never written, and a file that
-// is made takes its name without touching what the name was linked to.
+// TestBeneathHardLinks: a file with a second hard link is read, but not written. A new file takes the name of such a
+// file, and does not change the other names.
 func TestBeneathHardLinks(t *testing.T) {
 	outside, dir := t.TempDir(), t.TempDir()
 	theirs := filepath.Join(outside, "theirs")

@@ -24,7 +24,8 @@ func open(t *testing.T, url string) backend.Backend {
 	return b
 }
 
-// perTest makes the backends of one test share a place that other tests do not have.
+// perTest returns a function that opens a backend for a test. All backends of one test have the same URL, which no
+// other test has.
 func perTest(url func(name string) string) func(*testing.T) backend.Backend {
 	return func(t *testing.T) backend.Backend {
 		return open(t, url(strings.ToLower(t.Name()[strings.LastIndex(t.Name(), "/")+1:])))
@@ -48,7 +49,8 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// A disk that is not plugged in is a remote that is away, not one that lacks objects.
+// TestDirectoryAway: if the disk of a directory is not mounted, the remote is away. Its objects do not count as
+// missing.
 func TestDirectoryAway(t *testing.T) {
 	dir, ctx := filepath.Join(t.TempDir(), "stick", "remote"), t.Context()
 	url := "file://" + dir
@@ -63,7 +65,7 @@ func TestDirectoryAway(t *testing.T) {
 		if _, err := b.GetRange(ctx, key, 0, 4); !errors.Is(err, backend.ErrAway) {
 			t.Errorf("%s is away: %v", what, err)
 		}
-		// The mount point of the disk is an empty directory then.
+		// If the disk is not mounted, its mount point is an empty directory.
 		must.OK(t, os.MkdirAll(dir, 0o700))
 		for _, k := range []string{key, "format"} {
 			if _, err := b.Stat(ctx, k); !errors.Is(err, backend.ErrAway) {
@@ -77,8 +79,8 @@ func TestDirectoryAway(t *testing.T) {
 	}
 }
 
-// Whatever others have put into the directory: no call waits for it, reads beside the
-// directory, or writes there.
+// TestDirectoryOfOthers: other users may put any files into the directory. No call blocks on such a file, or reads
+// or writes a file outside of the directory.
 func TestDirectoryOfOthers(t *testing.T) {
 	ctx, data := t.Context(), []byte("ours")
 	key := backend.ObjectOf(data).Key()
@@ -154,7 +156,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// disturbed opens a backend behind a proxy, for each kind that speaks HTTP.
+// disturbed runs fn with a backend behind a proxy, for each kind of backend that uses HTTP.
 func disturbed(t *testing.T, fn func(t *testing.T, p *remotetest.Proxy, b backend.Backend)) {
 	t.Run("s3", func(t *testing.T) {
 		p := remotetest.NewProxy(t, remotetest.S3(t))
@@ -200,8 +202,8 @@ func TestAway(t *testing.T) {
 	})
 }
 
-// A put whose answer is lost was done; the client's own second try then meets the
-// key of the first.
+// TestLostAnswer: a Put was carried out although its answer was lost. The client library then repeats the request,
+// and finds the key of the first one.
 func TestLostAnswer(t *testing.T) {
 	p := remotetest.NewProxy(t, remotetest.S3(t))
 	b := open(t, remotetest.S3Prefix(p.URL, "lost"))

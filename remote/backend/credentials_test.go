@@ -13,8 +13,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestCredentialsFile: a file that the URL names is what requests are signed with, whatever the
-// environment has, and others that are written into it count at once.
+// TestCredentialsFile: requests use the credentials in the file that the URL names, and not those of the
+// environment. New credentials in the file are used at the next request.
 func TestCredentialsFile(t *testing.T) {
 	var got string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,7 @@ func TestCredentialsFile(t *testing.T) {
 		},
 	} {
 		b := open(t, url)
-		for _, who := range []string{"YTpi", "Yzpk"} { // a:b and c:d, as a registry gets them
+		for _, who := range []string{"YTpi", "Yzpk"} { // a:b and c:d in base64, as for a registry
 			must.OK(t, os.WriteFile(file, []byte(form(who)), 0o600))
 			if _, err := backend.Get(t.Context(), b, "ref/v1"); !errors.Is(err, backend.ErrDenied) {
 				t.Errorf("%s: %v", url, err)

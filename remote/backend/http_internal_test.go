@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// A server that takes a request and does not answer is away. That the caller gave up is
-// another thing, though net/http says of both that a deadline was exceeded.
+// TestSilentServerIsAway: if a server does not answer, the error is ErrAway. If the caller's context ends first, it
+// is not ErrAway. net/http reports context.DeadlineExceeded in both cases.
 func TestSilentServerIsAway(t *testing.T) {
 	stop := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// A registry that wants a token for each repository gets one for ranges, too, and another
-// one when that has expired.
+// TestRangeWithToken: requests for ranges use a token if the registry wants one for each repository. When the token
+// has expired, the client gets a new one.
 func TestRangeWithToken(t *testing.T) {
 	data := []byte("0123456789")
 	blob := ObjectOf(data)
@@ -54,7 +54,7 @@ func TestRangeWithToken(t *testing.T) {
 	}
 }
 
-// FuzzManifest: what a tag leads to is a snapshot's or it is not.
+// FuzzManifest: refInManifest returns a value or an error, and not both.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"artifactType":"` + artifactType + `","annotations":{"` + refAnnotation + `":"eA=="}}`))
 	f.Add([]byte(`{"mediaType":"application/vnd.docker.distribution.manifest.v2+json"}`))

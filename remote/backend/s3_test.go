@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 )
 
-// What is wrong with a bucket or with credentials is said, with what to do. None of it
-// passes for a snapshot that is not there.
+// TestS3Refusals: errors of a bucket and of credentials have a text with the reason and a remedy. None of them
+// counts as a missing snapshot.
 func TestS3Refusals(t *testing.T) {
 	var status int
 	var code string

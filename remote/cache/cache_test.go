@@ -18,7 +18,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// source is an object of random bytes that counts how it is read.
+// source is an object of random bytes. It counts the requests and the bytes that were read.
 type source struct {
 	backend.Object
 	data     []byte
@@ -71,7 +71,7 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// Many readers fetch a block once.
+// TestShared: if many readers need a block, it is fetched once.
 func TestShared(t *testing.T) {
 	s := newSource(BlockSize)
 	c := New(t.TempDir(), 1<<30)
@@ -91,7 +91,7 @@ func TestTornBlock(t *testing.T) {
 	read(t, c, s, 0, s.Size, 0)
 	must.OK(t, os.Truncate(filepath.Join(c.dir, blockFile(s.Object, 0)), 5000))
 	read(t, c, s, 0, s.Size, 0)
-	// One of the right length and wrong bytes only its reader notices.
+	// The cache does not notice a block with the right length and wrong bytes, so the reader calls Drop.
 	must.OK(t, os.WriteFile(filepath.Join(c.dir, blockFile(s.Object, 1)), make([]byte, 10), 0o600))
 	c.Drop(s.Object, BlockSize, 10)
 	read(t, c, s, 0, s.Size, 0)
@@ -108,7 +108,7 @@ func TestEvict(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.Has(s.Object, 0, 10) {
-			read(t, c, s, 0, 10, 0) // used: it stays
+			read(t, c, s, 0, 10, 0) // the block was used, so it stays
 		}
 	}
 	if _, total := c.listBlocks(); total > 9*BlockSize {
@@ -119,16 +119,16 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// TestErase: no block is left, neither in the directory nor on the disk.
+// TestErase: no block is left in the directory, and the files of the blocks were overwritten.
 func TestErase(t *testing.T) {
 	s := newSource(2*BlockSize + 10)
 	c := New(t.TempDir(), 1<<30)
 	read(t, c, s, 0, s.Size, 0)
-	file, err := os.Open(filepath.Join(c.dir, blockFile(s.Object, 1))) // shows what the disk has afterwards
+	file, err := os.Open(filepath.Join(c.dir, blockFile(s.Object, 1))) // shows whether the file was overwritten
 	must.OK(t, err)
 	defer file.Close()
 
-	other := filepath.Join(c.dir, s.Name[:2], "notes.txt") // of the user
+	other := filepath.Join(c.dir, s.Name[:2], "notes.txt") // a file of the user
 	must.OK(t, os.WriteFile(other, []byte("mine"), 0o600))
 
 	must.OK(t, c.Erase())
@@ -147,7 +147,7 @@ func TestErase(t *testing.T) {
 	read(t, c, s, 0, s.Size, 0)
 }
 
-// An object that is shorter than it was said to be is an error, and nothing is kept.
+// TestShortObject: an object that is shorter than its size is an error, and is not cached.
 func TestShortObject(t *testing.T) {
 	s := newSource(1000)
 	c := New(t.TempDir(), 1<<30)
@@ -160,7 +160,7 @@ func TestShortObject(t *testing.T) {
 	}
 }
 
-// The directory is removed again and again while it is read from: that costs requests.
+// TestRemoved: the directory may be removed between reads. Then the blocks are fetched again.
 func TestRemoved(t *testing.T) {
 	s := newSource(3 * BlockSize)
 	dir := filepath.Join(t.TempDir(), "cache")
@@ -174,7 +174,7 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// Where nothing can be stored, what was fetched is there for who looks for it next.
+// TestNoDirectory: if blocks cannot be stored, the blocks that were fetched last stay in memory for the next reader.
 func TestNoDirectory(t *testing.T) {
 	s := newSource(2 * BlockSize)
 	parent := filepath.Join(t.TempDir(), "file")

@@ -51,7 +51,8 @@ func TestRemotesAreKept(t *testing.T) {
 	}
 }
 
-// A file that another party wrote is an error, not a panic and not an empty list.
+// TestMalformedFile: Open returns an error for a remotes.json that this package cannot have written. It does not
+// panic or ignore the file.
 func TestMalformedFile(t *testing.T) {
 	for _, text := range []string{"", "x", "[]", `{"version":2}`, `{"version":1,"from":[{"url":"file:///x"}]}`, `{"version":1,"from":[{"ref":{"id":"x"}}]}`} {
 		dir := t.TempDir()
@@ -79,8 +80,8 @@ func TestSplitFrom(t *testing.T) {
 	}
 }
 
-// A remote that came with the store is not contacted, in this process or in one of the
-// same user, before the user has agreed to it.
+// TestTrust: amberfs contacts a remote that a store names only after the user has agreed to it. The agreement is
+// valid for all processes of this user, and for no other user.
 func TestTrust(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)

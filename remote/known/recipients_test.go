@@ -14,8 +14,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// What a remote is encrypted to is kept with the store: a service that takes a key out of the
-// format, or puts one in, is refused, until the remote is added again.
+// TestRecipientsAreKept: the store remembers the recipients of a remote. If the service removes or adds recipients
+// in the format, the remote is refused until it is removed and added again.
 func TestRecipientsAreKept(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	ctx, dir, at := context.Background(), t.TempDir(), t.TempDir()
@@ -60,7 +60,7 @@ func TestRecipientsAreKept(t *testing.T) {
 			t.Errorf("%s: encrypted to %v, %v", name, got, err)
 		}
 	}
-	// The last one is agreed to.
+	// The user agrees to the recipients that were written last.
 	k = open(t, dir)
 	if _, err := format(k); err == nil {
 		t.Error("no error the second time")

@@ -16,8 +16,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// sample returns a pack of n records with its index, the ref's list of objects,
-// and the hashes.
+// sample returns a pack with n records and their index, the section of the index, the objects of a ref to it, and
+// the hashes of the records.
 func sample(n int) (p *Pack, s Section, objects []backend.Object, hashes []cas.Hash) {
 	p = &Pack{}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -52,7 +52,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// The longest lengths and largest numbers come back as they were.
+// TestEntryBounds: the largest values of an entry can be encoded and decoded.
 func TestEntryBounds(t *testing.T) {
 	want := Entry{Prefix: [16]byte{1, 15: 255}, Object: 1<<32 - 1, Offset: 1<<32 - 1, StoredSize: cas.MaxObject, PlainSize: cas.MaxObject, Kind: cas.KindTree, Flags: 2}
 	b := want.appendTo(nil)
@@ -127,7 +127,7 @@ func FuzzRef(f *testing.F) {
 	})
 }
 
-// FuzzIndex checks that an index that is taken leads nowhere but into its objects.
+// FuzzIndex: all entries of an index that Add accepts are inside of their objects.
 func FuzzIndex(f *testing.F) {
 	p, s, _, _ := sample(5)
 	f.Add(p.Bytes[s.Offset:], uint16(s.Offset))

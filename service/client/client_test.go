@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBroken: wherever the end of the daemon is noticed, the error says what it was. The reader
-// of a connection closes it at the end, under who still sends a body.
+// TestBroken: in whatever way the end of the daemon is noticed, the error has the same text. net.ErrClosed is the
+// error of a client that still sends the body when its reader closes the connection.
 func TestBroken(t *testing.T) {
 	c := &Client{target: Target{Store: "/store"}}
 	for _, of := range []error{
@@ -33,7 +33,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestNotRead: only what no daemon has read is asked again whatever it does.
+// TestNotRead: isUnread returns true only for errors after which the daemon cannot have read the request.
 func TestNotRead(t *testing.T) {
 	c := &Client{target: Target{Store: "/store"}}
 	for of, want := range map[error]bool{

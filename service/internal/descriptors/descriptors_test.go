@@ -30,7 +30,8 @@ func pair(t *testing.T) (*Sender, net.Conn, *Receiver) {
 	return s, out, in
 }
 
-// Files arrive in their order, at the latest with the bytes that are written after them.
+// TestFilesArrive: files arrive in the order in which they were sent, at the latest with the bytes that are written
+// after them.
 func TestFilesArrive(t *testing.T) {
 	s, out, in := pair(t)
 	dir := t.TempDir()
@@ -65,7 +66,7 @@ func TestFilesArrive(t *testing.T) {
 	}
 }
 
-// What is no regular file of a local file system is neither sent nor accepted.
+// TestOtherFilesAreRefused: only regular files of local file systems are sent and accepted.
 func TestOtherFilesAreRefused(t *testing.T) {
 	for _, name := range []string{"/dev/null", "/proc/self/status", "/"} {
 		s, out, in := pair(t)
@@ -85,7 +86,7 @@ func TestOtherFilesAreRefused(t *testing.T) {
 	}
 }
 
-// A client that sends files without end is refused.
+// TestReceivedFilesAreBounded: the number of received files that wait is limited.
 func TestReceivedFilesAreBounded(t *testing.T) {
 	_, out, in := pair(t)
 	f, err := os.Open("/dev/null")
@@ -100,7 +101,7 @@ func TestReceivedFilesAreBounded(t *testing.T) {
 	}
 }
 
-// The end of a connection is one, as of any other.
+// TestEnd: Read returns io.EOF at the end of a connection.
 func TestEnd(t *testing.T) {
 	_, out, in := pair(t)
 	must.OK(t, out.Close())

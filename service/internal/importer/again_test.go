@@ -13,8 +13,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// A file that is read again keeps its number, with all of its names; another one that has one of
-// them by now has another number.
+// TestReadAgain: if a file is read again with its names, it keeps its inode number. Another file that has one of
+// these names now gets another number.
 func TestReadAgain(t *testing.T) {
 	s := store(t)
 	file := func(p, data string, birth int64) stream.Entry {

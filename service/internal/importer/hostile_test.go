@@ -72,7 +72,7 @@ func TestDirectoriesThatAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestSealedOnTheWay: how often a tree was sealed does not show.
+// TestSealedOnTheWay: the resulting tree does not depend on how often it was sealed in between.
 func TestSealedOnTheWay(t *testing.T) {
 	s := store(t)
 	build := func(limit int) string {
@@ -101,7 +101,7 @@ func TestSealedOnTheWay(t *testing.T) {
 	}
 }
 
-// heap samples the memory in use while do runs, and returns the most it saw.
+// heap runs do, and returns the largest memory in use that it has measured.
 func heap(do func()) uint64 {
 	var most atomic.Uint64
 	done := make(chan struct{})
@@ -122,9 +122,9 @@ func heap(do func()) uint64 {
 	return most.Load()
 }
 
-// TestABombTakesBoundedMemory reads archives of a few KB with very many entries.
+// TestABombTakesBoundedMemory: the memory for an archive of a few KB with very many entries is limited.
 func TestABombTakesBoundedMemory(t *testing.T) {
-	// As the daemon has it: what is in use counts, not what gc has not freed yet.
+	// With a memory limit, as in the daemon, garbage counts little.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(150 << 20))
 	entries, limit := 10_000, uint64(100<<20)
 	if os.Getenv("AMBERFS_TEST_LONG") != "" {

@@ -56,7 +56,7 @@ func addTo(b *Builder, p string, m stream.Meta, size int64, r io.Reader) error {
 
 func linkTo(b *Builder, p, old string) error { return b.Add(stream.Entry{Path: p, Hardlink: old}) }
 
-// finish seals the tree and loads it again, as a reader finds it.
+// finish seals the tree and loads it again, as a reader would.
 func finish(t *testing.T, s *snapshot.Store, b *Builder) *tree.State {
 	t.Helper()
 	built, err := b.Finish()
@@ -179,7 +179,7 @@ func (zeroReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestHolesStay: long runs of zeros become holes.
+// TestHolesStay: long ranges of zeros become holes.
 func TestHolesStay(t *testing.T) {
 	s := store(t)
 	b := builder(t, s)
@@ -272,8 +272,8 @@ func TestStoreError(t *testing.T) {
 	}
 }
 
-// TestAttributesAreBounded: an inode gets no more bytes of attributes by an import than by
-// setxattr.
+// TestAttributesAreBounded: for imported files, the size of the extended attributes has the same limit as for
+// setxattr(2).
 func TestAttributesAreBounded(t *testing.T) {
 	s := store(t)
 	for n, want := range map[int]error{live.MaxXattrs: nil, live.MaxXattrs + 1: errs.TooBig} {

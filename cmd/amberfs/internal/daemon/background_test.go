@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestBackground: the store goes on telling of snapshots while the daemon waits for the end of
-// what it has begun.
+// TestBackground: close waits for all running goroutines, also for those that are started while it waits. After
+// close, no goroutine is started.
 func TestBackground(t *testing.T) {
 	var b background
 	var begun, ended atomic.Int32

@@ -61,7 +61,8 @@ func TestLogKeepsWhatCameBefore(t *testing.T) {
 	}
 }
 
-// TestLogIsNoLink: text of another user's choosing goes to no other file.
+// TestLogIsNoLink: the daemon does not open a log that is a symbolic link. Another user could have made the link,
+// and its target would be changed.
 func TestLogIsNoLink(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "bashrc")
 	must.OK(t, os.WriteFile(outside, []byte("mine\n"), 0o600))
@@ -95,7 +96,7 @@ func TestReadinessPipe(t *testing.T) {
 			p := pipeMessages(w)
 			p.note("cleaned up")
 			p.progress(service.Progress{What: "importing"})
-			p.progress(service.Progress{What: "importing"}) // too soon after the first
+			p.progress(service.Progress{What: "importing"}) // left out, because it follows too soon
 			c.end(p, w)
 			progress, notes := 0, 0
 			ready, err := awaitReady(r, func(m Message) {
@@ -162,7 +163,8 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// What may not be read is no damage, and no repair helps.
+// TestVerifyWithoutPermission: a store that this user may not read does not count as damaged, because a repair would
+// not help.
 func TestVerifyWithoutPermission(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may read everything")
@@ -180,7 +182,7 @@ func TestVerifyWithoutPermission(t *testing.T) {
 	}
 }
 
-// A store on a disk that is read-only is not taken for damaged.
+// TestVerifyReadOnlyDisk: a store on a read-only disk does not count as damaged.
 func TestVerifyReadOnlyDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -204,7 +206,7 @@ func TestVerifyReadOnlyDisk(t *testing.T) {
 	}
 }
 
-// Root writes nothing into another user's store.
+// TestRootVerifiesOnlyItsOwn: root does not repair the store of another user, because it must not write to it.
 func TestRootVerifiesOnlyItsOwn(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")

@@ -11,7 +11,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestUnreadableEventLog: it does not keep programs from mounting.
+// TestUnreadableEventLog: a mount does not fail because of a damaged event log. The log is renamed, and a new one
+// begins.
 func TestUnreadableEventLog(t *testing.T) {
 	for _, what := range []string{"0/0000000000000001.jsonl", "."} {
 		dir := filepath.Join(t.TempDir(), "events")

@@ -11,7 +11,7 @@ func inode(mode uint32) *tree.Inode { return &tree.Inode{Mode: mode} }
 func TestFile(t *testing.T) {
 	const file, link, dir = 0o100644, 0o120777, 0o040755
 	for path, want := range map[string]bool{
-		// What git reads and shows.
+		// Files that git only reads and shows.
 		".git/HEAD": false, ".git/index": false, ".git/packed-refs": false, ".git/ORIG_HEAD": false, ".git/COMMIT_EDITMSG": false,
 		".git/objects/11/22": false, ".git/lfs/objects/11/22/1122": false, ".git/lfs/config": true, ".git/refs/heads/config": false, ".git/logs/HEAD": false, ".git/info/exclude": false,
 		".git/hooks/pre-commit.sample": false, "sub/.git/index": false,
@@ -19,7 +19,7 @@ func TestFile(t *testing.T) {
 		".git/modules/sm/objects/11/22": false, ".git/modules/libs/sm/objects/pack/p.idx": false, ".git/modules/libs/sm/HEAD": false,
 		".git/modules/a/modules/b/index": false,
 
-		// Everything else.
+		// Other files in a git directory.
 		".git": true, "sub/.git": true, "node_modules/x/.git": true,
 		".git/hooks/pre-commit": true, ".git/config": true, ".git/config.worktree": true, "sub/.git/hooks/x": true,
 		".git/commondir": true, ".git/info/attributes": true, ".git/info/grafts": true, ".git/new-in-git-9": true, ".git/HEAD/config": true,
@@ -29,7 +29,7 @@ func TestFile(t *testing.T) {
 		".git/modules/evil/refs/config": true, ".git/modules/evil/refs/hooks/post-checkout": true, ".git/modules/a/modules/b/config": true,
 		"repo.git/config": true, "a/repo.git/hooks/update": true, "repo.git/objects/11": false, "repo.git/src/main.go": false,
 
-		// Shells, editors, agents.
+		// Files of shells, editors and agents.
 		".envrc": true, "a/.envrc": true, ".envrc/x": false, ".vscode/tasks.json": true, ".idea/workspace.xml": true, ".husky/pre-push": true,
 		".claude/settings.json": true, ".claude/settings.local.json": true, ".claude/hooks/x.sh": true, ".mcp.json": true, "a/.mcp.json": true,
 		"mcp.json": true, ".cursor/mcp.json": true, ".codex/config.toml": true, ".gemini/settings.json": true, ".devcontainer.json": true,

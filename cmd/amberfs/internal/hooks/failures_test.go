@@ -10,8 +10,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestFailures: each failure is in the log, and is warned about once in a session. Where nothing can be
-// written, all are.
+// TestFailures: each failure is written to the log, and each reason is shown once in a session. If the log cannot be
+// written, each failure is shown.
 func TestFailures(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	f, now := StateFailures(), time.Now()
@@ -68,7 +68,7 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// TestEarlierHook: what an earlier version installed is replaced, in its place, and removed.
+// TestEarlierHook: an installation replaces the hook of an earlier version in its place. A removal removes it.
 func TestEarlierHook(t *testing.T) {
 	earlier := `{"hooks":{"UserPromptSubmit":[{"hooks":[{"type":"command","command":"amberfs hook codex 2>/dev/null || true","timeout":10}]},{"hooks":[{"type":"command","command":"mine"}]}]}}`
 	for _, remove := range []bool{false, true} {

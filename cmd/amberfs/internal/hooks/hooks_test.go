@@ -23,7 +23,7 @@ func change(t *testing.T, dir, agent string, remove bool) (changed bool, diff st
 	return s.Changed, diff
 }
 
-// TestInstall: what exists stays, and removing takes exactly the hook.
+// TestInstall: an installation keeps all other settings. A removal removes only the hook.
 func TestInstall(t *testing.T) {
 	for name, before := range map[string]string{
 		"nothing":      "",
@@ -55,7 +55,7 @@ func TestInstall(t *testing.T) {
 				t.Error("not removed")
 			}
 			b, err = os.ReadFile(file)
-			want := cmp.Or(before, "{}\n") // no file is removed
+			want := cmp.Or(before, "{}\n") // the removal leaves an empty object, and does not remove the file
 			if string(b) != want {
 				t.Errorf("after the removal: %q, %v, want %q", b, err, want)
 			}
@@ -69,8 +69,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestDeviceStays: settings that are a link to a device, as somebody has who wants none, are not
-// written: the device is not replaced by a file.
+// TestDeviceStays: if the file of settings is a link to a device, Write fails and does not replace the device by a
+// file. A user who wants no settings may have made such a link.
 func TestDeviceStays(t *testing.T) {
 	dir := t.TempDir()
 	device := filepath.Join(dir, "device")

@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestForms: what each agent sends, and the form in which it takes a text.
+// TestForms reads the input that each agent sends, and compares the form in which a text is returned to the agent.
 func TestForms(t *testing.T) {
 	for agent, c := range map[string]struct {
 		sent    string

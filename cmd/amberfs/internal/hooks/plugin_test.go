@@ -23,8 +23,9 @@ func readJSON(t *testing.T, into any, elem ...string) {
 	must.OK(t, err)
 }
 
-// TestPluginManifests checks what the agents' own programs check (`make test-plugin` asks those): a name, a
-// version, and that each path exists below the manifest's directory. Agent Plugins 1.0 allows no other fields.
+// TestPluginManifests checks a part of what the agents' own programs check, which `make test-plugin` runs: that each
+// manifest has the name, the version and a description, and that each path in it exists. Agent Plugins 1.0 allows no
+// other fields.
 func TestPluginManifests(t *testing.T) {
 	version := ""
 	for _, file := range []string{".claude-plugin/plugin.json", ".codex-plugin/plugin.json", ".cursor-plugin/plugin.json", "portable/plugin.json", "portable/gemini-extension.json"} {
@@ -73,7 +74,7 @@ func TestPluginSkills(t *testing.T) {
 	}
 }
 
-// TestPluginHooks: the plugin has the commands that `amberfs hook --install` writes.
+// TestPluginHooks: the plugin has the same commands as `amberfs hook --install` writes.
 func TestPluginHooks(t *testing.T) {
 	worktree := map[string]string{"WorktreeCreate": "create", "WorktreeRemove": "remove"}
 	type group struct {
@@ -93,7 +94,7 @@ func TestPluginHooks(t *testing.T) {
 			if command == "" {
 				command = groups[0].Hooks[0].Command
 			}
-			line := "amberfs worktree-hook " + worktree[event] // it may fail: Claude Code shows why
+			line := "amberfs worktree-hook " + worktree[event] // may fail, because Claude Code then shows the reason
 			if want[event] != "" {
 				line = shellCommand(want[event])
 			}
@@ -107,7 +108,7 @@ func TestPluginHooks(t *testing.T) {
 	}
 }
 
-// TestMissing: where there is no amberfs, an agent's user hears of it once, and no turn is blocked.
+// TestMissing: if amberfs is not installed, the hook shows a message once, and does not block a turn.
 func TestMissing(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	must.OK(t, err)

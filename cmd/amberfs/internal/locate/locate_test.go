@@ -68,7 +68,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Anybody may mount a file system that calls itself fuse.amberfs, of any store.
+// TestMountsOfOthers: every user may mount a file system of the type fuse.amberfs, with the store of any user as its
+// source.
 func TestMountsOfOthers(t *testing.T) {
 	store := t.TempDir()
 	var st unix.Stat_t
@@ -86,9 +87,9 @@ func TestMountsOfOthers(t *testing.T) {
 		{"rw,user_id=1000", store, 1000, nil, true},
 		{"rw,user_id=1000", store, 1001, nil, false},
 		{"rw,user_id=1000,allow_other", none, 1001, nil, false},
-		{"rw,user_id=" + strconv.Itoa(owner+1), store, 0, nil, false}, // the store is another user's
+		{"rw,user_id=" + strconv.Itoa(owner+1), store, 0, nil, false}, // the store belongs to another user
 		{"rw,user_id=" + strconv.Itoa(owner), store, 0, nil, true},
-		{"rw,user_id=1000", none, 0, nil, true}, // a sandbox that has the mount alone
+		{"rw,user_id=1000", none, 0, nil, true}, // a sandbox that has the mount, but not the store
 		{"rw", store, 0, nil, false},
 		{"rw,user_id=x", store, 0, nil, false},
 		{"rw,user_id=1000", none, 0, namespace, true},
@@ -115,7 +116,7 @@ func TestMountsOfOthers(t *testing.T) {
 	}
 }
 
-// TestOverlaid: a workspace below an overlay is found out, and nothing else.
+// TestOverlaid: Overlaid returns true only for a workspace below an overlay.
 func TestOverlaid(t *testing.T) {
 	point := t.TempDir()
 	must.OK(t, os.MkdirAll(filepath.Join(point, "ws", ".snapshots"), 0o755))
@@ -167,7 +168,7 @@ func TestResolveStopsAtTheMount(t *testing.T) {
 	point := filepath.Join(dir, "real", "ws")
 	must.OK(t, os.MkdirAll(point, 0o755))
 	must.OK(t, os.Symlink("real", filepath.Join(dir, "link")))
-	// A link below the mount point must not be followed: that would ask the mount.
+	// Resolve must not follow a link below the mount point, because that would send a request to the mount.
 	must.OK(t, os.Symlink("/etc", filepath.Join(point, "inner")))
 	ms := []Mount{{Mountpoint: "/", FSType: "ext4"}, {Mountpoint: point, FSType: FSType, Root: "/", Source: "/s"}}
 	if got, want := Resolve(ms, filepath.Join(dir, "link/ws/inner/x")), filepath.Join(point, "inner/x"); got != want {
@@ -182,7 +183,7 @@ func TestResolveLoop(t *testing.T) {
 	dir := t.TempDir()
 	must.OK(t, os.Symlink("b", filepath.Join(dir, "a")))
 	must.OK(t, os.Symlink("a", filepath.Join(dir, "b")))
-	Resolve(nil, filepath.Join(dir, "a", "x")) // must end
+	Resolve(nil, filepath.Join(dir, "a", "x")) // must return although the links form a loop
 }
 
 func TestUsers(t *testing.T) {

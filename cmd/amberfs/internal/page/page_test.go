@@ -20,7 +20,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// daemon stands for the socket: it notes what reaches it.
+// daemon stands for the daemon's socket. It records the requests.
 type daemon struct {
 	asked  []string
 	body   string // of the last request
@@ -42,7 +42,7 @@ func (d *daemon) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// A body counts how often it is closed.
+// A body counts the calls of Close.
 type body struct {
 	io.Reader
 	closed *int
@@ -56,7 +56,8 @@ func (d *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 404, Body: body{strings.NewReader(`{"error":"no"}`), &d.closed}, Request: r, Header: http.Header{}}, nil
 }
 
-// The connection of an answer that the daemon refuses is given back.
+// TestRefusedAnswersAreClosed: the page closes the body of an answer with which the daemon refuses a request, so
+// that the connection can be used again.
 func TestRefusedAnswersAreClosed(t *testing.T) {
 	for _, path := range []string{"/file?path=a", "/image?path=a"} {
 		d := &refusing{}
@@ -72,7 +73,7 @@ func (broken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Body: io.NopCloser(iotest.ErrReader(net.ErrClosed)), Request: r, Header: http.Header{}}, nil
 }
 
-// A stream of events that breaks off is no line on the terminal.
+// TestBrokenAnswersAreQuiet: a stream of events that ends early prints nothing on the terminal.
 func TestBrokenAnswersAreQuiet(t *testing.T) {
 	var said bytes.Buffer
 	log.SetOutput(&said)
@@ -83,18 +84,19 @@ func TestBrokenAnswersAreQuiet(t *testing.T) {
 	}
 }
 
-// hasty answers before it has seen the end of the request.
+// hasty begins its answer before it has read the end of the request.
 type hasty struct{}
 
 func (hasty) RoundTrip(r *http.Request) (*http.Response, error) {
-	begin := strings.NewReader(strings.Repeat("x", 64<<10)) // more than the server keeps back
+	begin := strings.NewReader(strings.Repeat("x", 64<<10)) // more than the buffers of the server
 	if _, err := io.CopyN(io.Discard, r.Body, r.ContentLength); err != nil {
 		return nil, err
 	}
 	return &http.Response{StatusCode: 200, Body: io.NopCloser(io.MultiReader(begin, r.Body)), Request: r, Header: http.Header{}}, nil
 }
 
-// TestAnswersBeforeTheEnd: an answer that comes before the request was read to its end is whole.
+// TestAnswersBeforeTheEnd: the browser gets the whole answer even if the daemon begins the answer before it has read
+// the whole request.
 func TestAnswersBeforeTheEnd(t *testing.T) {
 	v := enter(t, Options{Daemon: hasty{}})
 	server := httptest.NewServer(v.h)
@@ -148,8 +150,8 @@ func enter(t *testing.T, o Options) *visitor {
 	return v
 }
 
-// A browser may keep the files of the page, whose addresses are those of this binary only, and
-// nothing else.
+// TestKept: a browser may cache only the static files of the page. Their addresses contain a hash of all static
+// files.
 func TestKept(t *testing.T) {
 	p := New(Options{Daemon: &daemon{}})
 	v := &visitor{t: t, h: p.Handler(), host: p.guard.host}
@@ -212,8 +214,8 @@ func TestOtherNamesAndSites(t *testing.T) {
 	}
 }
 
-// TestEachPageHasItsOrigin: what an earlier server on the same port left in a browser is not of the origin
-// of the next page.
+// TestEachPageHasItsOrigin: each page has another host name, so that data which an earlier server left in the
+// browser does not apply to it.
 func TestEachPageHasItsOrigin(t *testing.T) {
 	seen := map[string]bool{}
 	for range 100 {
@@ -302,7 +304,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestSmall: a person can read all that runs in the browser.
+// TestSmall limits the lines of JavaScript and CSS, so that a person can read all of them.
 func TestSmall(t *testing.T) {
 	files, err := static.ReadDir("static")
 	must.OK(t, err)
@@ -323,15 +325,15 @@ func TestSmall(t *testing.T) {
 	}
 }
 
-// failing answers each request with an error of a kind.
+// failing answers each request with an error of this HTTP status.
 type failing int
 
 func (f failing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: int(f), Body: io.NopCloser(strings.NewReader(`{"error":"no"}`)), Request: r, Header: http.Header{}}, nil
 }
 
-// TestExpectedErrors: a conflict, and something that is gone, are no errors of the page for the browser.
-// Others are.
+// TestExpectedErrors: for conflicts and deleted snapshots, the browser gets the HTTP status 200, and the status of
+// the error in statusHeader. For other errors it gets the status of the error.
 func TestExpectedErrors(t *testing.T) {
 	for status, quiet := range map[int]bool{404: true, 409: true, 403: false, 500: false} {
 		w := enter(t, Options{Daemon: failing(status)}).do("POST", "/api/v1/summaries", "{}")

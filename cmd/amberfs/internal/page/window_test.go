@@ -12,7 +12,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestWindow: a part of a text has the lines that all of it has, and takes memory for the part.
+// TestWindow: readLines returns the same lines as a split of the whole text. The memory that it allocates depends on
+// the number of these lines, and not on the size of the text.
 func TestWindow(t *testing.T) {
 	var b strings.Builder
 	for i := range 300_000 {

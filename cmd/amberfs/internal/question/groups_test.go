@@ -12,7 +12,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// planned is a plan of "A path", "D path/", "M path" and "T path", a file that was a directory.
+// planned returns a plan from lines: "A PATH" adds, "D PATH" deletes and "M PATH" changes a path, and "C PATH" is a
+// conflict. "T PATH" is a file that was a directory. The path of a directory ends in a slash.
 func planned(t *testing.T, lines ...string) (plan []hostdir.PlannedChange) {
 	t.Helper()
 	for _, l := range lines {
@@ -87,8 +88,7 @@ func TestFolded(t *testing.T) {
 	}
 }
 
-// TestContains: a text is looked for in the paths and the changed lines of each change of a group, not
-// only of the first.
+// TestContains: contains searches the paths and changed lines of all changes of a group, not only of the first one.
 func TestContains(t *testing.T) {
 	g := group{dir: "d", changes: planned(t, "A d/first", "A d/second")}
 	for i, target := range []string{"one", "Two"} {

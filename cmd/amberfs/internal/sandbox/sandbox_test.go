@@ -63,8 +63,8 @@ func TestTemporaryStoresAreSwept(t *testing.T) {
 	dead, err := MakeTempDir()
 	must.OK(t, err)
 	must.OK(t, os.MkdirAll(dead.pathOf("store/packs"), 0o700))
-	// Directories of the user's that look like ours: one has a lock of its own, one is
-	// a copy.
+	// These two directories of the user have names like temporary directories of amberfs. One has a file named lock,
+	// and one is a copy of a temporary directory.
 	mine, copied := filepath.Join(base, tempPrefix+"mine"), filepath.Join(base, tempPrefix+"copy")
 	for dir, lock := range map[string]string{mine: "lock", copied: dead.lockName} {
 		for _, name := range []string{lock, "store/diary"} {
@@ -73,7 +73,7 @@ func TestTemporaryStoresAreSwept(t *testing.T) {
 			must.OK(t, os.WriteFile(name, []byte("dear diary"), 0o600))
 		}
 	}
-	dead.lock.Close() // as when all its processes are killed at once
+	dead.lock.Close() // as if all its processes had been killed
 	sweepTempDirs(base)
 	for name, want := range map[string]bool{live.Path: true, dead.Path: false, mine + "/store/diary": true, copied + "/store/diary": true} {
 		if _, err := os.Stat(name); (err == nil) != want {
@@ -82,7 +82,7 @@ func TestTemporaryStoresAreSwept(t *testing.T) {
 	}
 }
 
-// Runs that start at once sweep each other's directories while they are made.
+// TestSweepLeavesWhatIsBeingMade: sweepTempDirs does not remove a directory that another run is creating.
 func TestSweepLeavesWhatIsBeingMade(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var g errgroup.Group
@@ -122,7 +122,8 @@ func TestReapRest(t *testing.T) {
 	_ = spared.Wait()
 }
 
-// A signal that comes while process 1 of a container begins is kept until it has a handler.
+// TestSignalWhileBeginning: a signal that arrives before process 1 of a container has handlers is sent to it later,
+// when it has them.
 func TestSignalWhileBeginning(t *testing.T) {
 	cmd, ready, err := CommandInRoot(t.Context(), "/", []string{"true"}, nil)
 	must.OK(t, err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// bisect searches, and returns the last good and the first bad state.
+// bisect runs a bisection of n states, and returns the last good and the first bad state.
 func bisect(n int, r BisectArgs, test func(i int) (verdict, error)) (b *bisection, lastGood, firstBad int, err error) {
 	b = &bisection{BisectArgs: r, reportRound: func(int, []int, int) {}}
 	b.test = func(_ context.Context, i int) (verdict, error) { return test(i) }
@@ -35,8 +35,8 @@ func TestBisect(t *testing.T) {
 	}
 }
 
-// Of 1,000 states every twentieth cannot be tested: the first bad one is found, or is
-// among the skipped ones before the one that is found.
+// TestBisectSkips: about every twentieth of 1,000 states cannot be tested. Then the bisection finds the first bad
+// state, or only skipped states are between it and the state that was found.
 func TestBisectSkips(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -65,7 +65,7 @@ func TestBisectSkips(t *testing.T) {
 	}
 }
 
-// Any two runs in a row, or apart, that say the contrary are outvoted.
+// TestBisectFlaky: two wrong runs do not change the result, because each of the last two states gets more runs.
 func TestBisectFlaky(t *testing.T) {
 	for first := 1; first < 60; first += 7 {
 		for flaky := range 40 {

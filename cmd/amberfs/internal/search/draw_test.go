@@ -8,8 +8,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 )
 
-// TestDrawing: whatever the size of the terminal, what is drawn fits in it, and each drawing takes up
-// as many lines as the next one goes up.
+// TestDrawing: a drawing fits on a terminal of any size. It moves up by as many lines as the previous drawing had.
 func TestDrawing(t *testing.T) {
 	var all []*Attempt
 	for i := range 100 {

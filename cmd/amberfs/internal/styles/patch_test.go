@@ -27,7 +27,7 @@ func TestPatch(t *testing.T) {
 		}
 		colors = append(colors, c)
 	}
-	// A removed line "-- x" inside a hunk is red, not a header.
+	// In a hunk, the removed line "-- x" is red, although it looks like a header.
 	want := []string{Bold, Bold, Bold, Cyan, Red, Green, "", Bold, Bold}
 	if !slices.Equal(colors, want) {
 		t.Errorf("colours %q, want %q", colors, want)

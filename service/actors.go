@@ -217,7 +217,7 @@ func pathsChangedBy(ctx context.Context, r *Request, actor, a, b string, paths [
 	return out, nil
 }
 
-// appendPathsBy appends to out the files that an actor changed in an interval. paths is as in tree.DiffOptions.
+// appendPathsBy appends the files that an actor changed in an interval to *out. paths is as in tree.DiffOptions.
 func appendPathsBy(ctx context.Context, r *Request, i catalogue.Interval, actor string, paths []string, out *[]naming.BytePath) error {
 	open, err := r.Workspace.Snapshots().OpenInterval(i)
 	if err != nil {

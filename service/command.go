@@ -89,7 +89,7 @@ func (c *Command) Arguments(o *Op, preset any, g *ParsedLine) (any, error) {
 	return c.Convert(args, g)
 }
 
-// converter returns convert, which takes arguments of the type A, as a function for Command.Convert.
+// converter converts a function that takes arguments of the type A to a function for Command.Convert.
 func converter[A any](convert func(A, *ParsedLine) (any, error)) func(any, *ParsedLine) (any, error) {
 	return func(args any, g *ParsedLine) (any, error) { return convert(args.(A), g) }
 }

@@ -111,8 +111,8 @@ func historyEntries(ctx context.Context, r *Request) (states []HistoryEntry, err
 // pathUnchanged is the action in a HistoryEntry if the snapshot did not change the path.
 const pathUnchanged = "unchanged"
 
-// comparePath compares the file at a path in a state with the file at the path in the previous state, which the
-// caller passes as old. now is the file in the state. action is "" if neither state has a file at the path.
+// comparePath compares the file at a path in two states. The parameter old is the file in the previous state. The
+// result now is the file in the other state. action is "" if neither state has a file at the path.
 func comparePath(ctx context.Context, src *tree.Source, previous, state *tree.State, old *tree.Inode, path string) (now *tree.Inode, action string, err error) {
 	now, err = state.InodeAt(src, path)
 	switch {

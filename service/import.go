@@ -120,8 +120,8 @@ func abandonImport(ctx context.Context, r *Request, err error) error {
 	return errs.Fail(errs.NoSpace, "%w", err).WithHint("nothing was imported: free space on the disk of the store and import again")
 }
 
-// buildTree calls read, which adds entries to a builder, and returns the tree. It first syncs the objects of the
-// tree to the disk. The caller protects them from gc.
+// buildTree calls the function read, which adds entries to a builder. It syncs the objects of the tree to the disk,
+// and returns the tree. The caller protects the objects from gc.
 func buildTree(ctx context.Context, s *snapshot.Store, dest importer.Destination, read func(*importer.Builder) error) (*tree.State, error) {
 	b := importer.New(ctx, s.Source(), s.CAS(), dest)
 	if err := read(b); err != nil {

@@ -145,7 +145,7 @@ func familyOp[F family[F], A, R any](o Op, run func(F, context.Context, *Request
 	return &o
 }
 
-// resumeFunc returns resume, which takes arguments of the type A, as a function for Op.Resume.
+// resumeFunc converts a function that takes arguments of the type A to a function for Op.Resume.
 func resumeFunc[A, R any](resume func(context.Context, *Request, A) (R, error)) func(context.Context, *Request, any) (any, error) {
 	return func(ctx context.Context, r *Request, args any) (any, error) { return resume(ctx, r, args.(A)) }
 }
@@ -158,7 +158,7 @@ func (o *Op) ShownPart(result any) any {
 	return FieldNamed(reflect.ValueOf(result).Elem(), o.JSONField).Interface()
 }
 
-// briefFunc returns shown, which takes a result of the type R, as a function for ControlFiles.BriefResult.
+// briefFunc converts a function that takes a result of the type R to a function for ControlFiles.BriefResult.
 func briefFunc[R any](shown func(R) any) func(any) any {
 	return func(result any) any { return shown(result.(R)) }
 }

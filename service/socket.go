@@ -324,14 +324,15 @@ func (j *JoinConnection) Close() {
 	}
 }
 
-// Leave tells the daemon that the program no longer uses the mount. It returns true if the daemon ends within
-// wait milliseconds.
+// Leave reports to the daemon that the program no longer uses the mount. It returns true if the daemon ends in time.
+// The parameter wait is the largest time to wait, in milliseconds.
 func (j *JoinConnection) Leave(wait int) bool {
 	_ = unix.Shutdown(int(j.Conn.Fd()), unix.SHUT_WR)
 	return j.WaitEnded(wait)
 }
 
-// WaitEnded waits up to wait milliseconds for the end of the daemon, and returns true if it has ended.
+// WaitEnded waits for the end of the daemon, and returns true if the daemon has ended. The parameter wait is the
+// largest time to wait, in milliseconds.
 func (j *JoinConnection) WaitEnded(wait int) bool {
 	for end := time.Now().Add(time.Duration(wait) * time.Millisecond); ; {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(j.Conn.Fd()), Events: unix.POLLIN}}, max(0, int(time.Until(end).Milliseconds())))

@@ -127,10 +127,10 @@ const (
 	maxPrefetchFiles = 256
 )
 
-// Prefetch fetches the objects of the files that the caller reads next, in one call of fetch. The caller reads n
-// files in the order of their numbers, and file number i is the next. The function file returns the file with a
-// number, or nil for a file whose contents are not read. The caller calls Prefetch again when it reads the file
-// with the number next. If fetch is nil, Prefetch does nothing, and next is n.
+// Prefetch fetches the objects of the files that the caller is about to read, in one call of fetch. The caller reads
+// n files in the order of their numbers, beginning with file number i. The function file returns the file with a
+// number, or nil for a file whose contents are not read. The result next is the number of the file at which the
+// caller calls Prefetch again. If fetch is nil, Prefetch does nothing and returns n.
 func Prefetch(fetch func([]cas.Hash) error, src *tree.Source, i, n int, file func(i int) *tree.Inode) (next int, err error) {
 	if fetch == nil {
 		return n, nil

@@ -67,7 +67,7 @@ func PointsOn(major, minor int) []string {
 
 // readTables calls fn with the mount table of this process, then with the tables of other mount
 // namespaces. The tables of other users' processes come last, because their namespaces are not known. It
-// calls now, the clock, before each page that it reads.
+// calls the function now, which returns the time, before each page that it reads.
 func readTables(now func() time.Time, fn func(text []byte)) {
 	processes, err := os.Open("/proc")
 	if err != nil {

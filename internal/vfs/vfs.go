@@ -183,8 +183,8 @@ func Erase(fsys FS, name string) error {
 	return fsys.Remove(name)
 }
 
-// Overwrite writes zeros from one offset of a file to another. When they are synced, the old bytes are gone,
-// unless the filesystem copies on write or the disk is flash memory: these reuse the space later.
+// Overwrite writes zeros between two offsets of a file. When the zeros are synced, the old bytes are removed from the
+// disk, unless the filesystem copies on write or the disk is flash memory: these reuse the space later.
 func Overwrite(f File, from, to int64) error {
 	zeros := make([]byte, min(max(to-from, 0), 1<<20))
 

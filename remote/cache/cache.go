@@ -178,7 +178,7 @@ func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 	return false
 }
 
-// fetchBlock returns a block that the cache lacks. It fetches the block together with up to run-1 blocks behind it.
+// fetchBlock returns a block that the cache lacks. It fetches up to run blocks: the block, and blocks behind it.
 // If several goroutines need a block at once, one of them makes the request and the others wait.
 func (c *Cache) fetchBlock(ctx context.Context, o backend.Object, block, run int64, fetch Fetch) ([]byte, error) {
 	for {
@@ -213,8 +213,8 @@ func (c *Cache) fetchBlock(ctx context.Context, o backend.Object, block, run int
 	}
 }
 
-// claimRun reserves a block, and up to run-1 missing blocks behind it, for the caller to fetch. n is the
-// number of reserved blocks. If another goroutine is fetching the block, claimRun returns done, which
+// claimRun reserves up to run missing blocks for the caller to fetch: a block, and the blocks behind it. n is the
+// number of reserved blocks. If another goroutine is fetching the block, claimRun returns the channel done, which
 // is closed when this fetch ends.
 func (c *Cache) claimRun(o backend.Object, block, run int64) (n int64, done chan struct{}) {
 	c.mu.Lock()
@@ -236,7 +236,7 @@ func (c *Cache) claimRun(o backend.Object, block, run int64) (n int64, done chan
 	return n, nil
 }
 
-// releaseRun ends the reservation of run blocks.
+// releaseRun ends the reservation of blocks. The parameter run is the number of these blocks.
 func (c *Cache) releaseRun(o backend.Object, block, run int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,7 +246,7 @@ func (c *Cache) releaseRun(o backend.Object, block, run int64) {
 	}
 }
 
-// fetchRun fetches and stores run blocks, and returns the first one.
+// fetchRun fetches and stores blocks, and returns the first one. The parameter run is the number of these blocks.
 func (c *Cache) fetchRun(ctx context.Context, o backend.Object, block, run int64, fetch Fetch) ([]byte, error) {
 	off := block * BlockSize
 	want := min(run*BlockSize, o.Size-off)

@@ -244,7 +244,7 @@ func (k *Registry) Stored(ctx context.Context, h cas.Hash) (rec cas.StoredObject
 	return rec, err
 }
 
-// readFromAny calls read with one source after another until read succeeds.
+// readFromAny calls the function read with one source after another until it succeeds.
 func readFromAny(k *Registry, h cas.Hash, read func(*remote.Snapshot) error) error {
 	var failed error
 	for _, s := range sourcesLoadedFirst(k) {

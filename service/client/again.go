@@ -109,8 +109,8 @@ func (c *Client) beginFollowing(ctx context.Context, l *service.Log, x Streams) 
 	return c.Do(ctx, past, Streams{Item: trackSeq(&l.After, item)}, nil)
 }
 
-// trackSeq returns a function for Streams.Item. The function stores the number of each event in last, and then calls
-// item.
+// trackSeq returns a function for Streams.Item. This function stores the number of each event in *last, and then calls
+// the function item.
 func trackSeq(last *uint64, item func(json.RawMessage) error) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		var e events.Event

@@ -118,8 +118,8 @@ func requestLine(o *service.Op, args any) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// call writes a request to a control file of its own and calls read with the answer. If the daemon dies, the
-// open file fails with ESTALE. If no daemon carried the request out, call repeats it. If the answer is
+// call writes a request to a control file of its own, and calls the function read with the answer. If the daemon dies,
+// the open file fails with ESTALE. If no daemon carried the request out, call repeats it. If the answer is
 // lost, call repeats the request only if the operation o only reads.
 func (c *Client) call(o *service.Op, request []byte, read func(file string, answer []byte) error) error {
 	for attempt := 1; ; attempt++ {
@@ -143,8 +143,8 @@ func (c *Client) call(o *service.Op, request []byte, read func(file string, answ
 // errNotCarriedOut is wrapped in the error for a request that no daemon has carried out.
 var errNotCarriedOut = errors.New("the request was not carried out")
 
-// callOnce writes a request, and calls read if there is an answer. If answered is true, err is the error of
-// read. If the write fails, there is an answer, too: it has the reason.
+// callOnce writes a request, and calls the function read if there is an answer. If answered is true, err is the error
+// of read. If the write fails, there is an answer, too: it has the reason.
 func (c *Client) callOnce(request []byte, read func(file string, answer []byte) error) (answered bool, err error) {
 	name := filepath.Join(c.target.Root, callName+"."+rand.Text())
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)

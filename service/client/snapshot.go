@@ -225,9 +225,9 @@ func (s *objectReader) fetch(hashes []cas.Hash) ([][]byte, error) {
 	return got, nil
 }
 
-// RecordApply records the state of a directory before or after an apply, see service.RecordApply. It calls read
-// with a state that the daemon has, and a sink. read passes to the sink the files of the directory that differ from
-// the state.
+// RecordApply records the state of a directory before or after an apply, see service.RecordApply. It calls the
+// function read with a state that the daemon has, and a sink. The function passes the files of the directory that
+// differ from the state to the sink.
 func (ch *Changes) RecordApply(ctx context.Context, req service.RecordApply, read func(*tree.State, stream.Sink) error) (result service.RecordedApply, err error) {
 	st := ch.Base
 	if req.Number != 0 {

@@ -175,10 +175,10 @@ func (b *Builder) Add(e stream.Entry) error {
 	return b.state.Put(b.src, b.epoch, n)
 }
 
-// keepsIno reports whether an entry for the path of the file old replaces only the file's contents, so that the
-// file keeps its inode number. This is true for a file with one name. For a file with several names, the entry must
-// have the same size, times, owner and link target, and be the first such entry: for the other names of the file,
-// the source has hard links.
+// keepsIno reports whether an entry for the path of a file replaces only the file's contents, so that the file keeps
+// its inode number. The parameter old is the file. The result is true for a file with one name. For a file with
+// several names, the entry must have the same size, times, owner and link target. It must also be the first such
+// entry: for the other names of the file, the source has hard links.
 func (b *Builder) keepsIno(old *tree.Inode, e stream.Entry) bool {
 	if old == nil || old.Type() != e.Mode&unix.S_IFMT {
 		return false

@@ -191,7 +191,7 @@ func (d *Daemon) finishTakeover() {
 
 // userHolder returns the function service.JoinHooks.Hold, nil without a keeper. The function sends the
 // connection of an `amberfs run` to the keeper, so that the connection outlives the daemon. The caller
-// calls joined when the run has its answer, and left when the run has ended.
+// calls the function joined when the run has its answer, and the function left when the run has ended.
 func (d *Daemon) userHolder() func(*net.UnixConn, string) (joined, left func()) {
 	l := d.cfg.Keeper
 	if l == nil {

@@ -215,7 +215,7 @@ func (w *inotifyReporter) nudge(ctx context.Context, paths []string) error {
 const NudgeCommand = "nudge"
 
 // Nudge sets the mtime of files in the mount at point to a time (ns since 1970, in decimal). It fails if
-// another device is mounted there now. It reads the paths from in, with a NUL after each.
+// another device is mounted there now. The reader in has the paths, with a NUL after each.
 func Nudge(in io.Reader, point, device, mtime string) error {
 	ns, err := strconv.ParseInt(mtime, 10, 64)
 	if err != nil {

@@ -186,7 +186,7 @@ func TestResolveLoop(t *testing.T) {
 	Resolve(nil, filepath.Join(dir, "a", "x")) // must return although the links form a loop
 }
 
-func TestUsers(t *testing.T) {
+func TestUsingProcesses(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	var of, in unix.Stat_t
 	must.OK(t, errors.Join(unix.Stat(dir, &of), unix.Stat(other, &in)))

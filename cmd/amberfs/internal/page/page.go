@@ -114,7 +114,8 @@ func (p *Page) Handler() http.Handler {
 // the page expects: conflicts and deleted snapshots. A browser would log these statuses as errors of the page.
 const statusHeader = "Amberfs-Status"
 
-// withStatusHeader returns next with the statuses 404 and 409 moved to statusHeader.
+// withStatusHeader returns a handler that calls next. If next answers with the status 404 or 409, the handler moves
+// that status to statusHeader.
 func withStatusHeader(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { next(statusHeaderWriter{w}, r) }
 }

@@ -74,8 +74,8 @@ func (f *forks) keepFork(name string) { fmt.Fprintln(f.janitorInput, name) }
 // its arguments.
 const JanitorCommand = "discard-forks"
 
-// DiscardOthers reads names of forks from in, which ends with the search. Then it discards the other forks of the
-// search: the forks whose names begin with prefix.
+// DiscardOthers reads the names of the forks to keep from the reader in, which ends with the search. Then it discards
+// the other forks of the search. The names of all forks of the search begin with prefix.
 func (w Workspace) DiscardOthers(ctx context.Context, prefix string, in io.Reader) error {
 	kept := map[string]bool{}
 	for lines := bufio.NewScanner(in); lines.Scan(); {

@@ -223,8 +223,8 @@ func RemovePlain(ctx context.Context, path string) error {
 	return err
 }
 
-// makeLink makes the symbolic link to a worktree. The link is relative if both are in the workspace. A link in
-// the repository is added to .git/info/exclude, unless git ignores it already.
+// makeLink makes the symbolic link to a worktree. The link is relative if it and the worktree are in the workspace.
+// A link in the repository is added to .git/info/exclude, unless git ignores it already.
 func (r *Repository) makeLink(ctx context.Context, link, to string) error {
 	if err := os.MkdirAll(filepath.Dir(link), 0o777); err != nil {
 		return err

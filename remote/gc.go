@@ -134,9 +134,9 @@ const (
 	fewObjects, listedParts = 2000, 2
 )
 
-// readObjects finds the objects on the remote. If the remote has entries and many objects, and the run will remove
-// none, it takes the objects that the list and the marks name, and only lists random parts of the remote. So the
-// objects of pushes that did not end are found after some collections.
+// readObjects finds the objects on the remote. On a remote with entries and many objects, a run that will remove
+// none takes the objects that the list and the marks name, and lists only random parts of the remote. So the objects
+// of pushes that did not end are found after some collections. Any other run lists all objects.
 func (c *gcRun) readObjects(ctx context.Context) error {
 	prefixes := []string{"obj/"}
 	if c.scan.format.Entries && len(c.scan.listedObjects) > fewObjects && !c.willRemove() {

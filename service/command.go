@@ -39,14 +39,17 @@ type Command struct {
 	PathHint string
 }
 
-// A Flag sets a field of the arguments. Name is NAME for the field of the same name (dry-run sets dry_run),
-// NAME=FIELD for another field, or NAME=FIELD:VALUE for a flag without a value that sets FIELD to VALUE.
-// NAME= sets no field: Command.Convert reads the flag. Such a flag takes a value if About has a word in
-// backquotes.
+// A Flag sets a field of the arguments. Name has one of these forms:
+//
+//   - NAME sets the field of the same name: dry-run sets dry_run.
+//   - NAME=FIELD sets another field.
+//   - NAME=FIELD:VALUE is a flag without a value on the command line. It sets FIELD to VALUE.
+//   - NAME= sets no field: Command.Convert reads the flag. Such a flag takes a value if About has a word in
+//     backquotes.
 type Flag struct{ Name, Short, About string }
 
-// Parts splits f.Name into the name of the flag, the field that it sets, "" for none, and the VALUE of a flag
-// without a value on the command line.
+// Parts splits f.Name into the name of the flag, the field that it sets ("" for none), and VALUE ("" for a flag with
+// a value on the command line).
 func (f Flag) Parts() (name, field, value string) {
 	name, field, other := strings.Cut(f.Name, "=")
 	if !other {

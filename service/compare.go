@@ -68,9 +68,13 @@ func withStates(r *Request, a, b string, fn func(from, to *tree.State) error) er
 // forkStatePrefix is the prefix of the name of a fork's state, see holdState.
 const forkStatePrefix = naming.ForksDir + "/"
 
-// holdState returns the state with a name. "" is the name of the present state. Otherwise the name is that of a
-// snapshot or, if the caller uses the socket, a path in the mount: .forks/F for the present state of the fork F, or
-// .forks/F/.snapshots/S for a snapshot in it. The state's objects are protected from gc until release is called.
+// holdState returns the state with a name. It protects the state's objects from gc until release is called. The name
+// is one of these:
+//
+//   - "", for the present state;
+//   - the name of a snapshot;
+//   - if the caller uses the socket, .forks/F for the present state of the fork F, or .forks/F/.snapshots/S for a
+//     snapshot in it.
 func holdState(r *Request, name string) (st *tree.State, release func(), err error) {
 	ws := r.Workspace
 

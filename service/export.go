@@ -195,8 +195,9 @@ func (es *Exports) withoutExports(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// keepCommits deletes the refs of the store's own repository from which a commit can be reached that is not in
-// commits, and the objects that only these refs need. It returns the refs. If dryRun is set, it deletes nothing.
+// keepCommits deletes refs of the store's own repository, and the objects that only these refs need. It deletes the
+// refs from which a commit can be reached that is not in commits. It returns the refs. If dryRun is set, it deletes
+// nothing.
 func (es *Exports) keepCommits(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
 	return gitbridge.KeepCommits(ctx, es.repository(), commits, dryRun)
 }
@@ -332,9 +333,8 @@ func (e *exportSource) gitBases() []gitbridge.Base {
 	return out
 }
 
-// forkPoint returns the parent of a workspace, nil for main. It also returns an invented snapshot that
-// directly follows the fork point in the parent, so that the ancestors of this snapshot are the ancestors of
-// the workspace.
+// forkPoint returns the parent of a workspace, nil for main. It also returns an invented snapshot that directly
+// follows the fork point in the parent. So the ancestors of this snapshot are the ancestors of the workspace.
 func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, info.Info) {
 	up := ws.Parent()
 	if up == nil {

@@ -13,9 +13,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// openSnapshot waits until the snapshot has its id, sends Opened, and protects the objects of the snapshot
-// and of its bases from gc until the client closes the connection. The client runs git itself, with the
-// rights of its user.
+// openSnapshot waits until the snapshot has its id, and sends Opened. It protects the objects of the snapshot and of
+// its bases from gc until the client closes the connection. The client runs git itself, with the rights of its user.
 func openSnapshot(ctx context.Context, r *Request, a Open) (None, error) {
 	e, err := newExportSource(ctx, r.Workspace, a.Name)
 	if err != nil {

@@ -337,8 +337,8 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 	return damaged
 }
 
-// backUpOne pushes a snapshot. If another snapshot on the remote has its name, the beginning of its id is
-// added to the name, so that a name that is in use never blocks a backup.
+// backUpOne pushes a snapshot. If another snapshot on the remote has its name, backUpOne adds the beginning of its
+// id to the name. So a name that is in use never blocks a backup.
 func (bs *Backups) backUpOne(ctx context.Context, p policy.Push, target *remote.Remote, i info.Info) error {
 	r := &Request{
 		Caller:    actors.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},

@@ -107,8 +107,8 @@ func (o *Op) Query(args any) url.Values {
 	return out
 }
 
-// parseRequest splits a request, a JSON object, into the name of the operation (the field "op", "" if it is
-// missing) and an object with the other fields, which are the arguments.
+// parseRequest splits a request, which is a JSON object. op is the name of the operation in the field "op", "" if
+// the field is missing. args is an object with all other fields.
 func parseRequest(request []byte) (op string, args []byte, err error) {
 	fields := map[string]json.RawMessage{}
 	if err := strictjson.Decode(request, &fields); err != nil {

@@ -113,9 +113,9 @@ type Refresh struct {
 	DryRun         bool                     `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 }
 
-// RecordApply records the state of a directory before or after an apply to it. A client calls it twice: before the
-// apply, with the files in which the directory differs from the state Base, and after the apply, with the files in
-// which the directory differs from the state in the first answer.
+// RecordApply records the state of a directory before or after an apply to it. A client calls it twice. Before the
+// apply, it sends the files in which the directory differs from the state Base. After the apply, it sends the files
+// in which the directory differs from the state in the first answer.
 type RecordApply struct {
 	Number uint64 `json:"number,omitempty" jsonschema:"of the apply that ended; 0: it has not begun"`
 	Dir    string `json:"dir,omitempty" jsonschema:"the directory"`

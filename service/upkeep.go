@@ -127,7 +127,7 @@ func (u *upkeep) gc(ctx context.Context, r *Request, a GC) (Collected, error) {
 	return Collected{Objects: freed.Removed, Bytes: freed.FreedBytes}, nil
 }
 
-// byteProgress returns a function that reports numbers of bytes as progress, by calls of the function show. The
+// byteProgress returns a function that passes numbers of bytes to the function show, as progress of work. The
 // parameter what is the name of the work.
 func byteProgress(what string, show func(Progress)) func(done, total int64) {
 	return func(done, total int64) { show(Progress{What: what, Done: done, Total: total, Unit: "bytes"}) }

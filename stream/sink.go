@@ -50,9 +50,9 @@ type Entry struct {
 	Sparse bool
 	Parts  []content.DataRange
 
-	// In a layer of an image, Whiteout removes the file at Path in the layers below, and Opaque removes the
-	// entries of the directory at Path in these layers. If one of them is set, the fields other than Path are
-	// ignored.
+	// Whiteout and Opaque are set only in a layer of an image. Whiteout removes the file at Path in the layers
+	// below. Opaque removes the entries of the directory at Path in these layers. If one of them is set, the fields
+	// other than Path are ignored.
 	Whiteout, Opaque bool
 }
 
@@ -62,13 +62,16 @@ type OpenFile interface {
 	Fd() uintptr
 }
 
-// A Sink receives the entries of a tree, in the order of the source. Paths are relative, with "/"
-// between names and no ".", ".." or empty ones.
+// A Sink receives the entries of a tree, in the order of the source. Paths are relative, with "/" between names and
+// no ".", ".." or empty ones.
 //
 // A path may be in two entries: the second one replaces a file, and sets the attributes of a directory. If the
-// source has no entry for a directory above a path, the sink creates that directory. It returns ErrHostile for a
-// path below a file that is no directory, for a path that is a directory in only one of two entries, and for a
-// hard link to a path without an earlier entry. An error ends the stream.
+// source has no entry for a directory above a path, the sink creates that directory. An error ends the stream. A
+// Sink returns ErrHostile for:
+//
+//   - a path below a file that is not a directory;
+//   - a path that is a directory in only one of two entries;
+//   - a hard link to a path without an earlier entry.
 type Sink func(Entry) error
 
 var (

@@ -153,8 +153,8 @@ func (a *app) callHere(ctx context.Context, args, result any) error {
 	return a.call(ctx, p, args, result)
 }
 
-// showOp calls the operation of args in the workspace of a location, and prints its result in the form that the rows
-// of the operation and of the command define.
+// showOp calls the operation of args in the workspace of a location, and prints its result. The rows of the
+// operation and of the command define the form of the result.
 func showOp(ctx context.Context, a *app, p locate.Location, args any, c *service.Command, g *service.ParsedLine) error {
 	o := service.OpOf(args)
 	switch o.Output {

@@ -240,8 +240,9 @@ var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 // maxTranscript is the size in bytes of the largest transcript, after compression.
 const maxTranscript = 11 << 20
 
-// addSession sets o.Session and o.Transcript. The session is the one in the label of the newest snapshot of a
-// turn in the workspaces, else the newest one that Claude Code has for the directory root.
+// addSession sets o.Session and o.Transcript. It takes the session from the label of the newest snapshot of a turn
+// in the workspaces. If there is no such snapshot, it takes the newest session that Claude Code has for the
+// directory root.
 func (o *handoffOptions) addSession(ctx context.Context, a *app, workspaces []*client.Client, root string) error {
 	var newest info.Info
 	for _, c := range workspaces {

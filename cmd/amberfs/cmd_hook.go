@@ -195,9 +195,9 @@ func reportCall(ctx context.Context, a *app, c *client.Client, agent, look strin
 }
 
 // takeTurn takes a snapshot with the next number of a turn, unless the message has a snapshot already, and reports
-// whether it is the first turn. It determines the number before it looks for a snapshot of the message. So if
-// another hook takes a snapshot for the message at the same time, takeTurn finds that snapshot, or both hooks have the
-// same number and the second one fails because the name exists.
+// whether it is the first turn. It determines the number before it looks for a snapshot of the message. Another hook
+// may take a snapshot for the message at the same time. Then takeTurn finds that snapshot, or both hooks have the
+// same number. In the second case, one of the two snapshots fails because the name exists.
 func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, message string) (first bool, err error) {
 	var newest, same service.Snapshots
 	if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn}, client.Streams{}, &newest); err != nil {

@@ -196,8 +196,8 @@ func (w *stoppingWriter) stop() {
 	w.stopped = true
 }
 
-// sendAll calls the operation, and sends the tree to it. If both fail, it returns the error of the one that failed
-// first, because the other one fails as a consequence.
+// sendAll calls the operation, and sends the tree to it. If both fail, it returns the first error, because the
+// second one is a consequence of the first.
 func (i *importer) sendAll(ctx context.Context) (done service.Imported, err error) {
 	sending, stop := context.WithCancel(ctx)
 	defer stop()

@@ -49,7 +49,8 @@ and conflicts.`,
 	return cmd
 }
 
-// runRefresh refreshes a run or, for "", the workspace from a directory, by default the one that it was filled from.
+// runRefresh refreshes a run or, if the name is "", the workspace. It takes the changes from a directory, by default
+// the directory that the workspace was filled from.
 func runRefresh(ctx context.Context, a *app, run, dir string, req service.Refresh) error {
 	if run != "" {
 		return withRun(ctx, a, "", run, func(r *runs.Run, c *client.Client) error {

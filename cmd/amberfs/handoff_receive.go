@@ -376,8 +376,8 @@ func (r *receipt) pushChanges(ctx context.Context, a *app, temp string, out *sen
 	return err
 }
 
-// ownerRestorer returns a function that changes the owner and group of an entry: if they are those of the
-// received directory here, they become the owner and group of the root of the handed-off tree.
+// ownerRestorer returns a function that changes the owner and group of an entry. If the entry has the owner of the
+// received directory, it gets the owner of the root of the handed-off tree. The same is done with the group.
 func (r *receipt) ownerRestorer(from *handoff.Objects) (func(*stream.Meta), error) {
 	root, err := from.Tree.Get(from.Source, tree.RootIno)
 	if err != nil {

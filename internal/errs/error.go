@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// An Error is the error of a command or a request as users see it: one sentence, a hint what to do
-// next, and the kind. It is sent in its JSON form over a socket, a control file or a pipe, so that the
-// command line prints the error of the daemon unchanged.
+// An Error is the error of a command or a request as users see it: one sentence, a hint what to do next, and the
+// kind. It is sent in its JSON form over a socket, a control file or a pipe. So the command line can print the error
+// of the daemon unchanged.
 type Error struct {
 	// Msg is one sentence, without a capital or a full stop.
 	Msg  string `json:"error"`

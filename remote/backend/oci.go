@@ -30,9 +30,9 @@ const (
 	formatTag     = "amberfs.format"
 )
 
-// A registry is a backend in a repository of an OCI registry. An object is a blob, a ref is a tag. The
-// manifest of the tag has the objects as layers, so that the registry keeps them, and the value of
-// the ref as an annotation, so that one request reads it.
+// A registry is a backend in a repository of an OCI registry. An object is a blob, and a ref is a tag. The manifest
+// of the tag has the objects as layers, so that the registry keeps them. It has the value of the ref as an
+// annotation, so that one request reads it.
 type registry struct {
 	repo      *remote.Repository
 	client    *auth.Client

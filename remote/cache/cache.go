@@ -25,7 +25,7 @@ const (
 	BlockSize = 1 << 20
 	// maxRunBlocks is the largest number of blocks of one request.
 	maxRunBlocks = 8
-	// touchAfter is the age at which a block that is read gets a new time of modification, by which evict
+	// touchAfter is the age of a block at which a read sets its time of modification to now. By these times, evict
 	// finds the blocks that were not used for the longest time.
 	touchAfter = time.Hour
 	// DefaultSize is the usual size of a cache in bytes.

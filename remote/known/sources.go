@@ -264,8 +264,8 @@ func readFromAny(k *Registry, h cas.Hash, read func(*remote.Snapshot) error) err
 	return failed
 }
 
-// GetLocal does as Get, but reads only from the cache. It returns a cas.AbsentError if the object is in an index that
-// was read, but not in the cache, or if it may be in an index that was not read yet.
+// GetLocal does as Get, but reads only from the cache. It returns a cas.AbsentError in two cases: an index has the
+// object, but the cache does not have it; or an index that was not read yet may have the object.
 func (k *Registry) GetLocal(h cas.Hash, dst []byte) ([]byte, error) {
 	var unread []*remote.Snapshot
 	for _, s := range sourcesLoadedFirst(k) {

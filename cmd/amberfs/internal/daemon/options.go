@@ -47,8 +47,8 @@ const storeCloseTime = 300 * time.Millisecond
 // defaultPatience is the patience of a mount without the options timeout and hard.
 const defaultPatience = 30 * time.Second
 
-// Patience returns the time for which programs wait for a remote that does not answer, and for a daemon that cannot
-// take over because it lacks a resource. A negative value means no limit.
+// Patience returns the time for which programs wait for a remote that does not answer. They wait as long for a
+// daemon that cannot take over because it lacks a resource. A negative value means no limit.
 func (cfg *Config) Patience() time.Duration {
 	if cfg.Options.Hard {
 		return -1

@@ -51,8 +51,8 @@ const (
 	// several restores in a row. minNudgeInterval is the shortest time between two processes.
 	nudgeDelay       = 20 * time.Millisecond
 	minNudgeInterval = 200 * time.Millisecond
-	// idlePerCPUTime: the time between two processes is at least this number times the processor time of the first, so
-	// that continuous restores use at most a twentieth of a processor for watchers.
+	// idlePerCPUTime is a factor: the time between two processes is at least idlePerCPUTime times the processor time
+	// of the first one. So continuous restores use at most a twentieth of a processor for watchers.
 	idlePerCPUTime = 20
 	// maxTouchedFiles is the number of paths up to which a process touches files. Of further names, it touches only
 	// the directories.

@@ -122,8 +122,8 @@ func (p Location) Device() string {
 	return Device(p.Mount)
 }
 
-// splitPath splits a path inside the file system into the names of forks, the name of a snapshot ("" if there
-// is none), and the path in their tree.
+// splitPath splits a path inside the file system. It returns the names of forks, the name of a snapshot ("" if there
+// is none), and the path in the tree of the workspace or snapshot.
 func splitPath(inside string) (forks []string, snapshot, rest string) {
 	parts := strings.Split(strings.Trim(inside, "/"), "/")
 	for len(parts) >= 2 && parts[0] == naming.ForksDir {

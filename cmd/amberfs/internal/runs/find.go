@@ -209,9 +209,8 @@ func (f *Finder) WithRun(ctx context.Context, dir, name string, fn func(r *Run, 
 	return err
 }
 
-// withUnlinkedRun does the work of WithRun for a run whose name has no link in namesDir, because an earlier version of
-// amberfs made it, or because it was made with another AMBERFS_RUNS. Several directories may have a run with such
-// a name.
+// withUnlinkedRun does the work of WithRun for a run whose name has no link in namesDir. Such a run was made by an
+// earlier version of amberfs, or with another AMBERFS_RUNS. Several directories may have a run with such a name.
 func (f *Finder) withUnlinkedRun(ctx context.Context, name string, fn func(r *Run, c *client.Client) error) (found bool, err error) {
 	root, err := Root()
 	if err != nil {

@@ -197,9 +197,13 @@ func (x *locator) compactLocked(all bool) {
 	}
 }
 
-// beginFlush moves newPlaces to flushingPlaces. It returns these places, the new entries of the packs whose
-// entries in the database are outdated, by pack id, and these packs. Places and entries are of one instant:
-// the place of every record before a pack's end is in the returned overlay or in the database.
+// beginFlush moves newPlaces to flushingPlaces. It returns:
+//   - these places,
+//   - by pack id, the new entries of the packs whose entries in the database are outdated,
+//   - these packs.
+//
+// Places and entries are of one instant: the place of every record before a pack's end is in the returned
+// overlay or in the database.
 func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 	packs := x.packs.all()
 	x.mu.Lock()

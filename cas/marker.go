@@ -21,7 +21,7 @@ type Marker struct {
 	leaves       []Hash // passed to MarkLeaf and not looked up yet
 	err          error  // the first error
 
-	remembers   bool                // Resume was called, and gc has not lost the place of a record
+	remembers   bool                // Resume was called, and the places of all kept objects are known, see emptyPack
 	generations []generation        // generations of earlier collections and of Remember
 	changed     bool                // generations differ from the ones in the index
 	newSlots    map[uint64][]uint32 // by pack: slots that Mark and MarkLeaf have kept since the last Remember

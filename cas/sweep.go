@@ -383,8 +383,8 @@ type sweepPlan struct {
 }
 
 // A deadRun is a range [start, end) of neighbouring dead and free records, and the range [holeStart,
-// holeEnd) of the whole blocks in it, which a hole can free. At least one record is dead, unless all
-// free space is wiped.
+// holeEnd) of the whole blocks in it, which a hole can free. At least one record is dead, except in a
+// collection that wipes all free space: there all records of a run may be free.
 type deadRun struct {
 	start, end         int64
 	holeStart, holeEnd int64

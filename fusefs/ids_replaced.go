@@ -62,9 +62,9 @@ func (c *copies) get(id live.NodeID) fileCopy {
 	return fileCopy{}
 }
 
-// recordCopy records that the file id is a copy of the file original. If the original belongs to another user
-// and is writable for its owner, this write permission is not shown. A copy that was created with the shown
-// permissions gets the hidden write permission.
+// recordCopy records that the file id is a copy of the file original. The mount hides the owner's write permission
+// on files of other users, so a program that copies such a file with its mode creates a read-only copy. recordCopy
+// gives such a copy the hidden permission.
 func (p *permissions) recordCopy(writer live.Writer, id, original live.NodeID) error {
 	if p.ids == nil {
 		return nil

@@ -86,8 +86,8 @@ func (x *exporter) conversions(items []item) ([]conversion, error) {
 	return conversions, nil
 }
 
-// exportFile puts one file into the commit. If the attributes ask for a conversion, it leaves the file to
-// filter: a large file always, a small file only if the conversion would change its bytes.
+// exportFile puts one file into the commit. If the attributes ask for a conversion, it passes the file to x.filter,
+// after which git converts it: a large file always, a small file only if the conversion would change its bytes.
 func (x *exporter) exportFile(it item, conv conversion) error {
 	if it.node.IsSymlink() {
 		return x.send(it, modeSymlink, strings.NewReader(it.node.Target), int64(len(it.node.Target)))

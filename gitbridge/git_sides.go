@@ -41,7 +41,7 @@ type stateMerge struct {
 	merger Merger
 	sides  threeway.Sides
 	copies map[string]*gitdir.Copy // copies of the receiving git directories, by path
-	taken  []string                // see threeway.GitOutcome.Taken
+	taken  []string                // see threeway.GitOutcome.TakenPaths
 	edits  []threeway.Edit
 
 	release func() // returns gitMemory to Merger.Memory
@@ -61,7 +61,7 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 			keepsPath:         func(string) bool { return false },
 		},
 	}}
-	s.findReceiver, s.addedOrRemoved, s.carryOut = s.receiverAt, s.addedOrRemovedIn, s.addEdits
+	s.findReceiver, s.addedOrRemoved, s.carryOut = s.receiverAt, s.addedOrRemovedIn, s.carryOutPlan
 	s.entryAt = func(at string) *tree.Inode { return s.inodeAt(s.ours, at) }
 	out.Close = func() { s.close(); s.release() }
 	changes, err := s.planAll(in.Changes)
@@ -135,9 +135,9 @@ func (s *stateMerge) addedOrRemovedIn(work string) (names []string) {
 	return names
 }
 
-// addEdits adds an edit for each file that git merged. Then, except in a dry run, it carries out the plan of the
+// carryOutPlan adds an edit for each file that git merged. Then, except in a dry run, it carries out the plan of the
 // repository in its copy, and adds an edit for each file that git changed there.
-func (s *stateMerge) addEdits(r *repoMerge, follow []string, merged map[string]gitdir.MergedFile) error {
+func (s *stateMerge) carryOutPlan(r *repoMerge, follow []string, merged map[string]gitdir.MergedFile) error {
 	s.taken = append(s.taken, follow...)
 	for at, file := range merged {
 		edit := threeway.Edit{Path: at}

@@ -90,15 +90,15 @@ func kindOfOriginal(n *tree.Inode) copyKind {
 
 // shownMode returns the mode that a run shows for a file.
 func shownMode(n *tree.Inode) uint32 {
-	const other, group, owner = unix.S_IRWXO, 3, 6
+	const rwxMask, groupShift, ownerShift = unix.S_IRWXO, 3, 6
 	switch {
 	case n.UID == uint32(os.Geteuid()):
 		return n.Mode
 	case inGroup(int(n.GID)):
-		return n.Mode&^unix.S_IRWXU | n.Mode>>group&other<<owner
+		return n.Mode&^unix.S_IRWXU | n.Mode>>groupShift&rwxMask<<ownerShift
 	}
 
-	return n.Mode&^unix.S_IRWXU | n.Mode&other<<owner
+	return n.Mode&^unix.S_IRWXU | n.Mode&rwxMask<<ownerShift
 }
 
 // missingAttrs describes the attributes that the copy n lacks, "" if it lacks none. shown is the original as the run

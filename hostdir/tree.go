@@ -196,10 +196,10 @@ func (h *hostTree) putEntry(p *tree.Path, entry hostEntry, before *tree.Inode) e
 	return h.edit.Err()
 }
 
-// isApplied reports whether n, the directory's file at the path of a change, is the file after the change. n may have
-// the attributes that the file has in the base, at another path, because an apply sets attributes last. If the change
-// keeps the contents, n equals also the file before the change; then n is the file after the change only if it has
-// another name (linked).
+// isApplied reports whether a change was already applied to n, the directory's file at the path of the change. An
+// apply sets attributes last, so n may still have the attributes of the base. If n also equals the file before the
+// change, a comparison proves nothing. Then only linked, which means that n already has its second name, shows that
+// the change was applied.
 func (h *hostTree) isApplied(c tree.Change, n *tree.Inode, linked bool) (bool, error) {
 	if c.After == nil || c.After.IsDir() || n.IsDir() || c.After.Type() != n.Type() {
 		return false, nil

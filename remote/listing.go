@@ -55,8 +55,9 @@ type listedRef struct {
 type knownRef struct {
 	sum string // MD5 of the ref's value, in hex
 	ref *object.Ref
-	// For a ref that this program pushed, newestListBefore is the number of the newest list that was known before
-	// the entry of the ref was written.
+	// For a ref that this process pushed, newestListBefore is the highest number of a list (see listing) that was
+	// known before the process wrote the entry of the push (see refEntry). Only lists with a higher number can
+	// include the entry.
 	newestListBefore int
 }
 

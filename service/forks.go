@@ -250,9 +250,9 @@ func changedSince(ctx context.Context, ws *snapshot.Workspace, name string) (cha
 // lastActor returns the actor of the newest event in a workspace, or the command of its program if the event has no
 // actor. It returns "" if the events cannot be read.
 func (fs *forks) lastActor(ws *snapshot.Workspace) (name string) {
-	const newest = 100
+	const maxEvents = 100
 	view := ws.View()
-	_ = fs.events.Read(view, max(fs.events.LastSeq(view), newest)-newest, func(e events.Event) error {
+	_ = fs.events.Read(view, max(fs.events.LastSeq(view), maxEvents)-maxEvents, func(e events.Event) error {
 		name = cmp.Or(e.Actor, e.Command, name)
 		return nil
 	})

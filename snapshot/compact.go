@@ -44,7 +44,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	var snaps []*catalogue.Snapshot
 	var states []*tree.State
 	var err error
-	ss.w.withReadLock(func() { snaps, states, err = ss.findCompacted(o) })
+	ss.w.withReadLock(func() { snaps, states, err = ss.findToCompact(o) })
 	if err != nil {
 		return Compacted{}, err
 	}
@@ -106,9 +106,9 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	return out, s.Sync()
 }
 
-// findCompacted returns the snapshots to compact with their states, newest first. The caller holds the lock of the
+// findToCompact returns the snapshots to compact with their states, newest first. The caller holds the lock of the
 // forest.
-func (ss Snapshots) findCompacted(o CompactOptions) (snaps []*catalogue.Snapshot, states []*tree.State, err error) {
+func (ss Snapshots) findToCompact(o CompactOptions) (snaps []*catalogue.Snapshot, states []*tree.State, err error) {
 	s := ss.w.store
 	if snaps, err = s.cat.SnapshotsToCompact(ss.w.ws, o.Names); err != nil {
 		return nil, nil, err

@@ -17,7 +17,7 @@ func (w *Workspace) Policy() (p policy.Policy) {
 func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy, err error) {
 	s := w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
-		r, err := w.ws.NewPolicy(patch, c)
+		r, err := w.ws.NewSetPolicy(patch, c)
 		if err != nil {
 			return err
 		}

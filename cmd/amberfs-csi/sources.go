@@ -104,7 +104,8 @@ func (d *driver) forkOrReplace(ctx context.Context, id string, create func() err
 	return create()
 }
 
-// createFork makes a fork without a snapshot in main at its end, because other tenants could read that snapshot.
+// createFork makes a fork that leaves no snapshot in main when it ends, because other tenants could read that
+// snapshot.
 func (d *driver) createFork(ctx context.Context, id, from, ttl string) (f service.Forked, err error) {
 	err = d.callDaemon(ctx, "", snapshot.ForkOptions{Name: id, Snapshot: from, TTL: ttl, Discard: true}, &f)
 	return f, err

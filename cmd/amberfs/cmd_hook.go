@@ -56,7 +56,7 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			agent := cmp.Or(strings.Join(argv, "-"), "generic")
 			if install || uninstall {
-				return installHook(a, agent, uninstall)
+				return changeHook(a, agent, uninstall)
 			}
 
 			runHook(cmd.Context(), a, agent)
@@ -241,8 +241,8 @@ func generationsToAgent() int {
 	return generations
 }
 
-// installHook changes an agent's settings, and prints what changes first.
-func installHook(a *app, agent string, remove bool) error {
+// changeHook adds the hook to an agent's settings, or removes it. Before, it prints the change.
+func changeHook(a *app, agent string, remove bool) error {
 	wd, err := a.commandDir()
 	if err != nil {
 		return err

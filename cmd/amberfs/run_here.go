@@ -62,8 +62,8 @@ func runInWorkspace(ctx context.Context, a *app, p locate.Location, o *runOption
 	return a.statusError(status, err)
 }
 
-// commandInWorkspace returns the command of a run at a location, mounted at dir. ready is called when it has been
-// started.
+// commandInWorkspace returns the command of a run in the workspace p, which is mounted at dir. The caller calls ready
+// after it has started the command.
 func commandInWorkspace(ctx context.Context, a *app, p locate.Location, dir string, c *sandbox.Config) (cmd *exec.Cmd, ready func(), err error) {
 	if !c.ForkIsRoot {
 		cmd = exec.Command(c.Command[0], c.Command[1:]...)

@@ -316,8 +316,8 @@ func (r *SetPolicy) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*record)(r))
 }
 
-// NewPolicy returns the record of a change of the policy. patch is a JSON merge patch.
-func (w *Workspace) NewPolicy(patch []byte, caller actors.Caller) (*SetPolicy, error) {
+// NewSetPolicy returns the record of a change of the policy. patch is a JSON merge patch.
+func (w *Workspace) NewSetPolicy(patch []byte, caller actors.Caller) (*SetPolicy, error) {
 	if err := w.Alive(); err != nil {
 		return nil, err
 	}

@@ -6,10 +6,10 @@ import "slices"
 const MaxLineage = 100
 
 // Lineage returns the ids of the past states of a workspace, the newest last, each once. These are the ids
-// of the base and of the base's lineage, and the ids of snapshots with a lower sequence number than
-// before, or of all snapshots if before is 0. A pulled snapshot is a past state only if it was restored.
+// of the base and of the base's lineage, and the ids of the workspace's snapshots with a sequence number
+// below beforeSeq (0: all snapshots). A pulled snapshot is a past state only if it was restored.
 // Lineage leaves out snapshots without an id, because they were never pushed.
-func (c *Catalogue) Lineage(w *Workspace, before uint64) []string {
+func (c *Catalogue) Lineage(w *Workspace, beforeSeq uint64) []string {
 	var ids []string
 	if base := c.Snapshots.At(w.Base); base != nil {
 		ids = append(slices.Clone(base.Lineage), base.ID)
@@ -21,7 +21,7 @@ func (c *Catalogue) Lineage(w *Workspace, before uint64) []string {
 	}
 
 	for _, sn := range w.Snapshots.All() {
-		if (before == 0 || sn.Seq < before) && (sn.IsPastState() || restored[sn.Name]) {
+		if (beforeSeq == 0 || sn.Seq < beforeSeq) && (sn.IsPastState() || restored[sn.Name]) {
 			ids = append(append(ids, sn.Lineage...), sn.ID)
 		}
 	}

@@ -346,7 +346,7 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		r.Pinned, r.Labels = n%5 == 0, map[string]string{"k": name}
 		return &Amend{SnapshotRecord{View: r.View, WS: r.WS, Info: r.Info}}, nil
 	case k == 9:
-		r, err := w.NewPolicy(fmt.Appendf(nil, `{"manual_limit":%d}`, 20+rnd.IntN(9)), actors.Caller{Direct: true})
+		r, err := w.NewSetPolicy(fmt.Appendf(nil, `{"manual_limit":%d}`, 20+rnd.IntN(9)), actors.Caller{Direct: true})
 		if err == nil {
 			err = r.Describe(w, op(OpPolicy))
 		}

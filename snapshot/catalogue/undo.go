@@ -75,7 +75,7 @@ func NewUndo(c *Catalogue, w *Workspace, op Op, caller actors.Caller, now time.T
 		if set, err := w.Policy.Patch(o.PolicyPatch); err != nil || !reflect.DeepEqual(set, w.Policy) {
 			return nil, errs.New(errs.Conflict, "what operation %d changed in the policy was changed again; set it with `amberfs policy`", o.Number)
 		}
-		r, err := w.NewPolicy(o.PolicyUndo, caller)
+		r, err := w.NewSetPolicy(o.PolicyUndo, caller)
 		if err == nil {
 			op.NewName = ""
 			err = r.Describe(w, &op)

@@ -102,7 +102,7 @@ func (l *Loader) loadOrphans(tx *live.Tx, w *catalogue.Workspace) error {
 		return err
 	}
 	if err == nil {
-		tx.AddOrphans(w.View, st)
+		tx.SetOrphans(w.View, st)
 	}
 
 	return nil

@@ -128,8 +128,8 @@ func (r *Roots) addRoot(root catalogue.Root, view uint32) {
 }
 
 // ReadCheckpoint adds the snapshots that were not in memory at the call of Parts.Roots, and the roots of the last
-// checkpoint. This checkpoint may be newer than the call of Parts.Roots: then its objects are below the other
-// roots, or were put after the gc began.
+// checkpoint. The checkpoint may be newer than the call of Parts.Roots. This is safe: its objects are then below
+// roots that r already has, or were put after the gc began, and the gc removes no such object.
 func (r *Roots) ReadCheckpoint() error {
 	if err := r.onlyStored(func(sn *catalogue.SnapshotRecord) error {
 		r.dirStates[strings.Clone(sn.DirState)] = true

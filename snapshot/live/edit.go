@@ -20,7 +20,7 @@ import (
 // The changes are attributed to the actor that began the edit, unless Graft.ActorsOf returns other actors.
 type Edit struct {
 	trees       *trees
-	base        *view
+	view        *view
 	target      graft.Target  // a copy of the view's state
 	heldBack    []*view       // views whose changes wait for End
 	done        chan struct{} // closed by End
@@ -64,7 +64,7 @@ func (t *trees) beginEdit(id uint32, holdBack []uint32, actor string) (*Edit, er
 	}
 
 	e := &Edit{
-		trees: t, base: v, done: make(chan struct{}), stepActors: []string{cmp.Or(actor, actors.Unknown)},
+		trees: t, view: v, done: make(chan struct{}), stepActors: []string{cmp.Or(actor, actors.Unknown)},
 		steps: Blobs{log: t.blobs, urgent: true}, enc: wire.NewEncoder(nil),
 	}
 	e.target = graft.Target{
@@ -87,7 +87,7 @@ func (t *trees) beginEdit(id uint32, holdBack []uint32, actor string) (*Edit, er
 func (tx *Tx) Edit(id uint32) (*Edit, error) { return tx.trees.beginEdit(id, nil, "") }
 
 // Base returns the state of the view, which does not change until the edit ends.
-func (e *Edit) Base() *tree.State { return e.base.state }
+func (e *Edit) Base() *tree.State { return e.view.state }
 
 // End ends an edit, which was applied or not. Changes that waited for the edit continue. End may be called
 // twice.
@@ -132,7 +132,7 @@ func (e *Edit) Depth() int { return e.target.State.Depth }
 // Until End, inodes to which the kernel has references are read from the old state, so the caller protects the old
 // state from gc (snapshot.Store.Hold).
 func (tx *Tx) Apply(e *Edit) Invalidation {
-	t, v := tx.trees, e.base
+	t, v := tx.trees, e.view
 	v.changeMark.MarkChanged()
 	t.mu.changes++
 	v.lastChange = t.mu.changes
@@ -163,16 +163,16 @@ func (e *Edit) keepHeldInodes() {
 	}
 
 	// Drop the mountOrphans to which the kernel has no reference any more.
-	maps.DeleteFunc(e.base.mountOrphans, func(_ tree.Link, ino uint64) bool { return !e.trees.held(Node(e.base.id, ino)) })
+	maps.DeleteFunc(e.view.mountOrphans, func(_ tree.Link, ino uint64) bool { return !e.trees.held(Node(e.view.id, ino)) })
 
 	for i := range e.inv.Entries {
 		if entry := &e.inv.Entries[i]; entry.OldNode != 0 && e.keepHeld(entry.OldNode) {
 			entry.HeldNode = entry.OldNode
 			if entry.MountPoint {
-				if e.base.mountOrphans == nil {
-					e.base.mountOrphans = make(map[tree.Link]uint64)
+				if e.view.mountOrphans == nil {
+					e.view.mountOrphans = make(map[tree.Link]uint64)
 				}
-				e.base.mountOrphans[tree.Link{Parent: entry.Parent.Ino(), Name: entry.Name}] = entry.OldNode.Ino()
+				e.view.mountOrphans[tree.Link{Parent: entry.Parent.Ino(), Name: entry.Name}] = entry.OldNode.Ino()
 			}
 		}
 	}
@@ -180,7 +180,7 @@ func (e *Edit) keepHeldInodes() {
 	e.trees.mu.Lock()
 	defer e.trees.mu.Unlock()
 
-	e.base.replacedStates = slices.DeleteFunc(e.base.replacedStates, func(st *tree.State) bool { return st == e.replacedState })
+	e.view.replacedStates = slices.DeleteFunc(e.view.replacedStates, func(st *tree.State) bool { return st == e.replacedState })
 	e.replacedState = nil
 }
 
@@ -191,10 +191,10 @@ func (e *Edit) keepHeld(id NodeID) (kept bool) {
 		if !e.trees.held(id) {
 			return nil
 		}
-		n, err := e.base.inode(id.Ino()) // makes the inode an orphan, see view.orphan
+		n, err := e.view.inode(id.Ino()) // makes the inode an orphan, see view.orphan
 		kept = err == nil && n.Nlink == 0
 		if kept && !e.trees.held(id) { // the kernel has dropped its last reference after the check above
-			e.base.orphans.remove(e.trees.waitingSrc, e.trees.mu.epoch, id.Ino())
+			e.view.orphans.remove(e.trees.waitingSrc, e.trees.mu.epoch, id.Ino())
 			kept = false
 		}
 

@@ -72,13 +72,13 @@ func (e *Edit) endGraft(changed []uint64, err error) error {
 }
 
 // addChanged adds an inode to the invalidation.
-func (e *Edit) addChanged(ino uint64) { e.inv.Inodes = append(e.inv.Inodes, Node(e.base.id, ino)) }
+func (e *Edit) addChanged(ino uint64) { e.inv.Inodes = append(e.inv.Inodes, Node(e.view.id, ino)) }
 
 // addReplaced adds a name to the invalidation.
 func (e *Edit) addReplaced(r graft.ReplacedName) {
-	entry := Entry{Parent: Node(e.base.id, r.Parent), Name: r.Name, WasDir: r.WasDir, MountPoint: r.MountPoint}
+	entry := Entry{Parent: Node(e.view.id, r.Parent), Name: r.Name, WasDir: r.WasDir, MountPoint: r.MountPoint}
 	if r.OldIno != 0 {
-		entry.OldNode = Node(e.base.id, r.OldIno)
+		entry.OldNode = Node(e.view.id, r.OldIno)
 	}
 	e.inv.Entries = append(e.inv.Entries, entry)
 }
@@ -167,7 +167,7 @@ func (e *Edit) Redo(steps []graft.JournalSpan, now int64, depth int) error {
 
 // relieve seals the edited state if the state takes too much memory, see Memory.SealEdit.
 func (e *Edit) relieve() error {
-	sealed, err := e.trees.memory.SealEdit(e.base.id, e.target.State, int64(e.unsealedSteps)*InodeBytes+e.trees.pages.Load())
+	sealed, err := e.trees.memory.SealEdit(e.view.id, e.target.State, int64(e.unsealedSteps)*InodeBytes+e.trees.pages.Load())
 	if sealed {
 		e.unsealedSteps, e.target.Epoch = 0, e.trees.newEpoch()
 		e.trees.pages.Store(0)

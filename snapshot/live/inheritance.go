@@ -107,14 +107,14 @@ func newInherited() inheritedEdits {
 // findRemovedInodesInodes finds the inodes that an edit removes. Recovery calls it after the edit's last step, because
 // the kernel may have references to these inodes.
 func (e *Edit) findRemovedInodes() error {
-	return e.base.state.EachNotIn(e.target.Source, e.target.State, func(n *tree.Inode) { e.removed = append(e.removed, n) })
+	return e.view.state.EachNotIn(e.target.Source, e.target.State, func(n *tree.Inode) { e.removed = append(e.removed, n) })
 }
 
 // inherit adds an edit that recovery applies to the inheritance: its removed inodes become orphans, and its
 // changes become notices or stale names. The caller holds the forest's lock.
 func (e *Edit) inherit() {
 	for _, n := range e.removed {
-		e.base.orphans.put(e.trees.waitingSrc, e.trees.mu.epoch, n)
+		e.view.orphans.put(e.trees.waitingSrc, e.trees.mu.epoch, n)
 	}
 	for i := range e.inv.Entries {
 		e.inv.Entries[i].HeldNode = e.inv.Entries[i].OldNode
@@ -122,7 +122,7 @@ func (e *Edit) inherit() {
 
 	in := &e.trees.mu.inherited
 	if e.sealed {
-		in.stale[e.base.id] = append(in.stale[e.base.id], e.rootNames()...)
+		in.stale[e.view.id] = append(in.stale[e.view.id], e.rootNames()...)
 	} else if !e.inv.Empty() {
 		in.notices = append(in.notices, e.inv)
 	}
@@ -172,7 +172,7 @@ func (tx *Tx) StaleNames() map[uint32][][]byte {
 
 // rootNames returns the names in the root directory before the edit and after it.
 func (e *Edit) rootNames() (names []string) {
-	for _, st := range []*tree.State{e.base.state, e.target.State} {
+	for _, st := range []*tree.State{e.view.state, e.target.State} {
 		root, err := st.Get(e.target.Source, tree.RootIno)
 		if err == nil {
 			err = root.Dir.List(e.target.Source, 0, func(d tree.Dirent, _ uint64) bool {
@@ -182,7 +182,7 @@ func (e *Edit) rootNames() (names []string) {
 		}
 
 		if err != nil {
-			e.trees.logger.Warn("names that the kernel may have outdated", "view", e.base.id, "err", err)
+			e.trees.logger.Warn("names that the kernel may have outdated", "view", e.view.id, "err", err)
 		}
 	}
 	return names

@@ -45,7 +45,7 @@ func (t Takeover) Covered(view, pid uint32) []string {
 // isMountPoint reports whether a file system is mounted on a name with the inode ino, or below it. The kernel has
 // a reference to every inode above a mount, so for most names the mounts need not be read.
 func (e *Edit) isMountPoint(name tree.Link, ino uint64) bool {
-	if !e.trees.held(Node(e.base.id, ino)) {
+	if !e.trees.held(Node(e.view.id, ino)) {
 		return false
 	}
 	e.loadMountPoints()
@@ -60,14 +60,14 @@ func (e *Edit) loadMountPoints() {
 	}
 
 	e.mountPoints = make(map[tree.Link]bool)
-	for _, path := range m.MountPoints(e.base.id) {
-		n, err := e.base.state.Get(e.trees.waitingSrc, tree.RootIno)
+	for _, path := range m.MountPoints(e.view.id) {
+		n, err := e.view.state.Get(e.trees.waitingSrc, tree.RootIno)
 		for _, name := range strings.Split(path, "/") {
 			if err != nil || !n.IsDir() {
 				break
 			}
 			e.mountPoints[tree.Link{Parent: n.Ino, Name: name}] = true
-			n, err = e.base.state.Lookup(e.trees.waitingSrc, n, name)
+			n, err = e.view.state.Lookup(e.trees.waitingSrc, n, name)
 		}
 	}
 }
@@ -76,14 +76,14 @@ func (e *Edit) loadMountPoints() {
 // mounted on the orphan and the orphan has the file type of like; else 0. The edit gives this inode to the name
 // again, so that the mount is visible.
 func (e *Edit) orphanBeneathMount(name tree.Link, like *tree.Inode) uint64 {
-	ino, ok := e.base.mountOrphans[name]
-	if !ok || !e.trees.held(Node(e.base.id, ino)) {
+	ino, ok := e.view.mountOrphans[name]
+	if !ok || !e.trees.held(Node(e.view.id, ino)) {
 		return 0
 	}
 	if e.loadMountPoints(); len(e.mountPoints) == 0 {
 		return 0
 	}
-	if n, err := e.base.orphans.get(e.trees.waitingSrc, ino); err != nil || n.Type() != like.Type() {
+	if n, err := e.view.orphans.get(e.trees.waitingSrc, ino); err != nil || n.Type() != like.Type() {
 		return 0
 	}
 

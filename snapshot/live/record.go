@@ -61,7 +61,7 @@ type record struct {
 	payloadPos int64       // journal position of the payload that contains the bytes of the write
 	from       cloneSource // for recClone: the source of the bytes
 	value      []byte      // the value of an extended attribute
-	clearPriv  bool        // clear set-user-ID, set-group-ID and capabilities; with an extended attribute only set-group-ID
+	clearPriv  bool        // clear set-user-ID, set-group-ID and capabilities; in recSetXattr clear only set-group-ID
 	depth      int         // State.Depth of the view after a directory was created or moved
 }
 

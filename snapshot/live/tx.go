@@ -113,8 +113,8 @@ func (tx *Tx) AddView(id uint32, s *tree.State) {
 	tx.SetCounters(0, id+1)
 }
 
-// AddOrphans sets the orphans of a view. The state belongs to the view afterwards.
-func (tx *Tx) AddOrphans(view uint32, s *tree.State) {
+// SetOrphans sets the orphans of a view. The state belongs to the view afterwards.
+func (tx *Tx) SetOrphans(view uint32, s *tree.State) {
 	tx.trees.mu.epoch++
 	tx.trees.mu.views[view].orphans.set(s)
 }

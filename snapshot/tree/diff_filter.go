@@ -25,7 +25,7 @@ func newFilter(paths []string) (filter, error) {
 			}
 
 			if i == len(names)-1 {
-				kid = nil // replaces the filters of the paths below
+				kid = nil // selects all paths below, so the filters below are no longer needed
 			} else if !ok {
 				kid = make(filter)
 			}

@@ -34,14 +34,14 @@ type inotifyReporter struct {
 	mount      *mount
 	log        *slog.Logger
 	nudgeMtime int64 // see fusefs.Options.NudgeMtime
-	// lastCPUTime is the processor time of the last process. Only the goroutine of run accesses it.
+	// lastCPUTime is the processor time of the last process. Only the goroutine of reportAll accesses it.
 	lastCPUTime time.Duration
 
 	mu struct {
 		sync.Mutex
 		entries []live.Entry // changed names that are not reported yet
 		closed  bool
-		cancel  context.CancelFunc // ends run; nil if it does not run
+		cancel  context.CancelFunc // ends reportAll; nil if it does not run
 	}
 	wg sync.WaitGroup
 }
@@ -114,7 +114,8 @@ func (w *inotifyReporter) close() {
 	w.pause()
 }
 
-// reportAll starts processes until no changed names are left or ctx ends.
+// reportAll reports the changed names, until none are left or ctx ends. For each batch it starts a process, which
+// touches the files.
 func (w *inotifyReporter) reportAll(ctx context.Context) {
 	for wait := nudgeDelay; ; wait = max(minNudgeInterval, idlePerCPUTime*w.lastCPUTime) {
 		select {

@@ -48,7 +48,7 @@ func (c *codec) close() {
 
 // buildRecord lays out a record in a pooled buffer: room for the header, the bytes (compressed if that
 // saves 5 %), the padding. header.encode writes the header when the record's place is known. The
-// caller gives the buffer back with release.
+// caller gives the buffer back with releaseBuffer.
 func (c *codec) buildRecord(kind Kind, hash Hash, plain []byte) (*header, *[]byte) {
 	bp := c.bufs.Get().(*[]byte)
 	b := (*bp)[:0]

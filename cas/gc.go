@@ -39,7 +39,8 @@ type keepSet struct {
 	places placeSet // places of the records that mark has named, or a Put or Has has found
 }
 
-// keepMarked keeps a record that mark names. It reports whether mark names it for the first time.
+// keepMarked keeps a record that Marker.Mark or Marker.MarkLeaf names. It reports whether this is the first such
+// call for the record.
 func (c *keepSet) keepMarked(l loc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +203,8 @@ func (r *Collection) Close() {
 	r.stop()
 }
 
-// stop ends the recording and releases its locks, except gcState.runLock.
+// stop ends the collection: objects that a Put or Has finds are not kept any more. It releases the locks of the
+// collection, except gcState.runLock.
 func (r *Collection) stop() {
 	r.s.gc.gate.Lock()
 	r.s.gc.keepSet = nil

@@ -18,7 +18,8 @@ type generation struct {
 	slots map[uint64][]uint32
 }
 
-// Generations are stored in pieces, which are smaller than the values that Badger takes.
+// generationPiece is the largest size in bytes of the pieces in which generations are stored. Badger accepts values
+// of this size.
 const generationPiece = 64 << 10
 
 func generationKey(piece int) []byte {
@@ -149,7 +150,7 @@ func (x *locator) dropGenerations() error {
 	return b.Commit()
 }
 
-// loadGenerations reads the generations. It returns none if a place in them may have changed.
+// loadGenerations reads the generations. It returns no generations if a place in them may have changed.
 func (x *locator) loadGenerations() ([]generation, error) {
 	head, ok, err := x.db.Get([]byte{keyGenerations})
 	if err != nil || !ok || x.placesChanged.Load() {

@@ -32,8 +32,8 @@ type Marker struct {
 
 // Mark keeps an object. It reports whether this is its first call for the object, so that the caller visits
 // the objects to which the object refers only once. For an object that is not in the store it always reports
-// true. Unless Collect was called with allowMissing, it then fails before it removes an object: the index
-// may be damaged.
+// true. Because the index may then be damaged, Collect fails before it removes an object, unless Collect was
+// called with allowMissing.
 func (k *Marker) Mark(h Hash) (first bool) {
 	k.sweeper.yield()
 	l, ok, err := k.sweeper.store.index.find(h)

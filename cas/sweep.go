@@ -38,7 +38,7 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 		return err
 	}
 
-	w.deadRuns() // sets waste, which emptyPack needs
+	w.deadRuns() // sets wasteBytes, which emptyPack needs
 	s.res.Removed += w.deadCount
 
 	removed, err := s.emptyPack(ctx, w)

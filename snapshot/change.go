@@ -45,7 +45,7 @@ type changePlan struct {
 	overlay       *graft.Overlay // for an import, which has no steps
 	graft         live.Graft
 	newObjects    *tree.State          // references new objects that only the steps use; nil: no new objects
-	record        catalogue.Edit       // plan sets Restored and Dir
+	record        catalogue.Edit       // plan sets RestoredView and DirState
 	keptPaths     []string             // paths that differ from the source and are not changed
 	message       string               // message of the snapshot of the state before
 	snapshotAfter *CaptureOptions      // makes a snapshot of the state after the change; nil: no snapshot

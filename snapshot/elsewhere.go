@@ -207,8 +207,8 @@ func (rs Remotes) Lineage() (ids []string) {
 	return ids
 }
 
-// NewestOf returns the name of the newest snapshot, or "base", whose id is one of ids. It returns ""
-// if there is none.
+// NewestOf returns the name of the newest snapshot whose id is one of ids, or "base" if only the base has such an
+// id. It returns "" if neither has.
 func (rs Remotes) NewestOf(ids []string) (name string) {
 	rs.w.withReadLock(func() { name = rs.w.store.cat.Newest(rs.w.ws, ids) })
 	return name

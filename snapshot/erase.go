@@ -141,7 +141,8 @@ func (f ForgottenContents) readReceipt(record catalogue.Forgotten) (r forget.Sto
 	return r, err
 }
 
-// isGone reports whether the store has removed each chunk of prints, except chunks that files still use.
+// isGone reports whether the store has removed the chunks with the given fingerprints, except chunks that files
+// still use.
 func (f ForgottenContents) isGone(ctx context.Context, prints []forget.Fingerprint) (bool, error) {
 	stored := make(map[cas.Hash]bool)
 	for _, p := range prints {
@@ -289,7 +290,7 @@ type RewrittenSnapshot struct {
 	Name      string
 }
 
-// Rewritten returns the snapshots whose trees were replaced, by each id that they had before.
+// Rewritten returns the snapshots whose trees were replaced. The keys are the former ids of the snapshots.
 func (f ForgottenContents) Rewritten() map[string]RewrittenSnapshot {
 	all := make(map[string]RewrittenSnapshot)
 	f.parts.WithReadLock(func(*live.Tx) {

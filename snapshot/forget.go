@@ -102,7 +102,6 @@ type rewrittenTree struct {
 	paths []string
 }
 
-// checkOptions checks the options.
 func (f *forgetRun) checkOptions() (err error) {
 	r := &f.rewrite
 	r.Source, r.Objects, r.Epoch = f.w.store.src, f.w.store.cas, f.w.store.forest.Counters.Epoch

@@ -108,8 +108,8 @@ func nameOf(cat *catalogue.Catalogue, view uint32) string {
 	return ""
 }
 
-// usedChunks returns those of chunks that files use, and adds the files to users. For each tree it calls
-// rewritten, which returns the tree that replaces the tree, or nil.
+// usedChunks returns the subset of chunks that files use, and adds these files to users. For each tree it calls
+// rewritten, which returns the new tree if the tree is replaced, else nil.
 func (f ForgottenContents) usedChunks(ctx context.Context, chunks map[cas.Hash]bool, users *[]forget.Place, rewritten func(namedTree) *tree.State) (map[cas.Hash]bool, error) {
 	var all []namedTree
 	err := f.parts.Forest.Update(true, func(tx *live.Tx) error {

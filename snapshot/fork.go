@@ -58,7 +58,7 @@ type forkPlan struct {
 	hiddenStates                   // the states of the fork without hidden paths
 }
 
-// checkOptions checks the options.
+// checkOptions returns a plan with the options, or an error if they are not valid.
 func (fs Forks) checkOptions(o ForkOptions) (p forkPlan, err error) {
 	p.ForkOptions = o
 	if err := naming.Check(o.Name); err != nil {

@@ -45,8 +45,8 @@ func (fs Forks) removeFork(name string, discard, keep bool, c actors.Caller) (la
 	})
 }
 
-// expire ends the forks that have expired. It returns the time at which the next fork expires, or next if that is
-// earlier. A fork that contains forks ends after these forks. A fork with the option Discard does not wait: the
+// expire ends the forks that have expired. It returns the earlier of next and the time at which the next fork
+// expires. A fork that contains forks ends after these forks. A fork with the option Discard does not wait: the
 // forks in it end with it.
 func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 	var expired []string

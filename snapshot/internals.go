@@ -31,7 +31,7 @@
 //
 // # Locks
 //
-//	cas.Record                one gc at a time; its holder must not call Record or Verify
+//	cas.Collection            one gc at a time; it must not call BeginCollection or Verify
 //	engine.Room                one writer at a time frees space on a nearly full disk
 //	  Checkpointer.mu         one checkpoint, or gc that reads its roots, at a time
 //	    Workspace.sealTurn     one seal at a time of main, or of a fork of main with its own forks
@@ -46,7 +46,7 @@
 // A lock is taken only while no lock below it in its group is held. The locks of packages live,
 // content, events and cas are below all of these.
 //
-// A gc takes cas.Record before Checkpointer.mu. Between the two it waits for callers that put
+// A gc begins its cas.Collection before it takes Checkpointer.mu. Between the two it waits for callers that put
 // objects without a reference (gc.Puts). So no request waits for a gc that itself waits for an
 // import, which takes as long as the sender of its files. An
 // automatic gc does not begin during an import. A writer waits for

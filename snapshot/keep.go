@@ -10,8 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// removeOld removes the snapshots that the policy rules do not keep. views are the arguments of
-// policy.Workspace.Remove.
+// removeOld implements policy.Workspace.Remove. views are the views of the snapshots to remove.
 func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time) error {
 	s, w := ss.w.store, ss.w
 	var names []string

@@ -201,8 +201,8 @@ func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (M
 	return c.mergeResult(), err
 }
 
-// removeKept removes the snapshots and forks that operations before a time keep. It returns the time of the first
-// operation that still keeps a snapshot or fork, or zero.
+// removeKept removes the snapshots and forks that are kept by operations older than the time before. It returns the
+// time of the first operation that still keeps a snapshot or fork, or the zero time.
 func (ops Ops) removeKept(before time.Time) (first time.Time, err error) {
 	s, w := ops.w.store, ops.w
 	err = s.forest.Update(true, func(tx *live.Tx) error {

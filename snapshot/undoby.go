@@ -130,8 +130,8 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 		return err
 	}
 
-	// The source of the graft is the state with the deepest directories, of the states of which steps use
-	// contents.
+	// Steps use the contents of some states. The source of the graft is the one of these states with the deepest
+	// directories.
 	used := make(map[uint32]bool) // by view
 	for _, step := range steps {
 		used[step.WithView] = true

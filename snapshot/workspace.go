@@ -116,7 +116,8 @@ func (ss Snapshots) NewestFirst() iter.Seq[info.Info] {
 	})
 }
 
-// retained yields what retention needs of the snapshots, as NewestFirst does, see catalogue.List.RetainedBefore.
+// retained yields the snapshots, newest first, with only the fields that retention needs. See
+// catalogue.List.RetainedBefore.
 func (ss Snapshots) retained() iter.Seq[info.Info] {
 	return ss.newestFirst((*catalogue.List).RetainedBefore)
 }
@@ -151,7 +152,7 @@ type ListEntry struct {
 	Position uint64
 }
 
-// Page returns at most n snapshots with a sequence number of at least from, in the order of these numbers.
+// Page returns at most n snapshots in the order of their sequence numbers. It begins with the sequence number from.
 func (ss Snapshots) Page(from uint64, n int) (out []ListEntry) {
 	ss.w.withReadLock(func() {
 		for _, sn := range ss.w.ws.Snapshots.FromSeq(from, n) {
@@ -161,8 +162,8 @@ func (ss Snapshots) Page(from uint64, n int) (out []ListEntry) {
 	return out
 }
 
-// Page returns at most n forks with a view of at least from, in the order of views. Its cost grows with the number
-// of all forks.
+// Page returns at most n forks in the order of their views. It begins with the view from. Its cost grows with the
+// number of all forks.
 func (fs Forks) Page(from uint64, n int) (out []ListEntry) {
 	fs.w.withReadLock(func() {
 		for _, f := range fs.w.ws.Forks {

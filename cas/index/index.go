@@ -174,7 +174,7 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 }
 
 // systemError returns the error of the system, such as EMFILE, that prevented a read of the index, or
-// nil if err has no such cause. An index with such an error need not be damaged. ShortageIn also
+// nil if err has no such cause. An index with such an error need not be damaged. ShortageErrno also
 // searches the text of err, because Badger passes on some errors as text.
 func systemError(err error) error {
 	if errno := errs.ShortageErrno(err); errno != 0 {

@@ -177,7 +177,7 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 	var found *processInfo
 	var pathToName []int
 	at := st
-	leader := 0 // the index in way of the process, if st is one of its threads
+	leader := 0 // the index in searched of the process, if st is one of its threads
 	if id := process.ProcessOf(st.ID); id != st.ID {
 		searched = append(searched, st)
 		leader = 1

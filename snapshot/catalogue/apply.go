@@ -91,10 +91,10 @@ type Views interface {
 type Trees interface {
 	Views
 	Tree(*Snapshot) (*tree.State, error)
-	// Pushed returns a tree whose objects are in the store or on a remote, and its highest
+	// LoadPushed returns a tree whose objects are in the store or on a remote, and its highest
 	// inode number.
 	LoadPushed(id cas.Hash) (st *tree.State, highest uint64, err error)
-	// Edited makes the edited copy of a view from the record of the edit. It has no effect if the copy
+	// MakeEditedCopy makes the edited copy of a view from the record of the edit. It has no effect if the copy
 	// exists: only a recovery needs the record. PutEditedCopy replaces the view by this copy.
 	MakeEditedCopy(*Edit) error
 	PutEditedCopy(*Edit)

@@ -171,9 +171,9 @@ func NewDelete(c *Catalogue, w *Workspace, names []string, caller actors.Caller,
 	return r, deleted, nil
 }
 
-// NewExpiry returns the record of a deletion of the snapshots in views that the policy rules does not
-// keep, and their names. The record is nil if the policy keeps all of them, or if the workspace now has
-// another policy than rules.
+// NewExpiry returns the record of a deletion of the snapshots with the given views, and their names. It leaves out
+// snapshots that must stay, such as pinned ones. rules is the policy by which the snapshots were chosen. The record
+// is nil if no snapshot is left, or if the workspace has another policy now.
 func NewExpiry(c *Catalogue, w *Workspace, rules policy.Policy, views []uint32, now time.Time) (*Delete, []string) {
 	if !reflect.DeepEqual(rules, w.Policy) {
 		return nil, nil // the next expiry uses the new policy

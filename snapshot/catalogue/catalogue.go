@@ -100,7 +100,7 @@ type Workspace struct {
 	WorkspaceRecord  // the fields that Record sets are outdated
 	Snapshots        List
 	Forks            map[string]*Workspace // by name
-	ChangedAtCapture uint64                // Views.Changed at the last capture
+	ChangedAtCapture uint64                // Views.LastChange at the last capture
 	ChangeCount      uint64                // number of changes of the workspace's record and its snapshots' records
 	ForkChangeCount  uint64                // number of begins, ends and new expiry times of the forks below
 	StoredChanges    actors.Changes        // the changes between the newest snapshot and the last checkpoint

@@ -55,7 +55,7 @@ func (c *Catalogue) NextForgotten() uint64 {
 	return c.Forgotten[len(c.Forgotten)-1].Number + 1
 }
 
-// Trees returns the ids of the trees to which Dir fields and operations refer, each once.
+// Trees returns the ids of the trees to which DirState fields and operations refer, each once.
 func (c *Catalogue) Trees() (ids []string) {
 	c.eachTree(func(id *string) bool {
 		ids = append(ids, *id)
@@ -65,7 +65,7 @@ func (c *Catalogue) Trees() (ids []string) {
 	return slices.Compact(ids)
 }
 
-// eachTree calls fn with the id of each tree to which a Dir field or an operation refers. fn may change
+// eachTree calls fn with the id of each tree to which a DirState field or an operation refers. fn may change
 // the id, and reports whether it did.
 func (c *Catalogue) eachTree(fn func(id *string) (changed bool)) {
 	call := func(ids ...*string) (changed bool) {

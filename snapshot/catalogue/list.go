@@ -141,8 +141,8 @@ func (l *List) Newest() *Snapshot {
 	return l.set.At(l.rows[len(l.rows)-1].view)
 }
 
-// last returns the newest snapshot for which match returns true, or nil. Of the snapshots that are not in
-// memory it reads those for which may returns true.
+// last returns the newest snapshot for which the function match returns true, or nil. Of the snapshots that are not
+// in memory, it reads only those whose row the function may accepts.
 func (l *List) last(may func(*row) bool, match func(*Snapshot) bool) *Snapshot {
 	for i := len(l.rows) - 1; i >= 0; i-- {
 		s := l.set.inMemory(l.rows[i].view)
@@ -176,8 +176,9 @@ func (l *List) Before(seq uint64) *Snapshot {
 	return l.set.Peek(l.rows[i-1].view)
 }
 
-// RetainedBefore returns what retention needs of the newest snapshot with a lower sequence number than seq: its
-// number, view, kind and times, and whether it is pinned. ok is false if there is none.
+// RetainedBefore returns the newest snapshot with a lower sequence number than seq. i has only the fields that
+// retention needs: number, view, kind, times, and whether the snapshot is pinned. ok is false if there is no such
+// snapshot.
 func (l *List) RetainedBefore(seq uint64) (i info.Info, ok bool) {
 	at, _ := l.index(seq)
 	if at == 0 {
@@ -186,8 +187,8 @@ func (l *List) RetainedBefore(seq uint64) (i info.Info, ok bool) {
 	return l.info(&l.rows[at-1]), true
 }
 
-// info returns the description of the snapshot of a row, or of one that is not in memory the fields that the
-// row has.
+// info returns the description of the snapshot of a row. If the snapshot is not in memory, the description has only
+// the fields of the row.
 func (l *List) info(r *row) info.Info {
 	if s := l.set.inMemory(r.view); s != nil {
 		return s.Info

@@ -171,7 +171,7 @@ func (a *applyRun) logOp(w *Workspace, op *Op) error {
 	return nil
 }
 
-// addKeptViews adds the views that an operation keeps to w.kept.
+// addKeptViews adds the views that an operation keeps to w.keptViews.
 func (w *Workspace) addKeptViews(op *Op) {
 	for _, view := range op.Kept {
 		w.keptViews[view] = true
@@ -217,8 +217,8 @@ func (a *applyRun) dropKept(w *Workspace, o *Op) error {
 	return nil
 }
 
-// ForgetOps removes the snapshots and forks that operations of a workspace before a time keep. Then these
-// operations cannot be undone any more.
+// ForgetOps removes the snapshots and forks that are kept by operations of a workspace older than a given time.
+// Then these operations cannot be undone any more.
 type ForgetOps struct {
 	WS     uint32    `json:"ws"`
 	Before time.Time `json:"before"`
@@ -226,9 +226,9 @@ type ForgetOps struct {
 
 func (*ForgetOps) Type() Type { return TypeForgetOps }
 
-// NewForgetOps returns the record that removes the snapshots and forks that operations before a time
-// keep, or nil if these operations keep none. next is the time of the first other operation that keeps
-// any, or the zero time.
+// NewForgetOps returns the record that removes the snapshots and forks that are kept by operations older than the
+// time before, or nil if these operations keep none. next is the time of the first later operation that keeps a
+// snapshot or fork, or the zero time.
 func (w *Workspace) NewForgetOps(before time.Time) (r *ForgetOps, next time.Time) {
 	for i := range w.Ops {
 		o := &w.Ops[i]
@@ -317,7 +317,7 @@ func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bo
 }
 
 // payer returns the workspace that is charged for the views that operations of w keep: main, or the fork of
-// main that is w or contains w. If w has ended, keeper starts from the workspace whose operation keeps w.
+// main that is w or contains w. If w has ended, payer starts from the workspace whose operation keeps w.
 func (c *Catalogue) payer(w *Workspace) *Workspace {
 	for w.Ended != 0 {
 		w = c.Parent(c.Workspaces.At(w.Ended))

@@ -30,7 +30,7 @@ func Key(prefix string, view uint32) string { return fmt.Sprintf("%s%08x", prefi
 // A StoreRecord is the record of the last checkpoint.
 type StoreRecord struct {
 	Position int64  `json:"position"`          // journal position from which recovery replays
-	Records  uint64 `json:"records,omitempty"` // journal.Records at the checkpoint
+	Records  uint64 `json:"records,omitempty"` // Journal.RecordCount at the checkpoint
 	NextIno  uint64 `json:"next_ino"`
 	NextView uint32 `json:"next_view"`
 

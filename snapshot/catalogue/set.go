@@ -13,7 +13,8 @@ import (
 )
 
 // A SnapshotSet has the snapshots of a store by their views. Most snapshots of the last checkpoint are not
-// in memory until they are used: the list of their workspace has a row of each, and the checkpoint its record.
+// in memory until they are used: until then there is only a row in the list of their workspace, and the record in
+// the checkpoint.
 // Readers of the catalogue may call the methods at the same time.
 type SnapshotSet struct {
 	mu     sync.Mutex
@@ -22,7 +23,8 @@ type SnapshotSet struct {
 	read   func(view uint32) (*Snapshot, error) // reads the record of a snapshot in stored
 }
 
-// A storedView is a snapshot of the last checkpoint. Once it was read, SnapshotSet.loaded has it, or it was removed.
+// A storedView is a snapshot of the last checkpoint. After the snapshot was read, it is in SnapshotSet.loaded until
+// it is removed.
 type storedView struct {
 	view uint32
 	read bool
@@ -115,8 +117,8 @@ func (m *SnapshotSet) drop(view uint32) {
 	}
 }
 
-// A row is what a List has of each snapshot. While the snapshot is in memory, only seq, view and name are
-// up to date.
+// A row has the fields of a snapshot that a List keeps in memory. While the whole snapshot is in memory, only seq,
+// view and name are up to date.
 type row struct {
 	seq     uint64
 	view    uint32

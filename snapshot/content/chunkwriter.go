@@ -155,7 +155,7 @@ func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) err
 	return data, nil
 }
 
-// store stores a chunk, or adds it to the batch if w.beside is set, and lists it. data is in the buffer.
+// store stores a chunk, or adds it to the batch if w.storeSlots is set, and lists it. data is in the buffer.
 func (w *chunkWriter) store(data []byte) error {
 	c := &pendingItem{item: item{n: int64(len(data))}}
 	if w.storeSlots == nil {
@@ -284,7 +284,7 @@ func (s *PendingFile) Finish() (*ChunkMap, error) {
 }
 
 // BeginFile reads a file, as FromReader does. size is the size of the file. r returns the bytes of parts only, in
-// order; the other bytes of the file are in holes. If r ends early, the file ends there. Begin returns when r has
+// order; the other bytes of the file are in holes. If r ends early, the file ends there. BeginFile returns when r has
 // been read completely. It does not wait until all chunks are stored.
 func BeginFile(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []DataRange) (*PendingFile, error) {
 	w := newChunkWriter(ctx, z)

@@ -33,7 +33,7 @@ type Content struct {
 	link      atomic.Pointer[ancestry]
 
 	sealMu         sync.Mutex  // held by Seal and Spill
-	unfinishedSeal *fileSealer // the state of an interrupted Seal; guarded by sealing
+	unfinishedSeal *fileSealer // the state of an interrupted Seal; guarded by sealMu
 	// sealLayout is the layout that a running or interrupted Seal cuts, else nil. The Seal takes chunks from the
 	// ChunkMaps of this layout even after the Content has another layout, so a gc marks these ChunkMaps.
 	sealLayout atomic.Pointer[layout]
@@ -47,7 +47,7 @@ type ancestry struct {
 	prevLayout *layout  // a layout of prev, of which the Content's layout is a copy with later changes
 }
 
-// noEpoch is the epoch of contents that Of returned.
+// noEpoch is the epoch of contents that FromChunkMap returned.
 const noEpoch = math.MaxUint64
 
 // New returns an empty file that epoch may change.

@@ -116,7 +116,7 @@ func (s *fileSealer) firstDamagedIn(p, n int64) (part damagedPart, ok bool) {
 	return part, false
 }
 
-// addDamaged adds the damaged part at s.p to the list: a stored chunk under its own hash, other bytes as chunks
+// addDamaged adds the damaged part at s.off to the list: a stored chunk under its own hash, other bytes as chunks
 // with damagedHash.
 func (s *fileSealer) addDamaged(d damagedPart) error {
 	if d.off == s.off && d.hash != damagedHash {

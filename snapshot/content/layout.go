@@ -125,7 +125,7 @@ func eachRunPair(a, b *layout, fn func(off int64, x, y extent) bool) {
 }
 
 // eachKind calls fn for the data, holes and reservations of [off, end), in order, until fn returns false. The
-// items have no hash. An item is of one kind. With lists, an item may also be a list of chunks of several kinds
+// items have no hash. An item is of one kind. With allowLists, an item may also be a list of chunks of several kinds
 // that is completely in [off, end). Only lists of several kinds are loaded.
 func (l *layout) eachKind(src *Source, off, end int64, allowLists bool, fn func(off int64, it item) bool) (err error) {
 	l.eachRun(off, end, func(off int64, e extent) (more bool) {

@@ -66,7 +66,7 @@ func (b *listBuilder) canAddList(level uint8) bool {
 
 func notEmpty(items []item) bool { return len(items) > 0 }
 
-// addList adds a list that is stored already. aligned must be true for its level.
+// addList adds a list that is stored already. canAddList must be true for its level.
 func (b *listBuilder) addList(level uint8, it item) error {
 	b.hasLists = true
 	return b.push(level, it)

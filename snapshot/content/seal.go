@@ -25,9 +25,9 @@ type Sealer struct {
 	// and tree.Seal should use one worker. It may be nil.
 	Pace     func() (alone bool)
 	OnDamage func(bytes int64) // called for damaged bytes that cannot be sealed; may be nil
-	// Beside is a semaphore for the goroutines in which FromReader and Begin store chunks while they read the
-	// next bytes. Its capacity limits the number of these goroutines. If it is nil, they store each chunk before
-	// they continue to read.
+	// StoreSlots is a semaphore for the goroutines in which FromReader and BeginFile store chunks while they read
+	// the next bytes. Its capacity limits the number of these goroutines. If StoreSlots is nil, FromReader and
+	// BeginFile store each chunk before they continue to read.
 	StoreSlots chan struct{}
 	// Spend is called with the work since its last call, in bytes. It reports whether the turn is
 	// over: Seal then returns ErrTurnOver. It may be nil.
@@ -66,7 +66,7 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 	return b, nil
 }
 
-// cutContent cuts c into chunks, or continues an interrupted Seal. The caller holds c.sealing.
+// cutContent cuts c into chunks, or continues an interrupted Seal. The caller holds c.sealMu.
 func (z *Sealer) cutContent(ctx context.Context, c *Content) (*ChunkMap, error) {
 	s := c.unfinishedSeal
 	if s == nil {
@@ -333,7 +333,7 @@ func (s *fileSealer) extendData(limit int64) error {
 
 // cutChunk stores the chunk at off, where the file has data.
 func (s *fileSealer) cutChunk() error {
-	for searchLen := int64(firstSearchLen); ; searchLen = maxChunk { // look is the number of bytes in which the end of the chunk is searched
+	for searchLen := int64(firstSearchLen); ; searchLen = maxChunk { // the end of the chunk is searched in searchLen bytes
 		if err := s.extendData(s.off + searchLen); err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ type Source struct {
 	objects       ObjectStore
 	log           Log
 	cache         *Cache[cachedObject]
-	checkedChunks *Cache[checkedChunk] // see part
+	checkedChunks *Cache[checkedChunk] // see readPart
 	loading       singleflight.Group   // chunks, by hash
 }
 
@@ -142,7 +142,7 @@ func (s *Source) readChunk(it *item, p []byte, off int64, cacheWhole bool) error
 	if err != nil {
 		return err
 	}
-	if &plain[0] != &p[0] { // load used another buffer than p
+	if &plain[0] != &p[0] { // loadChunk used another buffer than p
 		copy(p, plain)
 	}
 
@@ -166,8 +166,8 @@ const checkedBlock = 4096
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// readPart fills p with the bytes of a chunk from its byte at on, if loadShared has loaded the chunk before. It reads
-// only the blocks that p needs, and compares them with the checksums that remember stored at that time. So random
+// readPart fills p with the bytes of a chunk from its offset off on, if loadShared has loaded the chunk before. It
+// reads only the blocks that p needs, and compares them with the checksums that rememberChecksums stored at that time. So random
 // reads of a large file need not read and hash whole chunks. It returns false if the chunk must be loaded.
 func (s *Source) readPart(it *item, p []byte, off int64) bool {
 	parts, ok := s.objects.(partStore)

@@ -168,7 +168,7 @@ func (p *Checkpointer) LastError() string {
 	return ""
 }
 
-// makeCheckpoint makes a checkpoint. unsealedErr is the error of files that could not be sealed. Such
+// makeCheckpoint makes a checkpoint. The error left is the error of files that could not be sealed. Such
 // files do not make the checkpoint fail.
 func (p *Checkpointer) makeCheckpoint(ctx context.Context) (left, err error) {
 	start := time.Now()

@@ -12,7 +12,7 @@ const maxBegins = 8
 
 var errRemoved = errors.New("a workspace or snapshot was removed while it was being sealed")
 
-// A runningCheckpoint is a checkpoint between Begin and the end of Commit.
+// A runningCheckpoint is a checkpoint between BeginCheckpoint and the end of Commit.
 type runningCheckpoint struct {
 	*Checkpoint
 	endOnce sync.Once

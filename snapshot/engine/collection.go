@@ -202,7 +202,7 @@ func (g *Collector) Loop() {
 }
 
 // Run runs a gc. If a full disk prevented the checkpoint of the gc, Run runs further rounds, at most
-// rounds in all. It returns the sums of all rounds. progress is called with numbers of bytes of packs.
+// maxRounds in all. It returns the sums of all rounds. progress is called with numbers of bytes of packs.
 func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
 	return g.run(ctx, func(*cas.Collection) {}, progress)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // LastCheckpoint reads the record of the last checkpoint. If the store has no checkpoint yet, it returns a
-// record in which only First is set.
+// record in which only NoCheckpoint is set.
 func LastCheckpoint(c *cas.Store) (record catalogue.StoreRecord, err error) {
 	b, err := c.GetMeta(catalogue.StoreKey)
 	if errors.Is(err, cas.ErrNotFound) {

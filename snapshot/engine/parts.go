@@ -40,7 +40,7 @@ type Parts struct {
 
 // WithReadLock runs fn with the lock of the forest held for reading.
 func (p *Parts) WithReadLock(fn func(tx *live.Tx)) {
-	_ = p.Forest.WithReadLock(func(tx *live.Tx) error { // View returns only the error of the function
+	_ = p.Forest.WithReadLock(func(tx *live.Tx) error { // Forest.WithReadLock returns only the error of the function
 		fn(tx)
 		return nil
 	})

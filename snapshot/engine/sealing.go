@@ -57,11 +57,11 @@ type SealerParts struct {
 // A Catalogue gives a Sealer access to the workspaces and snapshots of the store. Its methods take
 // the lock of the forest.
 type Catalogue interface {
-	// Turns returns the semaphore of main, or of the fork of main that contains a workspace.
+	// TurnSemaphore returns the semaphore of main, or of the fork of main that contains a workspace.
 	TurnSemaphore(workspace uint32) *semaphore.Weighted
-	// Needed returns the name of a snapshot and reports whether it still must be sealed.
+	// NeedsSeal returns the name of a snapshot and reports whether it still must be sealed.
 	NeedsSeal(sn *catalogue.Snapshot) (name string, needed bool)
-	// Sealed sets the id of a snapshot and the bytes that its seal added to the store.
+	// SetSealed sets the id of a snapshot and the bytes that its seal added to the store.
 	SetSealed(sn *catalogue.Snapshot, id cas.Hash, added int64)
 }
 

@@ -15,7 +15,7 @@ type pendingEvents struct {
 	quiet       time.Duration
 	queue       []*entry       // sorted by number
 	openEntries map[key]*entry // entries of queue that later changes may extend
-	// continuations has the continuations of written events. unwritten has those of them that have an event.
+	// continuations has the continuations of written events. unwritten has the continuations whose event is not nil.
 	continuations map[key]*continuation
 	unwritten     map[key]*continuation
 	lastSweep     time.Time
@@ -149,8 +149,8 @@ func (p *pendingEvents) queueContinuation(k key, r *continuation) {
 	}
 }
 
-// enqueue sets the number of an event, and adds it to the queue. lastChange is the time of the last change in the
-// event.
+// enqueue sets the number of an event, and adds it to the queue. The argument last is the time of the last change in
+// the event.
 func (p *pendingEvents) enqueue(v *workspaceLog, n *entry, last time.Time) {
 	v.lastSeq++
 	count(&v.countsSinceCapture, n.Action)

@@ -12,11 +12,11 @@ import (
 type Reader struct {
 	log       *Log
 	workspace *workspaceLog
-	base      int64 // the value of view.droppedBytes when the log as a file began
+	base      int64 // the value of workspaceLog.droppedBytes when the log as a file began
 }
 
-// Reader returns a Reader of a workspace. The file begins with empty lines of removed bytes in total, in place of
-// lines that were removed earlier. The lines of the present files follow.
+// Reader returns a Reader of a workspace. The file begins with empty lines in place of lines that were removed
+// earlier; the parameter removed is their number of bytes. The lines of the present files follow.
 func (l *Log) Reader(view uint32, removed int64) *Reader {
 	l.mu.Lock()
 	defer l.mu.Unlock()

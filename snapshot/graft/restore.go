@@ -48,7 +48,7 @@ func (r *Restore) Steps(ctx context.Context, src *tree.Source, present *tree.Sta
 	}
 
 	all, err := StepsBetween(ctx, src, present, r.State, tree.DiffOptions{Paths: r.Paths, Renumbered: r.Renumbered}, charge)
-	if err != nil && r.Renumbered != nil && ctx.Err() == nil && !charge.TryFailed() { // the diff works without Like, too
+	if err != nil && r.Renumbered != nil && ctx.Err() == nil && !charge.TryFailed() { // the diff works without Renumbered, too
 		all, err = StepsBetween(ctx, src, present, r.State, tree.DiffOptions{Paths: r.Paths}, charge)
 	}
 	if err != nil {

@@ -114,7 +114,7 @@ type Image struct {
 	WorkingDir string   `json:"working_dir,omitempty"`
 }
 
-// maxImageBytesBytes is the largest size in bytes of an image in the record of a snapshot.
+// maxImageBytes is the largest size in bytes of an image in the record of a snapshot.
 const maxImageBytes = 1 << 20
 
 // Check returns an errs.TooBig error if an image is larger than maxImageBytes.
@@ -134,8 +134,8 @@ type Owner struct {
 // Expired reports whether the snapshot has an expiry time that is over.
 func (i *Info) Expired(now time.Time) bool { return i.Expires != nil && now.After(*i.Expires) }
 
-// IsPastState reports whether the snapshot is a past state of its workspace. It is not if it is a state of a fork,
-// came from a remote, or was compacted from several snapshots.
+// IsPastState reports whether the snapshot is a past state of its workspace. A snapshot is no past state if it is a
+// state of a fork, came from a remote, or was compacted from several snapshots.
 func (i *Info) IsPastState() bool { return i.Kind != KindFork && i.Kind != KindPull && !i.Compacted }
 
 // maxGitCommits is the largest number of commits in Exports.

@@ -23,8 +23,8 @@ type Options struct {
 	// FreeReserve frees space that is reserved for a full disk or an exhausted quota. AppendUrgent
 	// calls FreeReserve when it finds no other space. FreeReserve may be nil.
 	FreeReserve func()
-	// Begin is the lowest position that the owner of the log needs. If the directory is empty, the
-	// log begins there. A log that ends before Begin is damaged. Damage before Begin does not make
+	// LowestPos is the lowest position that the owner of the log needs. If the directory is empty, the
+	// log begins there. A log that ends before LowestPos is damaged. Damage before LowestPos does not make
 	// Open fail.
 	LowestPos int64
 	// Salvage makes Open and Replay skip damaged places instead of failing. Damage returns these
@@ -32,9 +32,9 @@ type Options struct {
 	Salvage bool
 	// ReadOnly makes Open change no file. Append and Sync then fail with errs.ReadOnly.
 	ReadOnly bool
-	// Bytes reports whether a record stays valid although its payload is damaged, because only bytes
+	// KeepDamaged reports whether a record stays valid although its payload is damaged, because only bytes
 	// of one file are lost. Open and Replay continue with the next record, and ReadAt of the bytes
-	// returns the damage. If it is nil, no damaged record stays valid.
+	// returns the damage. If KeepDamaged is nil, no damaged record stays valid.
 	KeepDamaged func(t Type, payload []byte) bool
 	// Quarantine is a folder. If the disk could not read all of a segment, DropBefore moves the
 	// segment there. If Quarantine is "", DropBefore removes the segment.

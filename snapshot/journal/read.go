@@ -18,7 +18,7 @@ func segmentIndex(segs []*segment, pos int64) int {
 	return sort.Search(len(segs), func(i int) bool { return segs[i].base > pos }) - 1
 }
 
-// ReadAt fills p with the bytes at pos, a position in the data of a record. payload is the position
+// ReadAt fills p with the bytes at pos, a position in the data of a record. payloadPos is the position
 // at which the payload of that record begins. ReadAt does not wait for writers.
 //
 // It checks the record's checksum. The error is a *DamageError if the checksum is wrong or

@@ -254,7 +254,7 @@ func (v *view) rename(e *tree.Editor, r *record) {
 // changedName returns the name that a record changes.
 func (r *record) changedName() tree.Link { return tree.Link{Parent: r.parent, Name: r.name} }
 
-// applyToInodeInode applies a change of one inode.
+// applyToInode applies a change of one inode.
 func (v *view) applyToInode(r *record) error {
 	n, err := v.ownInode(r.ino)
 	if errors.Is(err, errs.Stale) {

@@ -57,18 +57,18 @@ type Forest struct {
 // A Reader has the operations of a file system that read the trees.
 type Reader struct{ trees *trees }
 
-// A Writer has the operations of a file system. Its changes are attributed to an actor, see As.
+// A Writer has the operations of a file system. Its changes are attributed to an actor, see WithActor.
 type Writer struct {
 	Reader
 	actor   string
-	request uint64 // see For
+	request uint64 // see ForRequest
 }
 
 // trees contains the views, the lock that guards them, the journal to which changes are appended, and the
 // sources from which pages are read. Comments call the lock trees.mu "the forest's lock".
 type trees struct {
 	residentSrc *tree.Source // reads only memory, else fails with Unread errors; for use under the lock, see source
-	localSrc    *tree.Source // reads memory and disk, else fails with Absent errors
+	localSrc    *tree.Source // reads memory and disk, else fails with a cas.AbsentError
 	waitingSrc  *tree.Source // reads memory, disk and network, and waits for them
 	log         *journal.Journal
 	memory      Memory

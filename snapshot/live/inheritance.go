@@ -104,8 +104,8 @@ func newInherited() inheritedEdits {
 	return inheritedEdits{stale: make(map[uint32][]string)}
 }
 
-// findRemovedInodesInodes finds the inodes that an edit removes. Recovery calls it after the edit's last step, because
-// the kernel may have references to these inodes.
+// findRemovedInodes finds the inodes that an edit removes. Recovery calls it after the edit's last step, because the
+// kernel may have references to these inodes.
 func (e *Edit) findRemovedInodes() error {
 	return e.view.state.EachNotIn(e.target.Source, e.target.State, func(n *tree.Inode) { e.removed = append(e.removed, n) })
 }

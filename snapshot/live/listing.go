@@ -10,8 +10,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// ReadDir calls fn for the entries of a directory without `.` and `..`, until fn returns false. It begins with the
-// entry after the cookie after; 0 is the start. Entries that exist during the whole listing are listed once, even
+// ReadDir calls fn for the entries of a directory without `.` and `..`, until fn returns false. It skips the entries
+// up to the one whose cookie is after; if after is 0, it skips none. Entries that exist during the whole listing are listed once, even
 // if other entries are added or removed.
 func (r Reader) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie uint64) bool) error {
 	return list(r.trees, id, after, func(_ *tree.State, e tree.Dirent, cookie uint64) (bool, error) { return fn(e, cookie), nil })

@@ -52,7 +52,7 @@ func (e *Edit) isMountPoint(name tree.Link, ino uint64) bool {
 	return e.mountPoints[name]
 }
 
-// loadMountPoints sets e.mounted to all names on the paths to mounts. It reads the mounts once in an edit.
+// loadMountPoints sets e.mountPoints to all names on the paths to mounts. It reads the mounts once in an edit.
 func (e *Edit) loadMountPoints() {
 	m := e.trees.mount.Load()
 	if m == nil || m.MountPoints == nil || e.mountPoints != nil {

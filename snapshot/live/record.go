@@ -52,7 +52,7 @@ type record struct {
 	parent     uint64
 	name       string
 	to         tree.Link // the new name of a rename
-	flags      uint32    // rename flags, fallocate mode, or the bits of set
+	flags      uint32    // rename flags or fallocate mode
 	create     Create    // the new inode; of a rename the whiteout
 	setAttr    SetAttr
 	off        int64

@@ -31,8 +31,8 @@ type Recovery struct {
 	salvage bool
 }
 
-// SetSource makes the forest read from the source local, which does not wait for the network but fails with Absent
-// errors. From then on the forest reads from disk only without the lock. SetSource is called before other
+// SetSource makes the forest read from the source local, which does not wait for the network but fails with a
+// cas.AbsentError. From then on the forest reads from disk only without the lock. SetSource is called before other
 // goroutines use the forest.
 func (r Recovery) SetSource(local *tree.Source) {
 	r.trees.localSrc = local

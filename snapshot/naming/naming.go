@@ -23,7 +23,7 @@ var controlNames = map[string]bool{
 	"status": true, "policy": true, "latest": true, "undo": true, "base": true, "README": true,
 }
 
-// ErrBadNameName is the kind of Check's error for a name that no snapshot or fork can have.
+// ErrBadName is the kind of Check's error for a name that no snapshot or fork can have.
 var ErrBadName = errs.New(errs.Invalid, "refused name")
 
 // MaxDescription is the largest total size in bytes of the message and the labels of a snapshot.
@@ -43,7 +43,7 @@ func CheckDescription(message string, labels map[string]string) error {
 	return nil
 }
 
-// Check returns an error with the reason if no snapshot or fork can have a name. The error is
+// Check returns an error with the reason if no snapshot or fork can have the given name. The error is
 // ErrBadName or errs.NameTooLong.
 func Check(name string) error {
 	switch {

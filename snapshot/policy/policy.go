@@ -218,7 +218,7 @@ func difference(from, to map[string]any) map[string]any {
 	return patch
 }
 
-// mergePatch is MergePatch of RFC 7396, section 2.
+// mergePatch is the function MergePatch of RFC 7396, section 2.
 func mergePatch(target, patch any) any {
 	change, ok := patch.(map[string]any)
 	if !ok {

@@ -18,7 +18,7 @@ const (
 	// longestSleep is the longest time between two rounds. It is short because a timer does not
 	// notice that the machine was suspended or that the clock was set.
 	longestSleep = time.Minute
-	// A time noDueTime after the present time stands for "never": no store stays open for so long.
+	// noDueTime is longer than any store stays open. A time that is noDueTime after the present time means "never".
 	noDueTime = 365 * 24 * time.Hour
 	// If the wall clock and the monotonic clock diverge by more than maxJump, no snapshot is removed
 	// for jumpPause. If the newest snapshot is more than jumpPause from the present time when a
@@ -218,7 +218,8 @@ func (k *Enforcer) firstDue() (d dueTime, ok bool) {
 	return d, false
 }
 
-// takeSeen removes workspaces from k.seen, all if views is nil, and returns the removed entries.
+// takeSeen removes the workspaces with the given views from k.seenWorkspaces, or all workspaces if views is nil. It
+// returns the removed entries.
 func (k *Enforcer) takeSeen(views []uint32) map[uint32]seenWorkspace {
 	previous := k.seenWorkspaces
 	if views == nil {

@@ -79,7 +79,7 @@ func repairPacks(dir string, o cas.Options) (res cas.RepairResult, err error) {
 }
 
 // VerifyClosed verifies a store that is not open. If open(false) fails because the journal or the state of
-// a workspace is damaged, Check opens the store in a salvage with open(true).
+// a workspace is damaged, VerifyClosed opens the store in a salvage with open(true).
 func VerifyClosed(ctx context.Context, open func(salvage bool) (Store, error), progress func(done, total int64)) (*Report, error) {
 	s, err := open(false)
 	if err != nil && !errors.Is(err, errs.Busy) && !errors.Is(err, errs.Format) {

@@ -32,7 +32,7 @@ type Dir struct {
 	formatted     bool            // this process wrote the file `format` under the lock
 
 	syncMu   sync.Mutex
-	unsynced bool // the store was filled, but SyncFill has not made it durable; guarded by syncing
+	unsynced bool // the store was filled, but SyncFill has not made it durable; guarded by syncMu
 }
 
 // Open locks a store, or a directory that can become a store. It creates a missing directory. It does

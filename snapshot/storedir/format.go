@@ -82,8 +82,8 @@ func migrationHint(line string) string {
 }
 
 // Format makes the directory a store, unless it is one. filling is the directory from which a new store will
-// be filled, or "". Format writes filling to disk before the file `format`, so that Unfilled returns filling
-// after a crash.
+// be filled, or "". Format writes filling to disk before the file `format`, so that FillingFrom returns
+// filling after a crash.
 func (d *Dir) Format(filling string) error {
 	isStore, err := checkFormat(d.Disk, d.Path)
 	if err != nil || isStore {

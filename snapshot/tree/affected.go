@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 )
 
-// Damage tells which objects and which bytes of the journal are missing or damaged.
+// Damage reports which objects and which bytes of the journal are missing or damaged.
 type Damage struct {
 	ObjectDamaged func(h cas.Hash) bool   // reports whether an object is missing or damaged
 	LogDamaged    func(pos, n int64) bool // reports whether some of the n bytes at a journal position are damaged
@@ -177,7 +177,7 @@ func (c *checker) checkContent(n *Inode) (readable bool, err error) {
 }
 
 // readEntries appends the entries of p and of the pages below it to ents, except entries on pages that cannot be
-// read. whole is set if all pages could be read.
+// read. allRead is set if all pages could be read.
 func (c *checker) readEntries(p *page, pos triePos, ents *[]Dirent) (allRead bool, err error) {
 	if p == nil {
 		return true, nil

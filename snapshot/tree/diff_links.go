@@ -4,16 +4,17 @@ package tree
 type Pairing struct {
 	src      *Source
 	from, to *State
-	dirs     map[uint64]uint64 // directory in from → directory in to, 0 if to has none
+	dirs     map[uint64]uint64 // directory in the state from → directory in the state to, 0 for none
 }
 
-// NewPairing returns a pairing of from and to. root is the directory in to that corresponds to the root of from.
+// NewPairing returns a pairing of the states from and to. root is the directory in the state to that corresponds to
+// the root of the state from.
 func NewPairing(src *Source, from, to *State, root uint64) *Pairing {
 	return &Pairing{src: src, from: from, to: to, dirs: map[uint64]uint64{RootIno: root}}
 }
 
-// dir returns the inode number of the directory of to that is at the path of a directory of from, or
-// 0. depth bounds the recursion.
+// dir returns the inode number of the directory in the state to that is at the path of a directory in the state
+// from, or 0. depth bounds the recursion.
 func (p *Pairing) dir(ino uint64, depth int) (uint64, error) {
 	if other, ok := p.dirs[ino]; ok {
 		return other, nil
@@ -52,7 +53,8 @@ func (p *Pairing) dir(ino uint64, depth int) (uint64, error) {
 	return other, nil
 }
 
-// File returns the inode of to at the path of l, a name of a file of from; nil if to has no such path.
+// File returns the inode in the state to at the path of l, a name of a file in the state from. It returns nil if the
+// path does not exist in the state to.
 func (p *Pairing) File(l Link) (*Inode, error) {
 	dir, err := p.dir(l.Parent, 0)
 	if err != nil {
@@ -61,7 +63,7 @@ func (p *Pairing) File(l Link) (*Inode, error) {
 	return p.entry(dir, l.Name)
 }
 
-// entry returns the inode of a name in a directory of to, nil if there is no such name or dir is 0.
+// entry returns the inode of a name in a directory of the state to, nil if there is no such name or dir is 0.
 func (p *Pairing) entry(dir uint64, name string) (*Inode, error) {
 	if dir == 0 {
 		return nil, nil

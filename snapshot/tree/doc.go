@@ -25,9 +25,9 @@
 // The owner of a state counts epochs. A page, inode or content belongs to the
 // epoch that made it. During that epoch it is changed in place. Afterwards it is
 // frozen, and the first change copies it. A capture therefore is a Clone,
-// which copies a few words, and a new epoch number. Own follows this rule for an
+// which copies a few words, and a new epoch number. State.Own follows this rule for an
 // inode and the pages on the way to it; Dir.Insert and Dir.Remove follow it for
-// the pages of an owned directory, content.Own for the bytes of a file.
+// the pages of an owned directory, Content.VersionFor for the bytes of a file.
 //
 // # Sealing
 //

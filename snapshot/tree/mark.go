@@ -104,7 +104,7 @@ func (m *marker) markTable(p, marked *page, height int, base uint64) error {
 
 	markedBody := &body{}
 	if marked != nil {
-		// If like cannot be read, all kids and inodes of p are visited.
+		// If marked cannot be read, all kids and inodes of p are visited.
 		if other, err := marked.loadTable(m.src, height, base, true); err == nil {
 			markedBody = other
 		}

@@ -19,7 +19,7 @@ import (
 const sealReadableEpoch = math.MaxUint64
 
 // SealReadable seals a copy of a frozen state in which files that cannot be sealed are empty. It returns the
-// copy's id, and the contents of the files that could not be sealed by inode number. It returns errors that have
+// copy's id and, by inode number, the contents of the files that could not be sealed. It returns errors that have
 // another cause than a single file: a cancelled ctx, content.ErrTurnOver and a full disk.
 func SealReadable(ctx context.Context, src *Source, sealer *content.Sealer, s *State) (id cas.Hash, unsealed map[uint64]*content.Content, err error) {
 	unsealed = make(map[uint64]*content.Content)
@@ -55,8 +55,8 @@ func SealReadable(ctx context.Context, src *Source, sealer *content.Sealer, s *S
 	return id, unsealed, err
 }
 
-// PutContents encodes contents by inode number, as SealReadable returns them, stores the encoding in objects, and
-// returns the hashes of these objects in order. State.FillContents reads them.
+// PutContents encodes the contents of files, as SealReadable returns them, stores the encoding as several objects,
+// and returns the hashes of these objects in order. State.FillContents reads them.
 func PutContents(objects content.ObjectStore, contents map[uint64]*content.Content) ([]cas.Hash, error) {
 	var e wire.Encoder
 	for _, ino := range slices.Sorted(maps.Keys(contents)) {

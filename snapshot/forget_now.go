@@ -15,8 +15,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// unsearchedWorkspaces returns the workspaces whose present states must lose the contents and were not searched yet. With
-// ForgetOptions.Now these are all workspaces, else the forks that have ended and that an undo can restore. The
+// unsearchedWorkspaces returns the workspaces whose present states must lose the contents and were not searched yet.
+// With ForgetOptions.Now these are all workspaces, else the forks that have ended and that an undo can restore. The
 // caller holds the lock of the forest.
 func (f *forgetRun) unsearchedWorkspaces() (all []*Workspace) {
 	for view, w := range f.w.store.workspaces.byView {

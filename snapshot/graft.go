@@ -90,8 +90,8 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: c.Undo, Snapshot: c.record.Post.Name}, s.Sync()
 }
 
-// BeginImport protects the objects that an import puts into the store. gc waits until the caller has called done,
-// which it does after Graft or Hold of the imported tree. The caller must commit the objects (CAS().Commit) before
+// BeginImport protects the objects that an import puts into the store. gc waits until the caller has called done. The
+// caller calls done after Graft or Hold of the imported tree. The caller must commit the objects (CAS().Commit) before
 // Graft.
 func (s *Store) BeginImport() (done func()) {
 	return s.gc.ProtectImport()

@@ -64,7 +64,7 @@ func (fs Forks) HidesPaths(patterns []string) bool {
 }
 
 // makeHiddenStates makes the states without hidden paths that a new fork begins with. They are protected from gc
-// until p.release is called, which must be called also after an error.
+// until p.release is called. The caller calls p.release, also after an error.
 func (fs Forks) makeHiddenStates(p *forkPlan, from string) error {
 	if p.matcher == nil {
 		return nil

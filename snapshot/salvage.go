@@ -22,9 +22,10 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 }
 
 // Check verifies a store that is not open. If the store does not open, the report lists the data that Repair
-// would lose. Like a mount, Check may write the index, truncates files that end with an incomplete record after a
-// kill or a power cut, and stores the contents of the journal if they would take too much memory. It changes no
-// other files.
+// would lose. Like a mount, Check may change these files, and no others:
+//   - It may write the index.
+//   - It truncates files that end with an incomplete record after a kill or a power cut.
+//   - It stores the contents of the journal if they would take too much memory.
 func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*repair.Report, error) {
 	return repair.VerifyClosed(ctx, func(salvage bool) (repair.Store, error) {
 		o.Quiet, o.ReadOnly, o.Salvage = true, true, o.Salvage || salvage

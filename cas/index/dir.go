@@ -161,8 +161,8 @@ func openDir(dir string) (*os.File, error) {
 
 // lockDir takes the lock of the index, until dir is closed. A mark shows a failure only to the owner of
 // the lock: without the lock, another process may just be opening the index. lockDir tries several
-// times, because a child process of this process has all its open files, and thus the lock of an index
-// that this process has closed, until the child's execve(2).
+// times, because a child of this process may have the lock for a moment: until its execve(2) a child has
+// all files that its parent had open, also the lock of an index that the parent has closed.
 func lockDir(dir *os.File) (err error) {
 	for range lockTries {
 		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)

@@ -293,8 +293,10 @@ func (m *Manifest) rebase() error {
 	return nil
 }
 
-// mustRewrite reports whether a copy has doubled in size after its last rewrite, or is not open, or was
-// written by a version that did not compress entries in blocks.
+// mustRewrite reports whether the copies must be rewritten, for one of these reasons:
+//   - a copy has doubled in size after its last rewrite,
+//   - a copy is not open,
+//   - the entries were written by a version that did not compress them in blocks.
 func (m *Manifest) mustRewrite() bool {
 	return m.state.base == nil && m.state.bytes > minRewriteBytes || slices.ContainsFunc(m.copies[:], func(f copyFile) bool {
 		return f.File == nil || f.end-f.baseLen > max(f.baseLen, minRewriteBytes)

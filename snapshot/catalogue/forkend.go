@@ -62,10 +62,10 @@ func (c *Catalogue) MayEnd(w, f *Workspace, caller actors.Caller, now time.Time)
 }
 
 // NewEnd returns the record of the end of f, a fork of w. The record adds to w a snapshot of the fork's
-// last state; last describes this snapshot. If the fork was emptied, as by `rm -rf`, full is a snapshot
-// of its state before, else nil, and the record also adds a snapshot of full to w. If Discard is set for
-// the fork, the record adds no snapshots. The limits of forks do not apply, so that a fork can always
-// end.
+// last state; last describes this snapshot. full is nil, or a snapshot from before a removal of the fork's
+// files, as by `rm -rf`. If the fork is empty and full is not nil, the record also adds a snapshot of full
+// to w. If Discard is set for the fork, the record adds no snapshots. The limits of forks do not apply, so
+// that a fork can always end.
 func NewEnd(c *Catalogue, w *Workspace, v Views, f *Workspace, full *Snapshot, last info.Info) (*EndFork, error) {
 	if f.Discard {
 		return f.newDiscard(), nil

@@ -142,7 +142,7 @@ func (l *List) Newest() *Snapshot {
 }
 
 // last returns the newest snapshot for which the function match returns true, or nil. Of the snapshots that are not
-// in memory, it reads only those whose row the function may accepts.
+// in memory, it reads only those whose row passes the test may.
 func (l *List) last(may func(*row) bool, match func(*Snapshot) bool) *Snapshot {
 	for i := len(l.rows) - 1; i >= 0; i-- {
 		s := l.set.inMemory(l.rows[i].view)

@@ -160,8 +160,8 @@ func (r *UndoRemoval) apply(a *applyRun) error {
 	return a.logOp(w, &r.Op)
 }
 
-// showSnapshot adds a hidden snapshot to the list of its workspace. If its name is in use, showSnapshot gives it another
-// name.
+// showSnapshot adds a hidden snapshot to the list of its workspace. If its name is in use, showSnapshot gives it
+// another name.
 func (a *applyRun) showSnapshot(w *Workspace, sn *Snapshot) {
 	sn.Name = w.freeName(sn.Name)
 	a.addSnapshot(sn)

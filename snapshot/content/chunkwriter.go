@@ -26,8 +26,8 @@ const (
 	maskAfter  = 0x8888888888888800 // bits of the hash that must be zero, after avgChunk
 )
 
-// firstChunkLen returns the length of the first chunk of data. If the result is less than len(data), it is final. If it is
-// len(data), it is final only if the file ends there or data has maxChunk bytes: with more data the chunk might
+// firstChunkLen returns the length of the first chunk of data. If the result is less than len(data), it is final. If
+// it is len(data), it is final only if the file ends there or data has maxChunk bytes: with more data the chunk might
 // be longer.
 //
 // A chunk ends where a hash over its bytes and the next byte fulfils a condition. Bytes after the next byte have

@@ -225,7 +225,8 @@ func (c *Content) ExtentCount() int {
 	return c.layout.Load().ext.count()
 }
 
-// UnsealedExtents returns the number of extents that VersionFor would copy into the next version. For a sealed content it is 0.
+// UnsealedExtents returns the number of extents that VersionFor would copy into the next version. For a sealed
+// content it is 0.
 func (c *Content) UnsealedExtents() int64 {
 	if c == nil || c.sealedMap.Load() != nil {
 		return 0
@@ -233,8 +234,9 @@ func (c *Content) UnsealedExtents() int64 {
 	return int64(c.layout.Load().ext.count())
 }
 
-// EndOfRuns returns the end of the first limit runs of [off, end), and the number of these runs. If there are fewer
-// runs, it returns end. A run is a part in one extent, in one part of the base or in one hole.
+// EndOfRuns counts the runs of [off, end), at most limit of them. It returns the end of the last counted run and the
+// number of counted runs. If there are fewer than limit runs, runsEnd is end. A run is a part in one extent, in one
+// part of the base or in one hole.
 func (c *Content) EndOfRuns(off, end int64, limit int) (runsEnd int64, runs int) {
 	if c == nil {
 		return end, 0
@@ -250,8 +252,8 @@ func (c *Content) EndOfRuns(off, end int64, limit int) (runsEnd int64, runs int)
 	return runsEnd, runs
 }
 
-// StartOfLastExtents returns the lowest offset from which on the file has at most limit extents, or least if that is
-// higher.
+// StartOfLastExtents returns the lowest offset, but at least the argument least, from which on the file has at most
+// limit extents.
 func (c *Content) StartOfLastExtents(least int64, limit int) int64 {
 	if c == nil {
 		return least

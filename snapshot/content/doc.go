@@ -33,10 +33,9 @@
 // # Sealing
 //
 // Sealer.Seal cuts a frozen version into chunks and stores them. Where a chunk ends
-// depends on the bytes alone (FastCDC). So for a changed part of a file with a base, Seal reads
-// only the bytes from the last chunk boundary before the change to the first boundary after it
-// that old and new chunks have in common. The result is the same as if Seal had cut
-// the whole file.
+// depends on the bytes alone (FastCDC). So if a file with a base has changed, Seal reads only from the last
+// chunk boundary before the change to the first boundary after the change at which old and new chunks end.
+// The result is the same as if Seal had cut the whole file.
 //
 // Afterwards the Content reads from its ChunkMap, and the journal may drop the bytes.
 // A newer version still refers to the journal for the parts that it shares with the sealed

@@ -12,12 +12,11 @@ import (
 // listBuilder makes a ChunkMap of the chunks of a file, which are added in order.
 //
 // A list ends after an item of which six bits of the hash are zero, if the list has at least minListItems items, and
-// always after maxListItems items. So if lists of two files, or of two versions of one file, end at the same chunk,
-// the lists after it are equal if the chunks after it are equal.
+// always after maxListItems items. Suppose that lists of two files, or of two versions of one file, end at the same
+// chunk, and that the chunks after it are equal. Then the lists after it are equal, too.
 //
-// For this reason a whole list, or a list of lists, can also be taken over from an older version without reading
-// it, at a place where the lists of all lower levels have just ended: adding its chunks one by one would make an
-// equal list.
+// So a whole list, or a list of lists, can be taken over from an older version without reading it, where the lists of
+// all lower levels have just ended: adding its chunks one by one would make an equal list.
 type listBuilder struct {
 	objects  ObjectStore
 	levels   [maxDepth + 1][]item // of every level, the items that are not in a list yet

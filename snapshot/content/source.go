@@ -167,8 +167,9 @@ const checkedBlock = 4096
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // readPart fills p with the bytes of a chunk from its offset off on, if loadShared has loaded the chunk before. It
-// reads only the blocks that p needs, and compares them with the checksums that rememberChecksums stored at that time. So random
-// reads of a large file need not read and hash whole chunks. It returns false if the chunk must be loaded.
+// reads only the blocks that p needs, and compares them with the checksums that rememberChecksums stored at that
+// time. So random reads of a large file need not read and hash whole chunks. It returns false if the chunk must be
+// loaded.
 func (s *Source) readPart(it *item, p []byte, off int64) bool {
 	parts, ok := s.objects.(partStore)
 	c, known := s.checkedChunks.Get(it.hash)

@@ -125,9 +125,9 @@ func (g *gcWaitFlag) end() {
 }
 
 // CheckpointForGC makes a checkpoint for a gc, and calls fn before the next checkpoint can begin. It ends a
-// running checkpoint; the new checkpoint does not repeat the finished seals. If the new checkpoint
-// fails, CheckpointForGC calls fn all the same and returns the error of the checkpoint as checkpointErr, which is
-// ErrNoCheckpoint if the checkpoint would seal more than GCSealLimit bytes. err is the error of fn.
+// running checkpoint; the new checkpoint does not repeat the finished seals. It calls fn even if the new checkpoint
+// fails. checkpointErr is the error of the checkpoint: ErrNoCheckpoint if the checkpoint would seal more than
+// GCSealLimit bytes. err is the error of fn.
 func (p *Checkpointer) CheckpointForGC(ctx context.Context, fn func() error) (checkpointErr, err error) {
 	p.gcWaits.begin()
 	err = p.mu.Acquire(ctx, 1)
@@ -141,8 +141,8 @@ func (p *Checkpointer) CheckpointForGC(ctx context.Context, fn func() error) (ch
 	return checkpointErr, fn()
 }
 
-// checkpointWithinLimit makes a checkpoint, which fails with ErrNoCheckpoint if it would seal more than GCSealLimit bytes. The
-// caller holds mu.
+// checkpointWithinLimit makes a checkpoint, which fails with ErrNoCheckpoint if it would seal more than GCSealLimit
+// bytes. The caller holds mu.
 func (p *Checkpointer) checkpointWithinLimit(ctx context.Context) error {
 	limited, stop := WithLimit(ctx, p.GCSealLimit, ErrNoCheckpoint)
 	defer stop()

@@ -56,11 +56,10 @@ func (p *Checkpointer) Loop() {
 	}
 }
 
-// AwaitChange waits for a second, or until a caller calls CheckSoon. Before that second it waits for a
-// record:
+// AwaitChange waits for a second, or until a caller calls CheckSoon. In two cases it first waits for a record:
 //
-//   - without a limit, if the journal has no record since the last checkpoint;
-//   - until the time due, if the journal has no record after the position seenEnd.
+//   - If the journal has no record since the last checkpoint, it waits without a limit.
+//   - If the journal has no record after the position seenEnd, it waits until the time due.
 func (p *Checkpointer) AwaitChange(seenEnd int64, due time.Time) {
 	appended := p.Log.NextAppend()
 	var wait time.Duration

@@ -175,9 +175,9 @@ func (m *Meter) count(ws *catalogue.Workspace, f *forkUse) error {
 	})
 }
 
-// A forkUse contains the unshared bytes of a fork, including the forks in it. A count compares all
-// states of the fork, so the fork is counted only when the result of the last count and the bytes
-// written since then exceed the limit.
+// A forkUse contains the unshared bytes of a fork, including the forks in it. A count is expensive, because it
+// compares all states of the fork. So the fork is counted only when the result of the last count plus the bytes
+// written since then exceeds the limit.
 type forkUse struct {
 	exports atomic.Int64 // bytes of exports to the store's git repository, until the fork ends
 

@@ -37,9 +37,11 @@ type Pacer struct {
 	pausedAt    atomic.Int64 // time of the last pause, in ns
 }
 
-// Throttled reports whether a seal should leave a processor to writers. It returns true while writers
-// are active, except when they write at least idleTickBytes in idleTick and a caller waits for the seal
-// or the journal is too large.
+// Throttled reports whether a seal should leave a processor to writers. The result depends on the growth of
+// the journal in the last idleTick:
+//   - without growth, false;
+//   - below idleTickBytes, true;
+//   - above, true unless a caller waits for the seal or the journal is too large.
 func (p *Pacer) Throttled() bool {
 	now, end := time.Now().UnixNano(), p.JournalEnd()
 	if now-p.measuredAt.Load() > int64(idleTick) {

@@ -338,8 +338,8 @@ func (q *Sealer) runInTurn(ctx context.Context, ws uint32, fn func() error) erro
 }
 
 // sealState seals a frozen state of a workspace, and returns its id and the number of bytes that
-// the seal added to the store. In a fork, an object that exists already takes as long and counts as
-// many bytes as a new object, so that a fork cannot find out which objects another workspace uses.
+// the seal added to the store. In a fork, the seal treats an object that exists already like a new one: it
+// takes as long and counts as many bytes. So a fork cannot find out which objects another workspace uses.
 // The caller has entered Puts. The error is content.ErrTurnOver if the turn ended before the seal;
 // the number of bytes is valid also with this error.
 func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, int64, error) {

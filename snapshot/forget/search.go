@@ -80,8 +80,8 @@ func (f *searchResult) add(from, to int64, text []byte) {
 	}
 }
 
-// searchBlock adds the matches in the block b to f. off is the offset of b in the file. done is the number of bytes of b
-// that need not be searched again. The bytes after them are too few for Bytes, or are the beginning of a line.
+// searchBlock adds the matches in the block b to f. off is the offset of b in the file. done is the number of bytes
+// of b that need not be searched again. The bytes after them are too few for Bytes, or are the beginning of a line.
 func (s *Search) searchBlock(b []byte, last bool, off int64, f *searchResult) (done int) {
 	add := func(from, to int) {
 		if len(bytes.Trim(b[from:to], "*")) == 0 {

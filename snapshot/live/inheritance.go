@@ -140,8 +140,8 @@ func (tx *Tx) SetStaleNames(views map[uint32][][]byte) {
 	}
 }
 
-// StaleNames returns, for a checkpoint, the views with edits of which the kernel may not have been notified, and
-// for each view the names in its root directory that these edits changed.
+// StaleNames returns, for a checkpoint, the names that changed in edits of which the kernel may not have been
+// notified. By view, it has the names in the root directory that the edits changed.
 func (tx *Tx) StaleNames() map[uint32][][]byte {
 	in, all := &tx.trees.mu.inherited, make(map[uint32][][]byte)
 	add := func(view uint32, names []string) {

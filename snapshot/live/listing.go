@@ -11,8 +11,8 @@ import (
 )
 
 // ReadDir calls fn for the entries of a directory without `.` and `..`, until fn returns false. It skips the entries
-// up to the one whose cookie is after; if after is 0, it skips none. Entries that exist during the whole listing are listed once, even
-// if other entries are added or removed.
+// up to the one whose cookie is after; if after is 0, it skips none. Entries that exist during the whole listing are
+// listed once, even if other entries are added or removed.
 func (r Reader) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie uint64) bool) error {
 	return list(r.trees, id, after, func(_ *tree.State, e tree.Dirent, cookie uint64) (bool, error) { return fn(e, cookie), nil })
 }

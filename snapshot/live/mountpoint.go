@@ -14,8 +14,9 @@ type Mount struct {
 	// MountPoints, if set, returns the paths in a view on which file systems are mounted, relative to the view's
 	// root.
 	MountPoints func(view uint32) []string
-	// CoveredPaths, if set, returns the paths in a view, relative to its root, at which the process pid does not
-	// see the view's files, because its mount namespace has other mounts there.
+	// CoveredPaths, if set, returns the paths in a view that other mounts cover in the mount namespace of the
+	// process pid, so that this process does not see the view's files there. The paths are relative to the view's
+	// root.
 	CoveredPaths func(view, pid uint32) []string
 }
 
@@ -72,9 +73,9 @@ func (e *Edit) loadMountPoints() {
 	}
 }
 
-// orphanBeneathMount returns the orphan that an earlier edit removed from a name, if a file system is still
-// mounted on the orphan and the orphan has the file type of like; else 0. The edit gives this inode to the name
-// again, so that the mount is visible.
+// orphanBeneathMount returns the orphan that an earlier edit removed from a name, or 0. A file system must still be
+// mounted on the orphan, and the orphan must have the file type of the inode like. The edit gives the orphan to the
+// name again, so that the mount is visible.
 func (e *Edit) orphanBeneathMount(name tree.Link, like *tree.Inode) uint64 {
 	ino, ok := e.view.mountOrphans[name]
 	if !ok || !e.trees.held(Node(e.view.id, ino)) {

@@ -143,8 +143,8 @@ const (
 func (tx *Tx) Changes() *changed.Set[uint32] { return tx.trees.changed }
 
 // NewView returns a number for a new view: the next number, or after MaxView a number that is free again. A
-// number is free if no view has the number, and the kernel has no reference to the root with this view
-// number, and therefore to no other node with it.
+// number is free if no view has it and the kernel has no reference to the root of such a view. The kernel then
+// has no reference to another node of such a view either.
 func (tx *Tx) NewView() (uint32, error) {
 	for range MaxView {
 		id := tx.trees.mu.nextView

@@ -44,8 +44,8 @@ type Workspace struct {
 	Capture     func() error        // takes an automatic snapshot
 	// Remove removes the given snapshots, except snapshots that the rules now keep.
 	Remove func(rules Policy, snapshots []uint32, now time.Time) error
-	// EndForks ends the forks that have expired. It returns the time at which the next fork
-	// expires, or next if that is earlier.
+	// EndForks ends the forks that have expired. It returns the earlier of next and the time at which
+	// the next fork expires.
 	EndForks func(now, next time.Time) (time.Time, error)
 }
 

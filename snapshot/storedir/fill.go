@@ -107,8 +107,8 @@ func (d *Dir) ResumeFill(alone bool) error {
 }
 
 // checkOwner returns an error if a user who is not the store's owner opens a store that is not filled
-// yet. The owner of the store can change the path of the directory from which it is filled, and could
-// so make the other user read a directory that the owner may not read.
+// yet. The owner of the store can change the path of the directory from which it is filled. So the owner
+// could make the other user read a directory that the owner may not read.
 func checkOwner(dir string) error {
 	uid, _, err := Owner(dir)
 	if err != nil {

@@ -147,8 +147,8 @@ func (t *intervalMerge) mergeCopies() error {
 	return nil
 }
 
-// mergeInode merges the changes from base to theirs with the file ours, and stages the result for the file into.
-// names are the paths of into, and p is the path for a decision about the file.
+// mergeInode merges the changes from base to theirs with the file ours. It stages the result as the planned inode of
+// the file into, which has the paths names. p is the path for a decision about the file.
 func (t *intervalMerge) mergeInode(p string, names []string, into, ours *file, base, theirs *tree.Inode) error {
 	n, view, lines, ok, err := t.mergedInode(p, ours, base, theirs)
 	if err != nil {

@@ -284,9 +284,10 @@ func (t *filePairs) recordMovedNames(c tree.Change) error {
 	return nil
 }
 
-// pairNew sets copiedFrom of x, a new file of theirs, to the file of the base at the first of its paths that has
-// one. It also sets x.file to a new file of ours, if there is one: the file at the path of x.copiedFrom or, if
-// x.copiedFrom is nil, an equal file at one of the paths of x.
+// pairNew finds the files that belong to x, a new file of theirs:
+//   - x.copiedFrom becomes the file that the base has at one of the paths of x;
+//   - x.file becomes a new file of ours: the file at the path of x.copiedFrom or, if x.copiedFrom is nil, an equal
+//     file at one of the paths of x.
 func (t *filePairs) pairNew(x *theirFile) error {
 	for _, p := range x.paths {
 		b, err := t.baseAt(p)

@@ -63,8 +63,8 @@ func (p *Plan) Collect(ctx context.Context, i *Interval, c tree.Change) error {
 	return errors.Join(turns.Yield(ctx), p.ListCharge.TryAdd(pathCost+int64(n)))
 }
 
-// Run plans the merge. It calls take, which calls TakeInterval for each interval. If this finds new conflicts in
-// which the plan keeps ours, it plans again without these paths.
+// Run plans the merge. It calls take, which calls TakeInterval for each interval. If TakeInterval finds new conflicts
+// in which the plan keeps ours, Run plans again without these paths.
 func (p *Plan) Run(take func() error) error {
 	p.conflictList = conflictList{rule: p.Rule, skip: p.SkipPaths, inConflict: make(map[string]bool), keptOurs: make(map[string]bool), dirOnOneSide: make(map[string]bool)}
 	p.usedDecisions = make(map[string]bool)

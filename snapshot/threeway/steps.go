@@ -109,11 +109,12 @@ func (s *stepper) step(filePath string) (step graft.Step, ok bool, err error) {
 	return step, true, err
 }
 
-// unchanged reports whether a path of the file f can keep its present inode n. It can if n has the contents and
+// unchanged reports whether a path of the file f can keep its present inode n. n has the contents and
 // attributes of f, and one of these conditions is true:
 //
 //   - f is a directory;
-//   - n is the present inode of f;
+//   - n
+// must also be the present inode of f;
 //   - neither f nor n has other hard links.
 func (s *stepper) unchanged(f *file, n *tree.Inode) (bool, error) {
 	if !f.node.IsDir() && !f.isPresent(n) {

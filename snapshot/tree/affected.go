@@ -16,9 +16,9 @@ type Damage struct {
 	LogDamaged    func(pos, n int64) bool // reports whether some of the n bytes at a journal position are damaged
 }
 
-// Affected calls fn, in path order, with every path of s that cannot be read completely, because its inode, a page
-// of its directory or a part of its content is missing, damaged or malformed. If a directory cannot be listed, fn
-// is called with the path of the directory instead of the paths below it.
+// Affected calls fn, in path order, with every path of s that cannot be read completely. The reason is that its inode,
+// a page of its directory or a part of its content is missing, damaged or malformed. If a directory cannot be listed,
+// fn is called with the path of the directory instead of the paths below it.
 func (s *State) Affected(ctx context.Context, src *Source, damage Damage, fn func(path string)) error {
 	// A damaged object may still be in a cache. Reads of this source fail for damaged objects, so that contents
 	// decoded from them are not used.

@@ -55,8 +55,8 @@ func (p *page) loadTable(src *Source, height int, ino uint64, keep bool) (*body,
 // GroupInodes is the number of consecutive inode numbers whose leaves are below one page of the table.
 const GroupInodes = tableFanout * PageInodes
 
-// GroupPages returns the hashes of those leaves in the group of an inode number that are not in memory. See
-// GroupInodes.
+// GroupPages returns the hashes of the leaves in the group of an inode number (see GroupInodes), without the leaves
+// that are in memory.
 func (s *State) GroupPages(src *Source, ino uint64) (hashes []cas.Hash, err error) {
 	if ino > MaxIno || heightFor(ino) > s.height {
 		return nil, nil

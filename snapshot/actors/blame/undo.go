@@ -119,8 +119,8 @@ func takeIntervals(ctx context.Context, p *threeway.Plan, all []threeway.Interva
 	})
 }
 
-// revertsUndo reports whether an interval is an earlier undo of the actor that this undo reverts. It is reverted
-// if its oldest interval is not older than the oldest interval of this undo.
+// revertsUndo reports whether an interval is an earlier undo of the same actor, and u has to revert that undo. This
+// is so if the oldest interval of the earlier undo is not older than the oldest interval of u.
 func (u *Undo) revertsUndo(i catalogue.Interval) bool {
 	return i.Undoes != nil && actors.IsOrBelow(i.Undoes.By, u.Actor) && i.Undoes.Since >= u.SinceSeq
 }

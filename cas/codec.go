@@ -99,7 +99,7 @@ func (c *codec) releaseBuffer(bp *[]byte) {
 	}
 }
 
-// expand appends the uncompressed bytes of a record to dst[:0]. It fails if there are not plainLen of them.
+// expand appends the uncompressed bytes of a record to dst[:0]. It fails if their number is not plainLen.
 func (c *codec) expand(flags uint8, plainLen uint32, stored, dst []byte) ([]byte, error) {
 	if flags&flagZstd == 0 {
 		dst = append(dst[:0], stored...)

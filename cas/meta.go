@@ -140,8 +140,8 @@ func (s *Store) GetMeta(key string) ([]byte, error) {
 }
 
 // ScanMeta calls fn for every key that begins with prefix, in the order of the keys. If fn returns an
-// error, ScanMeta ends and returns it. fn may call the store, but must not change or keep value. Changes that
-// are committed while ScanMeta runs are not seen.
+// error, ScanMeta ends and returns it. fn may call the store, but must not change or keep value. fn does not see
+// changes that are committed while ScanMeta runs.
 func (s *Store) ScanMeta(prefix string, fn func(key string, value []byte) error) error {
 	if err := s.beginCall(false); err != nil {
 		return err
@@ -155,8 +155,8 @@ func (s *Store) ScanMeta(prefix string, fn func(key string, value []byte) error)
 	})
 }
 
-// FreezeMeta returns a function that does the work of ScanMeta, also later, with the metadata that is there now.
-// prefix is not empty.
+// FreezeMeta returns a function that does the work of ScanMeta with the present metadata, even if the metadata has
+// changed when the function is called. prefix is not empty.
 func (s *Store) FreezeMeta(prefix string) (scan func(fn func(key string, value []byte) error) error) {
 	return s.manifest.Freeze(prefix)
 }

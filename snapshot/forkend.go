@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// End removes a fork. Its last state becomes a snapshot of this
-// workspace, whose description is returned.
+// End removes a fork. The last state of the fork becomes a snapshot of this workspace. End returns the description
+// of the snapshot.
 func (fs Forks) End(name string, c actors.Caller) (info.Info, error) {
 	last, _, err := fs.removeFork(name, false, false, c)
 	return last, err

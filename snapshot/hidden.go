@@ -45,7 +45,7 @@ func (fs Forks) setRestrictions(p *forkPlan) (err error) {
 
 	removed := rules.Hide
 	if fs.w.ws.Fork {
-		removed = p.Hide // files at the paths that the parent itself hides were created in the parent
+		removed = p.Hide // the parent has the files at the paths of its own Hide only if they were created in it; they stay
 	}
 	if p.matcher, err = hide.New(removed); err != nil {
 		return err

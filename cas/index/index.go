@@ -293,8 +293,8 @@ func (x *DB) Check() error {
 	return nil
 }
 
-// Close writes the memtable to a table and closes the index. If Badger fails stuckTries times to write
-// the table, which it would try forever, Close returns ErrStuck and leaves the index open.
+// Close writes the memtable to a table and closes the index. Badger would try forever to write the table.
+// After stuckTries failures, Close returns ErrStuck and leaves the index open.
 func (x *DB) Close() error {
 	for len(x.failedFlushes) > 0 {
 		<-x.failedFlushes // discard earlier failures

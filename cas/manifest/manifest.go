@@ -190,7 +190,8 @@ func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) 
 	return m.Freeze(prefix)(fn)
 }
 
-// Freeze returns a function that does the work of Scan, also later, with the entries that are there now.
+// Freeze returns a function that does the work of Scan with the present entries, even if the entries have changed when
+// the function is called.
 func (m *Manifest) Freeze(prefix string) (scan func(fn func(key string, value []byte) error) error) {
 	m.dataMu.RLock()
 	defer m.dataMu.RUnlock()

@@ -9,7 +9,7 @@ import (
 
 // An Interval is the time between two successive snapshots of a workspace.
 type Interval struct {
-	From, To info.Info  // From of the first interval is the base; To of the last is the present state and has no name
+	From, To info.Info  // the oldest interval begins with the base; the newest ends with the present state, without a name
 	Actors   []string   // the actors that made changes, even if these were all overwritten; sorted
 	Undoes   *ActorUndo // set if the only change is an undo of an actor
 }

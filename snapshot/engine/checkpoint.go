@@ -76,8 +76,8 @@ type Checkpoint struct {
 	snapshots      map[uint32]*catalogue.Snapshot // by view: snapshots with changed records
 	changedRecords map[string]uint32              // by key: the view of a catalogue record that Commit writes or deletes
 	rootCount      int                            // the number of Unwritten.Roots in this checkpoint
-	editSteps      int64                          // Checkpointer.EditSteps at the begin of this checkpoint
-	replayBytes    int64                          // Memory.BytesToReplay at the begin of this checkpoint
+	editSteps      int64                          // Checkpointer.EditSteps at the beginning of this checkpoint
+	replayBytes    int64                          // Memory.BytesToReplay at the beginning of this checkpoint
 	lowestPos      int64                          // lowest journal position that records after the checkpoint may reference
 	orphans        map[uint32]*tree.State         // by view: inodes without a name
 

@@ -22,7 +22,7 @@
 //     that the bytes are erased. Steps 5 and 6 can be repeated: if they are interrupted, the next start of
 //     the daemon repeats them.
 //
-// Snapshots keep their view, name, number and times. Info.Was contains the earlier ids of a snapshot.
+// Snapshots keep their view, name, number and times. Info.FormerIDs has the earlier ids of a snapshot.
 // [catalogue.List.Find] also finds a snapshot by an earlier id, so that references from outside remain valid.
 //
 // The steps do not include remotes, because a remote may not answer. After the last step package service

@@ -60,7 +60,7 @@ func (j *graftRun) chooseLinks(steps []Step) error {
 }
 
 // chooseUnchanged searches an inode of the target for the file b of the source, at the names of b that are not in
-// namesWithStep. It adds the inode that it finds to links and usedInodes.
+// namesWithStep. It adds the inode that it finds to linkedInodes and usedInodes.
 func (j *graftRun) chooseUnchanged(b *tree.Inode, target *tree.Pairing, namesWithStep map[tree.Link]bool, usedInodes map[uint64]bool) error {
 	tried := make(map[uint64]bool)
 

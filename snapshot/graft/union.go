@@ -12,7 +12,7 @@ type NumberAllocator interface {
 	// Epoch returns an epoch in which no other state is changed.
 	Epoch() uint64
 	// ReserveInos reserves n inode numbers, as Target.ReserveInos does.
-	ReserveInos(e *tree.Editor, n uint64) (first uint64, err error) // see Target
+	ReserveInos(e *tree.Editor, n uint64) (first uint64, err error)
 }
 
 // Union returns a tree with the paths of all states. Each path has its file in the first state that

@@ -72,7 +72,7 @@ func (p *Plan) TakeInterval(ctx context.Context, i Interval) error {
 	return p.mergeTexts(ctx, t.texts)
 }
 
-// selectChanges sets changes to the changes of the interval, except those of paths that keep the version of ours.
+// selectChanges sets t.pairs.changes to the changes of the interval, except at paths that keep the version of ours.
 // If a file moved from or to such a path, the changes of all its names are left out.
 func (t *intervalMerge) selectChanges() {
 	// names describes the changed names of a file: it lost one (from), it gained one (to), one of them keeps the

@@ -48,7 +48,7 @@ func (t *intervalMerge) addLost() error {
 			continue
 		}
 
-		// Ours has the file. It is lost if its last name was removed by theirs.
+		// Ours has the file. The file is lost if theirs removed its last name.
 		if at, err := t.fileAt(p); err != nil {
 			return err
 		} else if at != ours || !slices.Contains(b.lostNames, p) {

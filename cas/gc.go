@@ -36,7 +36,7 @@ type keepSet struct {
 	packInfos map[uint64]packInfo // numbers of objects and bytes in the packs at that time
 
 	mu     sync.Mutex
-	places placeSet // places of the records that mark has named, or a Put or Has has found
+	places placeSet // places of the records that a Marker has named, or that a Put or Has has found
 }
 
 // keepMarked keeps a record that Marker.Mark or Marker.MarkLeaf names. It reports whether this is the first such
@@ -70,7 +70,7 @@ func (c *keepSet) keepSlots(pack uint64, slots []uint32) {
 	}
 }
 
-// isKept reports whether mark, a Put or a Has kept the record at a place. It returns false for new
+// isKept reports whether a Marker, a Put or a Has kept the record at a place. It returns false for new
 // records, which are not in the set.
 func (c *keepSet) isKept(p place) bool {
 	c.mu.Lock()
@@ -92,8 +92,8 @@ type placeSet map[uint64]map[uint32]placeBits
 
 // A placeBits has two bits for each of eight slots.
 type placeBits struct {
-	marked  uint8 // named by mark
-	touched uint8 // found by a Put or Has; mark must still visit the objects that it refers to
+	marked  uint8 // named by a Marker
+	touched uint8 // found by a Put or Has; the mark function must still visit the objects below the object
 }
 
 // add sets the marked bit of a place. It reports whether the bit was not set before.
@@ -215,9 +215,9 @@ func (r *Collection) stop() {
 
 // Collect removes every object that is neither kept nor new. The caller calls it once.
 //
-// mark passes all objects that must stay to a Marker. It may call the store, but not BeginCollection and
-// Verify. It must also pass each object whose hash a caller got from Put before the collection
-// began, and still uses. With allowMissing, mark may pass objects that the store does not have.
+// The function mark passes all objects that must stay to a Marker. It may call the store, but not
+// BeginCollection and Verify. It must also pass each object whose hash a caller got from Put before the
+// collection began, and still uses. With allowMissing, mark may pass objects that the store does not have.
 //
 // The bytes of the removed objects are overwritten, and their space is punched out of the packs. Packs
 // with few live objects are emptied and removed.

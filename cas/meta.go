@@ -15,8 +15,8 @@ const (
 	keyCollections = "\x00collections" // number of collections that have removed objects
 )
 
-// Commit first makes all objects durable that were put before the call, and then ops, changes of the
-// metadata. After a power cut either all of ops or none are in effect. Metadata is never durable
+// Commit makes changes of the metadata, ops, durable. Before that, it makes all objects durable that were put
+// before the call. After a power cut either all of ops or none are in effect. Metadata is never durable
 // before the objects. GetMeta and ScanMeta see ops when Commit returns.
 //
 // Errors: ErrNoSpace (then none of ops is in effect); errs.ReadOnly; errs.Closed; an error of the

@@ -18,8 +18,8 @@ import (
 var ErrTable = fmt.Errorf("%w: a table is damaged", ErrBroken)
 
 // checkTables opens and closes each table of an index, before Badger opens them. Badger opens tables in
-// goroutines of its own, where a panic at a malformed table ends the process. It ignores a table with a
-// wrong checksum. checkTables skips tables that are not in Badger's manifest: they remain after a kill,
+// goroutines of its own, where a panic at a malformed table ends the process. Badger ignores a table with
+// a wrong checksum. checkTables skips tables that are not in Badger's manifest: they remain after a kill,
 // and Badger removes them.
 func checkTables(o badger.Options) error {
 	if o.InMemory {

@@ -143,8 +143,8 @@ func newRow(r *SnapshotRecord) (w row, ok bool) {
 	return w, err == nil && kind >= 0
 }
 
-// mayHaveID returns a function that reports whether the id of a row may be one of ids, or begin with one. Each
-// has at least 8 hex digits.
+// mayHaveID returns a function that reports whether the id of a row may be one of ids, or begin with one of
+// ids. Each of ids has at least 8 hex digits.
 func mayHaveID(ids ...string) func(*row) bool {
 	begins := make(map[[4]byte]bool, len(ids))
 	for _, id := range ids {

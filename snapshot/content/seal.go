@@ -343,8 +343,8 @@ func (s *fileSealer) cutChunk() error {
 		ahead := n
 
 		if !s.l.extentAt(s.off + n - 1).inBase() {
-			// Read more at a time, but only to the next part in a base, which may be taken over without reading
-			// it.
+			// Read more at a time, but only up to the next part that is in a base: the chunks of such a part may be
+			// reused without reading it.
 			for s.dataEnd < min(s.off+bufferSize, s.l.size) && !s.dataEnded && !s.l.extentAt(s.dataEnd-1).inBase() {
 				if err := s.extendData(s.dataEnd + 1); err != nil {
 					return err

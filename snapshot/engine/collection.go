@@ -238,7 +238,7 @@ func (g *Collector) run(ctx context.Context, configure func(*cas.Collection), pr
 // collect runs one round of a gc and adds its result to sum. noSpace reports whether the disk had no
 // space for the checkpoint.
 func (g *Collector) collect(ctx context.Context, configure func(*cas.Collection), sum *cas.GCResult, progress func(done, total int64)) (noSpace bool, err error) {
-	// Wait for callers, such as imports, that put objects before the recording began. When they are
+	// BeginCollection waits for callers, such as imports, that put objects before its call. When they are
 	// done, a root references their objects.
 	gc, err := g.Objects.BeginCollection(ctx, g.Puts.Wait)
 	if err != nil {

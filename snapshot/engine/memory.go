@@ -27,8 +27,8 @@ const (
 	// maxWaitingForks is the largest number of changes in forks that wait for memory at a time. Each
 	// waiting change keeps up to a MiB of a write in memory.
 	maxWaitingForks = 32
-	// heavyBytes is the memory in bytes from which on the recovery of a workspace may be the reason why
-	// earlier daemons were killed.
+	// heavyBytes is a number of bytes. If the recovery of a workspace takes at least as much memory, it may
+	// be the reason why earlier daemons were killed.
 	heavyBytes = 16 << 20
 )
 

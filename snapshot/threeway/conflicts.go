@@ -25,8 +25,8 @@ func (l *conflictList) keepsOurs(filePath string) bool {
 	return l.keptOurs[filePath] || NearestIn(filePath, l.skip) != ""
 }
 
-// addConflict adds a path to Conflicts. If the rule takes theirs, it calls theirs, a function that plans the
-// version of theirs. theirs may be nil.
+// addConflict adds a path to Conflicts. If the rule takes the version of theirs, it calls the function theirs, which
+// plans this version, unless the function is nil.
 func (l *conflictList) addConflict(filePath string, theirs func() error) error {
 	if l.keepsOurs(filePath) {
 		return nil

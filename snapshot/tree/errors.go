@@ -29,8 +29,8 @@ var (
 	ErrMalformed = wire.ErrMalformed
 )
 
-// LoadError gives an error of reading a tree a kind of package errs. An error without a kind, such as
-// a missing object, becomes errs.Damaged, because callers read only objects that should exist.
+// LoadError returns the error of a failed read of a tree, with a kind of package errs. An error without a kind,
+// as for a missing object, becomes errs.Damaged, because callers read only objects that should exist.
 func LoadError(err error) error {
 	if err == nil || errs.KindOf(err) != "" {
 		return err

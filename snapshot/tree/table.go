@@ -37,8 +37,9 @@ func tableKind(height int) byte {
 	return wire.KindTableInner
 }
 
-// loadTable returns the body of the page at a height in whose range ino is. It checks the first inode number of a
-// leaf, so that one leaf cannot be at two positions. keep is as in Source.loadBody.
+// loadTable returns the body of the page p of a table. height is the height of p, and ino an inode number in the range
+// of p. loadTable checks the first inode number of a leaf, so that one leaf cannot be at two positions. keep is as in
+// Source.loadBody.
 func (p *page) loadTable(src *Source, height int, ino uint64, keep bool) (*body, error) {
 	k := tableKind(height)
 	b, err := p.load(src, keep, k, k)
@@ -119,7 +120,7 @@ func ownTable(src *Source, epoch uint64, pp **page, height int, ino uint64) (*bo
 	return c, nil
 }
 
-// leafOf returns the leaf in whose range ino is, nil if the table does not have the leaf.
+// leafOf returns the leaf with the slot of ino, nil if the table does not have the leaf.
 func (s *State) leafOf(src *Source, ino uint64) (*tableLeaf, error) {
 	if ino > MaxIno || heightFor(ino) > s.height {
 		return nil, nil
@@ -141,8 +142,8 @@ func (s *State) leafOf(src *Source, ino uint64) (*tableLeaf, error) {
 	}
 }
 
-// ownLeaf returns the leaf in whose range ino is, and which epoch may change. If the leaf is missing, or the table
-// is not high enough, ownLeaf creates the leaf and the pages above it if create is set, else it returns nil.
+// ownLeaf returns the leaf with the slot of ino, as a leaf that epoch may change. If the table does not have the leaf,
+// ownLeaf returns nil or, with create, creates the leaf and the pages above it.
 func (s *State) ownLeaf(src *Source, epoch, ino uint64, create bool) (*tableLeaf, error) {
 	if !create && heightFor(ino) > s.height {
 		return nil, nil

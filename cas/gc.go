@@ -87,7 +87,7 @@ func (c *keepSet) countKept(id uint64) int64 {
 
 // A placeSet is an exact set of places of records: pack id → slot/8 → bits of eight slots. Each
 // placeBits entry takes some 15 bytes of memory. A Bloom filter would be smaller. But after a false
-// positive, mark would not visit the objects that an object refers to, and they would be removed.
+// positive, the mark function would not visit the objects that an object refers to, and they would be removed.
 type placeSet map[uint64]map[uint32]placeBits
 
 // A placeBits has two bits for each of eight slots.
@@ -153,10 +153,10 @@ type Collection struct {
 	keepSet *keepSet
 }
 
-// BeginCollection begins a collection. It waits for the end of another collection. From then on it keeps
-// the objects that a Put or Has finds or adds. It calls prepare, and waits for the end of a verification. A
-// verification may begin while prepare runs; one that begins after BeginCollection has returned waits for
-// Close. prepare may be nil and may take long.
+// BeginCollection waits for the end of another collection, and then begins a collection: from then on the
+// objects that a Put or Has finds or adds are kept. It calls prepare, which may be nil and may take long. Last,
+// it waits for the end of a verification. A verification may begin while prepare runs. A verification that
+// begins after BeginCollection has returned waits for Close.
 //
 // Errors: the error of prepare or of the context, errs.ReadOnly or errs.Closed.
 func (s *Store) BeginCollection(ctx context.Context, prepare func(ctx context.Context) error) (*Collection, error) {

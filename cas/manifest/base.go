@@ -123,8 +123,8 @@ func encodeDirectory(blocks []block) []byte {
 	return append(frame, dir...)
 }
 
-// readBase returns the base with a body. It returns nil for a body that has no directory, because an
-// earlier version wrote it.
+// readBase returns the base that is encoded in body. It returns nil for a body that has no directory, because
+// an earlier version wrote it.
 func readBase(body []byte) *base {
 	const frame, trailer = 8, 4 + len(directoryEnd)
 	rest := len(body) - trailer

@@ -347,8 +347,8 @@ func (c *Content) Allocate(src *Source, off, n int64, keepSize bool) error {
 	return nil
 }
 
-// CloneRange replaces the n bytes of c at dstOff by the n bytes of from at off, including holes, without copying
-// bytes. It stops at the end of from, and may extend c. from may be c itself.
+// CloneRange replaces the n bytes of c at dstOff by the n bytes at off of the content from, including holes, without
+// copying bytes. It stops at the end of that content, and may extend c. from may be c itself.
 func (c *Content) CloneRange(src *Source, dstOff int64, from *Content, off, n int64) error {
 	n = min(n, from.Size()-off)
 	if n <= 0 {

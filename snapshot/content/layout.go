@@ -252,8 +252,8 @@ func (c *Content) Rebase() {
 // rebased returns a layout of the same bytes as l. newer must be a layout of the same bytes as older.
 //
 // l and older have the same run at an offset if both have a hole there, or both have a reservation, or both have the
-// same place in the journal or in a ChunkMap. Then both files have equal bytes there, and newer, too: the result has
-// the runs of newer. Elsewhere the result has the runs of l. This is correct for any l and older. The result is
+// same place in the journal or in a ChunkMap. Then l, older and newer have equal bytes there, and the result
+// has the run of newer. Elsewhere the result has the run of l. This is correct for any l and older. The result is
 // small because l began as a copy of older and differs only where it was changed later.
 //
 // An extent of older that l does not have was replaced by another extent, or removed by a truncation. If l was

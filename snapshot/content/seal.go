@@ -376,7 +376,7 @@ func (s *fileSealer) cutChunk() error {
 	}
 }
 
-// window returns at least n bytes of the file from p on. If it has to read, it reads up to ahead bytes.
+// window returns at least n bytes of the file from p on. If it has to read, it reads up to the offset p+ahead.
 func (s *fileSealer) window(p, n, ahead int64) ([]byte, error) {
 	return s.fill(p, n, ahead, func(b []byte, off int64) error {
 		got, err := s.c.ReadAt(s.z.Src, b, off)

@@ -97,7 +97,7 @@ func (v *workspaceLog) open() error {
 }
 
 // countSegment adds the events of a segment after its last capture to the counts. last is set for
-// the last segment: then it truncates the file after the last complete line.
+// the last segment: then countSegment truncates the file after the last complete line.
 func (v *workspaceLog) countSegment(s *segment, last bool) error {
 	b, err := v.load(*s)
 	if err != nil {

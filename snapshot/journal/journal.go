@@ -141,7 +141,7 @@ func (j *Journal) Close() error {
 }
 
 // closeWriter appends a mark and cuts off the unused space of the last segment. If the segment is full, it
-// does not append a mark, without which the log is also valid. The caller holds j.mu.
+// appends no mark: the log is valid without a mark, too. The caller holds j.mu.
 func (j *Journal) closeWriter() error {
 	if j.cur.segment == nil || j.closed || j.WriteErr() != nil {
 		return j.WriteErr()

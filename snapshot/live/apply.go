@@ -132,8 +132,8 @@ func (v *view) ownEntry(parent uint64, name string) error {
 	return tree.LoadError(errors.Join(err, v.ownOrphanSlot(e.Ino)))
 }
 
-// fail records that a change was journaled and could not be applied. Only a fault in the program is a
-// cause of this. The state may contain a part of the change, so all further changes fail until the store
+// fail records that a change was journaled and could not be applied. Only a fault in the program can cause
+// this. The state may contain a part of the change, so all further changes fail until the store
 // is opened again; recovery then applies the change. The caller holds the forest's lock.
 func (t *trees) fail(err error) error {
 	t.mu.failed = fmt.Errorf("%w: %w", ErrFailed, err)

@@ -158,8 +158,8 @@ func (d *Dir) MarkFilled() error {
 	return errors.Join(err, d.Disk.SyncDir(d.Path))
 }
 
-// SyncFill makes a store durable that was filled without waiting for the disk. A power cut before its end
-// may destroy all data of the store.
+// SyncFill makes a store durable that was filled without waiting for the disk. A power cut before SyncFill has
+// returned may destroy all data of the store.
 func (d *Dir) SyncFill() error {
 	d.syncMu.Lock()
 	defer d.syncMu.Unlock()

@@ -163,8 +163,8 @@ func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 		return t.removeDir(p, ours, c)
 	}
 
-	// base and own are the base's number of the file that has this name, in the base and in ours; 0: no file, or
-	// a new file.
+	// base and own are numbers of files of the base: base is the file with this name in the base, and own the file of
+	// the base that continues at this name in ours. 0: no file, or a new file.
 	base, own := uint64(0), uint64(0)
 	if c.Before != nil && !c.Before.IsDir() {
 		base = c.Before.Ino

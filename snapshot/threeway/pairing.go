@@ -233,8 +233,8 @@ func (t *filePairs) retainedByChanges(b *baseFile) bool {
 	})
 }
 
-// firstBaseFile returns the first of the files of the base at the given names for which match returns true; nil if
-// there is none.
+// firstBaseFile returns the first file of the base that has one of the given names and for which match returns true;
+// nil if there is none.
 func (t *filePairs) firstBaseFile(names []string, match func(*baseFile) (bool, error)) (*baseFile, error) {
 	for _, p := range names {
 		b, err := t.baseAt(p)

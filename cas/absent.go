@@ -8,8 +8,8 @@ import (
 )
 
 // An AbsentError reports that an object is only on a remote, not on this machine. The call that
-// needed the object has had no effect. Its caller releases the caller's locks, calls Fetch, which
-// may take long, and repeats the call.
+// needed the object has had no effect. The caller releases its locks, calls Fetch, which may take long,
+// and repeats the call.
 type AbsentError struct {
 	Hash Hash
 	// Fetch downloads the object into the store. It fails when ctx ends.

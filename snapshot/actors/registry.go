@@ -422,7 +422,7 @@ func (r *Registry) IsRegistered(name string, view uint32) bool {
 	return IsOrBelow(r.unseenNames[view], name)
 }
 
-// registeredIn returns a registered name of one of the views that equals name or is above it, "" if
+// registeredIn returns a name that is registered in one of the views, and that equals name or is above name; "" if
 // there is none. The caller holds mu.
 func (r *Registry) registeredIn(views []uint32, name string) string {
 	for k, n := range r.processNames {

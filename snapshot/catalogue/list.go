@@ -156,8 +156,8 @@ func (l *List) last(may func(*row) bool, match func(*Snapshot) bool) *Snapshot {
 	return nil
 }
 
-// FromSeq returns the n oldest snapshots that have at least the sequence number seq: of each the name, the view and
-// the number.
+// FromSeq returns the n oldest snapshots that have at least the sequence number seq, with only their names, views and
+// numbers.
 func (l *List) FromSeq(seq uint64, n int) (out []info.Info) {
 	i, _ := l.index(seq)
 	for _, r := range l.rows[i:min(i+n, len(l.rows))] {

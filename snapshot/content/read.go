@@ -71,7 +71,7 @@ func (l *layout) readAt(src *Source, p []byte, off int64) (n int, err error) {
 
 // Runs are the places of a part of a file, at the time of RunsOf. They do not change, so the caller reads them
 // without the lock of the file. If the journal or the chunk store has dropped the bytes later, Read fails with an
-// error of no kind of package errs.
+// error that has no kind of package errs.
 type Runs []extent
 
 // RunsOf returns the runs of the n bytes at off, but at most the first limit runs. At the end of the file the runs

@@ -4,17 +4,17 @@ package tree
 type Pairing struct {
 	src      *Source
 	from, to *State
-	dirs     map[uint64]uint64 // directory in the state from → directory in the state to, 0 for none
+	dirs     map[uint64]uint64 // results of dir
 }
 
-// NewPairing returns a pairing of the states from and to. root is the directory in the state to that corresponds to
-// the root of the state from.
+// NewPairing returns a pairing that finds directories of the second state for directories of the first. root is the
+// directory of the second state that corresponds to the root of the first.
 func NewPairing(src *Source, from, to *State, root uint64) *Pairing {
 	return &Pairing{src: src, from: from, to: to, dirs: map[uint64]uint64{RootIno: root}}
 }
 
-// dir returns the inode number of the directory in the state to that is at the path of a directory in the state
-// from, or 0. depth bounds the recursion.
+// dir returns the inode number of the directory of p.to at the path of ino, a directory of p.from; 0 if there is none.
+// depth bounds the recursion.
 func (p *Pairing) dir(ino uint64, depth int) (uint64, error) {
 	if other, ok := p.dirs[ino]; ok {
 		return other, nil
@@ -53,8 +53,7 @@ func (p *Pairing) dir(ino uint64, depth int) (uint64, error) {
 	return other, nil
 }
 
-// File returns the inode in the state to at the path of l, a name of a file in the state from. It returns nil if the
-// path does not exist in the state to.
+// File returns the inode of p.to at the path of l, a name of a file of p.from; nil if the path does not exist in p.to.
 func (p *Pairing) File(l Link) (*Inode, error) {
 	dir, err := p.dir(l.Parent, 0)
 	if err != nil {
@@ -63,7 +62,7 @@ func (p *Pairing) File(l Link) (*Inode, error) {
 	return p.entry(dir, l.Name)
 }
 
-// entry returns the inode of a name in a directory of the state to, nil if there is no such name or dir is 0.
+// entry returns the inode of a name in a directory of p.to, nil if there is no such name or dir is 0.
 func (p *Pairing) entry(dir uint64, name string) (*Inode, error) {
 	if dir == 0 {
 		return nil, nil

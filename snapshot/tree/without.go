@@ -19,8 +19,8 @@ import (
 const sealReadableEpoch = math.MaxUint64
 
 // SealReadable seals a copy of a frozen state in which files that cannot be sealed are empty. It returns the
-// copy's id and, by inode number, the contents of the files that could not be sealed. It returns errors that have
-// another cause than a single file: a cancelled ctx, content.ErrTurnOver and a full disk.
+// copy's id and, by inode number, the contents of the files that could not be sealed. It returns only errors
+// whose cause is not a single file: a cancelled ctx, content.ErrTurnOver and a full disk.
 func SealReadable(ctx context.Context, src *Source, sealer *content.Sealer, s *State) (id cas.Hash, unsealed map[uint64]*content.Content, err error) {
 	unsealed = make(map[uint64]*content.Content)
 	err = eachUnsealed(s.root, nil, func(n *Inode) error {

@@ -33,8 +33,8 @@
 //     on its size. [Workspace.Find] and [Workspace.List] find snapshots.
 //   - [Workspace.Restore] makes the workspace, or some paths, equal to a snapshot. The
 //     state before is captured, which makes it an undo.
-//   - [Workspace.Graft] merges an imported tree into the workspace, and [Workspace.SetFirstState] makes a tree its first
-//     state. [Directory] has the operations on the directory from which the workspace was filled: a refresh
+//   - [Workspace.Graft] merges an imported tree into the workspace, and [Workspace.SetFirstState] makes a tree its
+//     first state. [Directory] has the operations on the directory from which the workspace was filled: a refresh
 //     merges the directory's changes into the workspace.
 //   - [Workspace.HoldState] returns the present tree or the tree of a snapshot, to be read and compared (package
 //     tree), and protects its objects from gc. [Workspace.HoldVisible] leaves out files that the sandbox of a caller

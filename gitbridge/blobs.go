@@ -64,7 +64,7 @@ func (x *exporter) exportFiles(items []item) error {
 	return nil
 }
 
-// conversions returns the conversion of each file that its attributes ask for.
+// conversions returns, for each file, the conversion that the attributes of the file ask for.
 func (x *exporter) conversions(items []item) ([]conversion, error) {
 	conversions := make([]conversion, len(items))
 	paths := make([]string, len(items))

@@ -23,7 +23,7 @@
 //     attributes, hard links and most permission bits are lost. The result lists these
 //     losses, and the commit's trailers count them.
 //
-// git writes the objects to a quarantine directory. After the last one, they are moved to the
+// git writes the objects to a quarantine directory. After the last object, all are moved to the
 // repository, and one compare-and-swap moves the ref. An export changes only the objects and the ref.
 // After an error the ref is unchanged; if the error is in the last two steps, the repository may have
 // new objects.

@@ -36,8 +36,8 @@ func (e *GitError) Error() string {
 func (e *GitError) Unwrap() error { return e.Err }
 
 // repoVars are the environment variables that override the repository, index or object store of the
-// arguments, or that change the meaning of paths and answers. They are not passed on to git. The user's
-// other variables are (identity, SSH command, GIT_CONFIG_COUNT…).
+// arguments, or that change the meaning of paths and answers. They are not passed on to git. All other
+// variables of the user are passed on (identity, SSH command, GIT_CONFIG_COUNT…).
 var repoVars = []string{
 	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES",
 	"GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_QUARANTINE_PATH",
@@ -233,8 +233,9 @@ func (p *process) wait() error {
 	return nil
 }
 
-// fail ends the command. It returns the command's own error if err is the result of its death, such as
-// EPIPE; then the error of ctx; otherwise err.
+// fail ends the command after the error err, and returns the cause of the error. If the command's death
+// caused err (EPIPE or the end of the output), this is the command's own error. Otherwise it is the error
+// of ctx, if ctx has ended, or else err.
 func (p *process) fail(err error) error {
 	p.in.Close()
 	_ = p.terminate() // fails if the command has ended

@@ -16,8 +16,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// withoutCommitted removes from changes some changes in the working tree at the path work: of the files that
-// gitdir.Plan.CommittedFilter finds, and of the new or removed directories in which only such files changed.
+// withoutCommitted returns the changes without some changes in the working tree at the path work. It leaves out the
+// changes of files that gitdir.Plan.CommittedFilter finds, and of new or removed directories in which only such files
+// changed.
 func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, work string, changes []tree.Change) ([]tree.Change, error) {
 	committed, err := p.CommittedFilter(ctx)
 	if err != nil {

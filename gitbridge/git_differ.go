@@ -46,8 +46,8 @@ func NewGitDiffer(src *tree.Source, base, now *tree.State) *GitDiffer {
 	return &GitDiffer{dirs: gitDirs{src, base, now, make(map[string]bool)}, sameDirs: make(map[string]bool)}
 }
 
-// Differs reports whether a change is a difference: it is the change of an ordinary file, or it lies in a git
-// directory whose states differ by gitdir.SameState.
+// Differs reports whether a change has a meaning for git. The change of an ordinary file has one. A change of git's own
+// files in a git directory has one if gitdir.SameState reports that the states of that directory differ.
 func (g *GitDiffer) Differs(c tree.Change) (bool, error) {
 	at, err := g.dirs.innermost(c.Path.String())
 	if err != nil {

@@ -18,10 +18,10 @@ type HostGit struct {
 }
 
 // The `.git` file of a linked worktree, of a submodule or of a repository with a separate git directory
-// names a git directory outside of the imported directory. Then the workspace gets a git directory with
-// a copy of the branches, the logs and the files of the one working tree, with a plain configuration,
-// and with the objects as alternates. An apply merges the changes of this copy into the original git
-// directories.
+// names a git directory outside of the imported directory. Then the workspace gets a copy of the git
+// directory. The copy has the branches, the logs, git's own files of this working tree (HEAD, the index)
+// and a plain configuration. It uses the original objects as alternates. An apply merges the changes of
+// the copy into the original git directories.
 
 const alternatesPath = "objects/info/alternates"
 

@@ -26,8 +26,8 @@ type gitMerge struct {
 	git                    gitdir.Git
 	src                    *tree.Source
 	base, ours, theirs     *tree.State
-	theirName, theirPhrase string // of their side: its name in the names of branches, and in sentences
-	comparesInodes         bool   // a git directory whose inode number differs from that in the base is another repository
+	theirName, theirPhrase string // the name of their side in the names of branches, and in sentences
+	comparesInodes         bool   // a git directory with another inode number than in the base is another repository
 	rule                   func(path string) threeway.Rule
 	answers                mergeAnswers
 	receivingSide
@@ -68,7 +68,7 @@ type receiver struct {
 	isReplaced bool   // all its files are replaced by the files of theirs
 	open       func(m *gitdir.Merge, worktree, temp string) error
 
-	untrusted *gitdir.Link // the git directory to which a `.git` file at the path leads, if that is not trusted
+	untrusted *gitdir.Link // the git directory to which a `.git` file at the path leads; nil if it is trusted
 }
 
 // A repoMerge is the merge of one git directory.

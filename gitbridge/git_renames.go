@@ -69,9 +69,9 @@ func (g *gitMerge) mayBeRenamed(c tree.Change) bool {
 	return len(files) == 2 && !sameFile(g.src, files[0], files[1])
 }
 
-// mergeRenames has git merge the files at the paths in renamed, of a working tree. followed is false if the merge of
-// files must decide instead: git finds conflicts, the user's answers keep one of the files as it is, or the files are
-// too large.
+// mergeRenames has git merge the files of the working tree work whose paths are in renamed. It returns false if the
+// merge of files must decide about them instead: git finds conflicts, the user's answers keep one of the files as it
+// is, or the files are too large.
 func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Change) (followed bool, err error) {
 	names := slices.Clone(renamed)
 	for _, c := range changes {

@@ -94,8 +94,8 @@ func (s *stateMerge) receiverAt(at string, base treeFiles) (*receiver, error) {
 	if inBase, err := gitdir.IsGitDir(base); err != nil {
 		return nil, err
 	} else if inBase && s.sides.FromDirectory {
-		// If ours has not changed the git directory, it becomes as in the directory of the host, even if another
-		// repository is there now.
+		// If ours has not changed the git directory since the base, it is replaced by the git directory of theirs, even
+		// if that is another repository.
 		if to.isReplaced, err = tree.Equal(s.ctx, s.src, s.base, s.ours, tree.DiffOptions{Paths: []string{at}}, tree.MtimeDiffers); err != nil {
 			return nil, err
 		}
@@ -201,7 +201,7 @@ func (s *stateMerge) changeCopy(r *repoMerge) error {
 	return nil
 }
 
-// sameFile reports whether two states have equal files at a path, or both have none.
+// sameFile reports whether a and b, the entries of two states at one path, are equal files, or both nil.
 func sameFile(src *tree.Source, a, b *tree.Inode) bool {
 	if a == nil || b == nil {
 		return a == b

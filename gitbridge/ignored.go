@@ -19,8 +19,8 @@ const IgnoreFile = ".gitignore"
 // returns no path.
 const maxIgnoreBytes = 1 << 20
 
-// Ignored returns the paths among paths that git add would ignore by the .gitignore files in the
-// directories above them. The path of a directory ends with a slash.
+// Ignored returns those of the given paths that git add would ignore. It reads the .gitignore files in
+// the directories above them. The path of a directory ends with a slash.
 func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []string) (map[string]bool, error) {
 	rules, err := rulesAbove(src, st, paths)
 	if err != nil || len(rules) == 0 {

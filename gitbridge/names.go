@@ -15,8 +15,8 @@ type nameRules struct {
 	hfs  bool // core.protectHFS
 }
 
-// refusedNames has the names that git refuses: file for files of every type, link for symbolic links
-// only.
+// refusedNames has patterns of the names that git refuses. The pattern file is for files of every type,
+// and the pattern link is for symbolic links only.
 type refusedNames struct{ file, link func() *regexp.Regexp }
 
 var (

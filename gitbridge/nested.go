@@ -27,7 +27,7 @@ func (n *nestedReader) lookup(name string) (*tree.Inode, error) {
 		return nil, err
 	}
 
-	dirs, links := []*tree.Inode{root}, 0 // at has the directories from the root to the current one
+	dirs, links := []*tree.Inode{root}, 0 // dirs has the directories from the root to the current one
 
 	for todo := strings.Split(name, "/"); len(todo) > 0; {
 		c, dir := todo[0], dirs[len(dirs)-1]

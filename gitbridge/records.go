@@ -67,8 +67,8 @@ func (r records) save(commit string, e exportRecord) error {
 		return err
 	}
 
-	// An export usually starts from the latest one, so when the directory is full, all older records are
-	// removed.
+	// An export usually starts from the latest export, so when the directory is full, all earlier records
+	// are removed.
 	if old, err := above.ReadDir(r.dir); err == nil && len(old) >= maxRecords {
 		for _, e := range old {
 			_ = above.Remove(filepath.Join(r.dir, e.Name))

@@ -102,8 +102,9 @@ func (r *repository) refs(ctx context.Context, patterns ...string) (all []ref, e
 	return all, nil
 }
 
-// updateRef sets ref to id if its value is old, or if it does not exist and old is "". reason is for the
-// reflog. Errors: ErrRefMoved; ErrBadRef if the name collides with another ref.
+// updateRef changes the value of ref from the id old to the id id. If old is "", the ref must not exist
+// yet. The text reason is for the reflog. Errors: ErrRefMoved if ref has another value; ErrBadRef if the
+// name collides with another ref.
 func (r *repository) updateRef(ctx context.Context, ref, old, id, reason string) error {
 	if old == "" {
 		old = r.zeroID()

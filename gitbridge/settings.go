@@ -64,7 +64,7 @@ func (r *repository) identity(ctx context.Context, which string) string {
 	return out[:strings.LastIndexByte(out, '>')+1]
 }
 
-// flag returns the value of a boolean setting, parsed as by git; unset if the key is not set.
+// flag returns the value of a boolean setting, parsed as by git; byDefault if the key is not set.
 func (s *settings) flag(key string, byDefault bool) bool {
 	v, ok := s.values[key]
 	if !ok {

@@ -28,7 +28,7 @@ type writer struct {
 	meter       *meter
 	spool       *os.File      // the entries of the commit, in the commands of fast-import
 	entryWriter *bufio.Writer // writes to spool
-	treeEntries *[]entry      // entries of the directory that tree makes; nil outside of tree
+	treeEntries *[]entry      // entries of the directory that makeTree makes; nil outside of makeTree
 
 	blobs int
 	bytes int64
@@ -122,7 +122,7 @@ type entry struct {
 const largeDir = 1000
 
 // makeTree puts a directory into the commit. fill calls addEntry for each of its files. Subdirectories are
-// added after tree has returned.
+// added after makeTree has returned.
 func (w *writer) makeTree(dir string, fill func() error) error {
 	var files []entry
 	w.treeEntries = &files

@@ -51,10 +51,10 @@ type ApplyOptions struct {
 	// Git reads the repositories of the directory. If it is nil, repositories are ordinary files, and no path is
 	// ignored.
 	Git Git
-	// Record, if set, is called twice: before the first change of the directory, and after the last one (after is
-	// true), even if the apply failed. Its argument read compares the directory with a state, at the paths of the
-	// apply, and feeds the entries of the directory that differ to a sink. If the first call of Record fails, the
-	// directory is not changed.
+	// Record, if set, is called twice: before the first change of the directory with after=false, and after the last
+	// change with after=true, even if the apply failed. If the first call fails, the directory is not changed. Record
+	// may call its argument, the function read: at the paths of the apply, it compares the directory with a state,
+	// and feeds the entries that differ in the directory to a sink.
 	Record func(after bool, read func(state *tree.State, sink stream.Sink) error) error
 	Read   ReadOptions // for the read function of Record
 }
@@ -98,7 +98,7 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*ApplyResult, error
 	return apply(ctx, dir, o, nil)
 }
 
-// apply implements Apply. reached, which only tests set, is called after each change of a step's state.
+// apply implements Apply. onAdvance, which only tests set, is called after each change of a step's state.
 func apply(ctx context.Context, dir string, o ApplyOptions, onAdvance func(*step)) (*ApplyResult, error) {
 	host, err := openHost(dir)
 	if err != nil {

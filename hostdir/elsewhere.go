@@ -19,8 +19,8 @@ import (
 // A LinkedDir is a git directory outside of the directory that is read. A file `.git` contains its path. The reader
 // reads the LinkedDir in place of this file.
 type LinkedDir struct {
-	// GitDir and CommonDir (gitrepository-layout(5)) are read as one directory; they may be equal. IsCopied reports
-	// whether the entry with a name is read, from GitDir if inGitDir is set, else from CommonDir.
+	// GitDir and CommonDir (gitrepository-layout(5)) are read as one directory. They may be equal. IsCopied reports
+	// whether an entry is read: the entry of GitDir if inGitDir is set, else the entry of CommonDir.
 	GitDir, CommonDir string
 	IsCopied          func(name string, inGitDir bool) bool
 	MixedDirs         []string      // directories that have entries from both

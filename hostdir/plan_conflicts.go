@@ -97,8 +97,11 @@ func (pl *planner) markedLines(c tree.Change) (marked []byte, err error) {
 	return marked, err
 }
 
-// isBlocked reports whether no rule may replace the directory's version of a path: a file that the base
-// does not have in the place of a directory, or a directory with files that the base does not have.
+// isBlocked reports whether no rule may allow the change of a path, because the change would delete files that only
+// the directory has. There are two cases:
+//
+//   - The change replaces a directory by a file, and the base does not have all files of the directory.
+//   - The change needs a directory where the directory of the host has a file, and the base does not have that file.
 func (pl *planner) isBlocked(c tree.Change) (bool, error) {
 	name := c.Path.String()
 	dirNode, err := pl.tree.inodeAt(name)

@@ -69,8 +69,8 @@ func (pl *planner) findFiles(paths []string) error {
 }
 
 // useFile connects the planned file f, at the path name, with a file of the directory, if the two have the same bytes.
-// dirNode is the inode of that file in the directory's tree. Two files of the workspace never share one file of the
-// directory.
+// dirNode is the inode of that file in the directory's tree. taken has the files of the directory that are connected
+// already: two files of the workspace never share one file of the directory.
 func (pl *planner) useFile(file *hostFile, f *threeway.File, name string, dirNode *tree.Inode, taken map[fileID]bool) error {
 	same, err := tree.SameData(pl.o.Source, dirNode, f.Node())
 	candidate, known := pl.tree.files[dirNode.Ino]

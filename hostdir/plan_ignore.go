@@ -72,8 +72,8 @@ func (pl *planner) leftOutPaths(changes []tree.Change) (map[string]bool, error) 
 	return out, nil
 }
 
-// leaveDirs adds new directories to leftOut, the paths that are left out. written are changes that are left out
-// already. A new directory above them is left out, too, if no other change is in it.
+// leaveDirs adds new directories to leftOut, the paths that are left out. A new directory is added if it contains
+// paths of written, which are changes that are left out already, and no change that is applied.
 func leaveDirs(leftOut map[string]bool, written, changes []tree.Change) {
 	if len(written) == 0 {
 		return

@@ -26,9 +26,9 @@ func moveDirs(steps []*decision) {
 	}
 }
 
-// isMoveOf reports whether a step creates the directory that the step from removes. The two have equal inode
-// numbers or, after a refresh, equal change times. If the directory could not be read, its copy has no change
-// time; then the numbers must be equal.
+// isMoveOf reports whether d creates the directory that another step, from, removes. The two have equal inode
+// numbers or, after a refresh, equal modification times. If the directory could not be read, its copy has no change
+// time. In this case, the numbers must be equal.
 func (d *decision) isMoveOf(from *decision) bool {
 	removed, n := from.workspace.Before, d.workspace.After
 	if removed == nil || n == nil {
@@ -68,7 +68,7 @@ func joinMove(from, to []*decision) bool {
 	return true
 }
 
-// recreates reports whether a step creates at its path the file or directory that the step from removes.
+// recreates reports whether d creates at its path the file or directory that another step, from, removes.
 func (d *decision) recreates(from *decision) bool {
 	n, removed := d.change.After, from.change.Before
 	if n == nil || n.Mode != removed.Mode || n.UID != removed.UID || n.GID != removed.GID || !tree.SameXattrs(n, removed) {

@@ -67,8 +67,9 @@ func (pl *planner) makeSteps() error {
 	return nil
 }
 
-// plannedChange returns the change of a step for ApplyResult.Plan. The inode of the directory's plan has no Content
-// in it, because users of ApplyResult cannot read contents that a merge made.
+// plannedChange returns the change of a step for ApplyResult.Plan: the workspace's change or, if the workspace did not
+// change the path, the step's own change without the new content. Users of ApplyResult cannot read contents that a
+// merge made.
 func (pl *planner) plannedChange(d *decision) tree.Change {
 	if d.workspace.Before != nil || d.workspace.After != nil {
 		return d.workspace
@@ -98,7 +99,7 @@ func (pl *planner) planStep(d *decision) error {
 	d.change.Before, d.change.After = dirNode, nil
 	if dirNode != nil {
 		before := *dirNode
-		before.Mtime = timeOf(d.original.st.Mtim) // a tree has one time for all names of a file: that of the name read last
+		before.Mtime = timeOf(d.original.st.Mtim) // a tree has one time for all names of a file: the time of the name that was read last
 		d.change.Before = &before
 	}
 
@@ -126,7 +127,7 @@ func (pl *planner) planStep(d *decision) error {
 	}
 
 	n := *f.Node()
-	if os.Geteuid() != 0 && dirNode != nil && d.original.exists && n.UID == dirNode.UID && n.GID == dirNode.GID { // see hostTree.overwriteForOwner
+	if os.Geteuid() != 0 && dirNode != nil && d.original.exists && n.UID == dirNode.UID && n.GID == dirNode.GID { // see hostTree.restoreOwner
 		n.UID, n.GID = d.original.st.Uid, d.original.st.Gid
 		d.change.Before.UID, d.change.Before.GID = n.UID, n.GID
 	}
@@ -200,7 +201,7 @@ func (pl *planner) compareEntry(d *decision, f *threeway.File, n *tree.Inode) er
 		n.Ino = 0
 	}
 
-	// A directory stays at its path.
+	// A directory keeps its time, unless the workspace changed the time.
 	if same && n.IsDir() && d.workspace.Before != nil && d.workspace.After != nil {
 		if n.Mtime = dirNode.Mtime; d.workspace.Before.Mtime != d.workspace.After.Mtime {
 			n.Mtime = d.workspace.After.Mtime

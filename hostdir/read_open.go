@@ -17,7 +17,7 @@ import (
 
 // A namedFile is an open file. It was opened by its name in a directory.
 type namedFile struct {
-	pathFD    int // a descriptor (O_PATH), or -1 if data was opened by the name
+	pathFD    int // a descriptor (O_PATH), or -1 if dataFD was opened by the name
 	dataFD    int // a descriptor for reading, or -1
 	st        unix.Stat_t
 	birthTime int64 // see birthTime

@@ -142,6 +142,8 @@ func (h *hostTree) removeEntry(p *tree.Path, before *tree.Inode) (parent uint64,
 }
 
 // putEntry adds the directory's entry at a path to the tree. before is the inode that the tree has at the path, or nil.
+// If the entry is the result of an apply that was interrupted, the tree stays as it is, so that the merge finds no
+// conflict between the workspace and that apply.
 func (h *hostTree) putEntry(p *tree.Path, entry hostEntry, before *tree.Inode) error {
 	isDir := entry.isDir()
 	number, known := h.inodeNumbers[entry.id()]
@@ -196,8 +198,8 @@ func (h *hostTree) putEntry(p *tree.Path, entry hostEntry, before *tree.Inode) e
 	return h.edit.Err()
 }
 
-// isApplied reports whether a change was already applied to n, the directory's file at the path of the change. An
-// apply sets attributes last, so n may still have the attributes of the base. If n also equals the file before the
+// isApplied reports whether a change was already applied to n, the directory's earlier apply, which was interrupted, the change. An
+// apply sets attributes last, so n may still have the file of An base. If n also equals the file before the
 // change, a comparison proves nothing. Then only linked, which means that n already has its second name, shows that
 // the change was applied.
 func (h *hostTree) isApplied(c tree.Change, n *tree.Inode, linked bool) (bool, error) {
@@ -221,7 +223,7 @@ func (h *hostTree) isApplied(c tree.Change, n *tree.Inode, linked bool) (bool, e
 	return err == nil && (!unchanged || linked), err
 }
 
-// isOldVersion reports whether n, the directory's file at the path of a change, is also the file before the change.
+// isOldVersion reports whether n, the directory's file at the path of a change, equals the file before the change.
 func isOldVersion(src *tree.Source, c tree.Change, n *tree.Inode) (bool, error) {
 	if c.Before == nil || c.Before.Type() != n.Type() || !sameAttrs(n, c.Before) {
 		return false, nil
@@ -234,8 +236,8 @@ func sameAttrs(n, m *tree.Inode) bool {
 	return n.Mode == m.Mode && n.UID == m.UID && n.GID == m.GID && tree.SameXattrs(n, m)
 }
 
-// keepsNumber reports whether n, the file at a name of before, gets the inode number of before: if no other file that
-// was read has this number. If before has several names, the contents must be equal, too.
+// keepsNumber reports whether n, the file at a path of the inode before, gets the inode number of before. No other file
+// that was read may have this number. If before has several names, the contents must be equal, too.
 func (h *hostTree) keepsNumber(before, n *tree.Inode) (bool, error) {
 	if before == nil || before.Type() != n.Type() {
 		return false, nil

@@ -64,7 +64,7 @@ func (w *writer) isTaken(s *step) bool {
 
 // moveAll renames files that cannot be linked, before other files are placed at their old names. If the new
 // directory of a file still has a temporary name, the file is renamed after the directory, unless another file is
-// placed at its old name.
+// placed at its old name. replaced are the directories that a file replaces.
 func (w *writer) moveAll(replaced map[string]bool) error {
 	for _, s := range w.staged {
 		if s.placement == moveName && (!w.host.isNew(s.change.Path.Dir) || inSet(s.fromPath, replaced) || s.sourceStep.change.After != nil) {

@@ -90,8 +90,8 @@ var plainKeys = map[string][]string{
 	"index":      {"version"},
 }
 
-// PlainConfig returns a configuration with those settings of the configurations texts that are in plainKeys. It
-// removes passwords from addresses.
+// PlainConfig returns a configuration with the settings in plainKeys that the given configurations have. It removes
+// passwords from addresses.
 func PlainConfig(texts ...string) string {
 	var out strings.Builder
 	section := ""

@@ -14,8 +14,8 @@
 //     newer commit if the history of that commit has the other one. Otherwise the receiving side keeps its value, and
 //     the commits of theirs are parked: they get a branch of their own, amberfs/NAME/BRANCH;
 //   - a tag that the receiving side has does not move, nor does a branch that another working tree has checked out;
-//   - the index becomes that of the new HEAD. A path that one side has staged stays staged if the move of HEAD does
-//     not change the path. In doubt a path is unstaged;
+//   - the index gets the entries of the new HEAD. A path that one side has staged stays staged if the move of HEAD
+//     does not change the path. In doubt a path is unstaged;
 //   - an operation in progress (a merge, a rebase, a bisect) and the stash are taken from theirs as a whole, or not at
 //     all.
 //

@@ -113,7 +113,8 @@ func (s *state) entries() []IndexEntry {
 // smudgedCopy returns a copy of an index for a new index file. In the copy, the size is 0 for each file that changed
 // in the second in which the index was written, or later: such a file may have changed again and have the same time
 // and size. Git recognizes these files by the time of the index file, which the new file does not have. If the size is
-// 0, git compares the contents. paths are those of these files. written is the time of the index file in nanoseconds.
+// 0, git compares the contents. paths are the paths of these files. written is the time of the index file in
+// nanoseconds.
 func smudgedCopy(index []byte, idLen int, written int64) (out []byte, paths []string) {
 	const size = 36 // offset of the size in an entry
 	out = bytes.Clone(index)

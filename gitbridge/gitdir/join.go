@@ -32,7 +32,7 @@ type branchMerge struct {
 	stages   []IndexEntry              // entries of the paths in conflict
 	marked   []string                  // paths in conflict that get conflict markers
 	changes  map[string][2]*IndexEntry // by path: the entries of the receiving side before and after the merge
-	fromBoth map[string]bool           // whether the merged file at a path of changed differs from the HEAD of theirs
+	fromBoth map[string]bool           // by path, as changes: whether the merged file differs from the HEAD of theirs
 }
 
 // Marked returns the paths that get conflict markers. If there are any, CarryOut leaves the merge in progress.
@@ -44,7 +44,7 @@ func (p *Plan) Marked() []string {
 }
 
 // NotMerged returns the branch of HEAD, and the reason, if Merge.Resolve is set and the branch cannot be merged.
-// Otherwise why is "".
+// Otherwise reason is "".
 func (p *Plan) NotMerged() (branch, reason string) {
 	for _, d := range p.DivergedBranches {
 		if p.merge.Resolve != nil && d.Head && d.NoMerge != "" {
@@ -187,8 +187,8 @@ func (p *Plan) askAsOurs(ctx context.Context, env []string, stdin io.Reader, arg
 	return gitCaller{p.merge.Git, p.merge.Ours.Dir, work, own}.ask(ctx, env, stdin, args...)
 }
 
-// attributeTree returns a working tree from which git can read attributes: that of the receiving side or, if it is not
-// on this machine, a new directory with the .gitattributes files of the index.
+// attributeTree returns a working tree from which git can read attributes: the working tree of the receiving side or,
+// if it is not on this machine, a new directory with the .gitattributes files of the index.
 func (p *Plan) attributeTree(ctx context.Context) (string, error) {
 	if p.merge.Ours.Worktree != "" {
 		return p.merge.Ours.Worktree, nil

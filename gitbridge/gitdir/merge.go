@@ -23,7 +23,7 @@ type Merge struct {
 	// conflict.
 	Resolve func(at string) Resolution
 	// TheirFile and OurFile return the file of a working tree at a path, nil for none. The field OurFile is nil if
-	// the working tree of ours is at Ours.Work.
+	// the working tree of ours is at Ours.Worktree.
 	TheirFile, OurFile func(at string) *File
 	// Alternates are directories of this machine with objects that theirs uses. Git reads them there.
 	Alternates []string

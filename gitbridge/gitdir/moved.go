@@ -35,7 +35,7 @@ func DescribeChanges(base, now Files) ([]string, error) {
 	return said, nil
 }
 
-// describeRefs describes the refs whose values differ from those in the state b.
+// describeRefs describes the refs whose values differ from their values in the state b.
 func (s *state) describeRefs(b *state) (said []string) {
 	names := maps.Clone(s.refs)
 	maps.Copy(names, b.refs)

@@ -24,7 +24,7 @@ func IsPrivate(name string) bool {
 	return !slices.Contains(sharedNames, first)
 }
 
-// below reports whether a path is one of the paths in of, or lies below one.
+// below reports whether a path is equal to one of the paths in the list of, or lies below it.
 func below(name string, of ...string) bool {
 	return slices.ContainsFunc(of, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") })
 }
@@ -42,9 +42,9 @@ var wholeDirs = []string{"rr-cache", "reftable"}
 var leftoverNames = []string{"ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG"}
 
 // copiedSharedNames and copiedOwnNames are the paths that an import copies if the git directory of a working tree lies
-// outside of the imported directory. The shared names are in the common git directory of all working trees, the own
-// names in the git directory of the one working tree. Configuration, hooks and rules are not copied: they could contain
-// secrets or name programs. Objects are not copied: the copy has the original's objects as alternates.
+// outside of the imported directory. The copied from the names are in the common git directory of all working trees, the own
+// names in the git directory that belongs to this one working tree. Configuration, hooks and rules are copied, because they could contain
+// secrets or name programs. Objects are not copied: the copy has the original's original as alternates.
 var copiedSharedNames, copiedOwnNames = []string{"refs", "packed-refs", "logs", "shallow"},
 	slices.Concat([]string{"HEAD", "index", "ORIG_HEAD", "COMMIT_EDITMSG"}, operationNames, ownNames)
 

@@ -139,7 +139,7 @@ func (p *refPlan) isParked(id string) bool {
 }
 
 // checkedOutElsewhere reports whether another working tree of the receiving side has a branch checked out. It ignores
-// a working tree whose state is replaced by that of theirs.
+// a working tree whose state is replaced by the state that theirs has of it.
 func (p *refPlan) checkedOutElsewhere(name string) bool {
 	linked := p.merge.Ours.Dir != p.merge.Ours.Common
 	for id, tree := range p.ours.worktrees {

@@ -30,7 +30,7 @@ func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*F
 		tree, err = s.ask(ctx, nil, nil, "-c", "merge.directoryRenames=false", "merge-tree", "--write-tree", "--no-messages", ours, theirs)
 	}
 	if err != nil {
-		return nil, nil, s.callErr // if s.failed is nil, files are in conflict, or git refuses the name of a file
+		return nil, nil, s.callErr // if s.callErr is nil, files are in conflict, or git refuses the name of a file
 	}
 
 	tree = strings.TrimSpace(tree)
@@ -101,9 +101,9 @@ func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File
 	return changed
 }
 
-// ChangedFiles returns the paths of the files of the working tree that differ from the commit of HEAD of the base, and of
-// the files of that commit that the working tree of the base does not have, which inBase reports. Ignored files are left
-// out.
+// ChangedFiles compares the working tree with the HEAD commit of the base. It returns the paths of the files that
+// differ, and of the files of the commit that the working tree of the base does not have. inBase reports whether that
+// working tree has a file. Ignored files are left out.
 func (r *Repo) ChangedFiles(ctx context.Context, git Git, base Files, inBase func(path string) bool) ([]string, error) {
 	s, err := readState(base)
 	if err != nil {

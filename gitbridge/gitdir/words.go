@@ -95,7 +95,7 @@ func (p *refPlan) summary(ctx context.Context) *summary {
 	return s
 }
 
-// describeDropped describes the commits that the history of old has and that the histories of stays do not have.
+// describeDropped describes the commits that the history of old has and that the histories of remaining do not have.
 func (p *refPlan) describeDropped(ctx context.Context, s *summary, short, old string, remaining ...string) {
 	if n, subjects := p.scratch.commitsBetween(ctx, old, remaining...); n > 0 {
 		s.addLine("takes %s off %s: %s (it was %s)", plural(n, "commit"), short, strings.Join(subjects, ", "), shortRef(old))

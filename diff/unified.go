@@ -25,8 +25,8 @@ func (w *writer) writeHunks(f File, la, lb [][]byte, edits []edit) {
 	}
 }
 
-// A hunk has edits that are close enough to share their context. Its own edit is the range of lines
-// with that context, counted from 0: [a0,a1) of the old text and [b0,b1) of the new one.
+// A hunk has edits that are close enough to share their context. The embedded edit is the range of lines
+// with that context, counted from 0: [a0,a1) of the old text and [b0,b1) of the new text.
 type hunk struct {
 	edit
 	edits   []edit

@@ -108,7 +108,7 @@ func (a *parkingLot) removeInterrupt(id uint64) {
 }
 
 // addParked records that a request is parked, until the caller calls done. An INTERRUPT for the
-// request, also an earlier one, closes the channel.
+// request closes the channel, also an INTERRUPT that arrived before this call.
 func (a *parkingLot) addParked(id uint64) (interrupted <-chan struct{}, done func()) {
 	ch := make(chan struct{})
 	a.mu.Lock()

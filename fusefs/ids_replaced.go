@@ -146,8 +146,8 @@ func (p *permissions) inheritFromReplaced(writer live.Writer, fromDir live.NodeI
 	return p.inheritHidden(writer, n.ID, replaced.ID)
 }
 
-// inheritHidden adds the hidden entries of the access control list of the file from to the list of the
-// file id, unless a program changed the list of id.
+// inheritHidden copies the hidden entries of an access control list: from the list of the file with the id
+// from to the list of the file with the id id. It does nothing if a program has changed the second list.
 func (p *permissions) inheritHidden(writer live.Writer, id, from live.NodeID) error {
 	replaced, err := p.aclOf(from, aclAccess)
 	if err != nil || !slices.ContainsFunc(replaced, p.ids.hides) {

@@ -24,7 +24,8 @@ const (
 	maxReaders = 256
 	// maxImmediateRead is the longest duration of a read(2) whose request was already waiting.
 	maxImmediateRead = 3 * time.Microsecond
-	// crowdedReads is how many requests in a row that already waited are a reason for one more reader.
+	// crowdedReads is a number of requests in a row. If so many requests were already waiting when they were
+	// read, one more reader is started.
 	crowdedReads = 4
 	// calmTime is the time without crowded reads after which a second reader ends.
 	calmTime = 20 * time.Millisecond

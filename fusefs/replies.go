@@ -19,7 +19,7 @@ import (
 // change the tree, and the daemon sends notices for its changes.
 const cacheTime = 365 * 24 * time.Hour
 
-// replies makes the answers to the kernel, and counts the references to nodes that the answers give it.
+// replies makes the answers to the kernel, and counts the references to nodes that the kernel gets by them.
 type replies struct {
 	forest      *live.Forest
 	control     *control.Tree
@@ -88,8 +88,8 @@ func (r *replies) fillStatx(out *fuse.Statx, attr *live.Attr) {
 	}
 }
 
-// fillEntry fills an answer with a node of the forest that was looked up in a directory, or takeover.SeveralDirs, and
-// counts one more reference of the kernel to the node.
+// fillEntry fills an answer with a node of the forest, and counts one more reference of the kernel to the node. dir is
+// the directory in which the node was looked up, or takeover.SeveralDirs.
 func (r *replies) fillEntry(out *fuse.EntryOut, dir live.NodeID, a *live.Attr) {
 	if t, ok := r.capturedAt(a.ID); ok {
 		a.Mtime = t

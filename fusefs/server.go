@@ -55,8 +55,8 @@ func Mount(o Options) (*Server, error) {
 	return s, nil
 }
 
-// newServer agrees with the kernel upon the terms of the mount whose device is fd. In a takeover it uses the terms
-// of the daemon that has ended, previous. It closes fd if it fails.
+// newServer agrees with the kernel upon the terms of the mount whose device is fd. In a takeover it uses previous, the
+// terms of the daemon that has ended. It closes fd if it fails.
 func newServer(o Options, fd int, previous *takeover.Connection) (*Server, error) {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {

@@ -99,8 +99,8 @@ func (d *driver) findRecord(ctx context.Context, kind, id string) (*record, erro
 	return list[0], nil
 }
 
-// records returns records, newest first. It leaves out snapshots that were pulled from a remote, whose labels are
-// those of other nodes.
+// records returns records, newest first. It leaves out snapshots that were pulled from a remote, because other nodes
+// have set their labels.
 func (d *driver) records(ctx context.Context, l service.List) ([]*record, error) {
 	var out []*record
 	var list service.Snapshots

@@ -15,9 +15,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// CreateSnapshot makes a fork of the volume that is not mounted in any pod, so that the snapshot outlives the
-// volume. It pushes the state of the fork to the remote of the snapshot's class or, if that has none, of the
-// volume's class.
+// CreateSnapshot makes a fork of the volume. The fork is not mounted in any pod, and outlives the volume.
+// CreateSnapshot pushes the state of the fork to the remote that the snapshot's class names or, if the class names no
+// remote, to the remote of the volume's class.
 func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
 	if req.GetName() == "" || req.GetSourceVolumeId() == "" {
 		return nil, invalidArgument("the name or the source_volume_id is missing")

@@ -33,8 +33,8 @@ func (s source) name() string {
 	return s.from
 }
 
-// sourceOf returns the source of a volume. A source in the request has precedence over the class's parameter
-// from.
+// sourceOf returns the source of a volume. A source in the request has precedence over the parameter "from" of the
+// class.
 func sourceOf(content *csi.VolumeContentSource, p map[string]string) (source, error) {
 	s := source{remote: p[remoteParameter]}
 

@@ -25,7 +25,8 @@ const (
 	maxBytes = 128 << 20
 )
 
-// limits has the constants above, except in tests. All but entries are in bytes.
+// limits has the values of the constants above; tests set other values. Each is in bytes, except for the
+// number of entries.
 type limits struct {
 	fork, main, all int64
 	entries         int

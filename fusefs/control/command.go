@@ -147,7 +147,7 @@ func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Reques
 	return errors.Join(err, c.storeAnswer(ws, name, n, r.Caller, o.write))
 }
 
-// storeAnswer stores the text that write writes as the answer of a file, see keepAnswer.
+// storeAnswer calls the function write, and stores the text that it writes as the answer of a file, see keepAnswer.
 func (c *commands) storeAnswer(ws *snapshot.Workspace, name string, n node, who actors.Caller, write func(io.Writer) error) error {
 	w := c.cache.newContentWriter(ws)
 	if err := write(w); err != nil {

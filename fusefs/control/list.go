@@ -65,7 +65,8 @@ func listFiles(ws *snapshot.Workspace, emit emitter) (more bool) {
 // requests, and each request must not read all remaining names.
 const listBatch = 1024
 
-// listNamed lists snapshots or forks after an offset. read returns up to n of them, from the number from on.
+// listNamed lists snapshots or forks after an offset. The function read returns at most n of them, in the order of
+// their numbers, and begins with the number from.
 func listNamed(offset uint64, read func(from uint64, n int) []snapshot.ListEntry, emit emitter) {
 	from := max(offset+1, offNamed) - offNamed
 

@@ -162,8 +162,9 @@ func (g *renderer) lookupRendered(ws *snapshot.Workspace, name string, mode uint
 }
 
 // startRendering returns one of three results. If the present node of a file has the wanted source, it
-// returns the node and ok. If another request is rendering the file, it returns that rendering as other.
-// Otherwise, with start, it registers a new rendering, which the caller must run, and returns it as mine.
+// returns the node as e, and ok is true. If another request is rendering the file, it returns that rendering
+// as other. Otherwise, if start is set, it registers a new rendering, which the caller must run, and returns
+// it as mine.
 func (g *renderer) startRendering(ws *snapshot.Workspace, name string, want source, start bool) (e Entry, ok bool, other, mine *rendering) {
 	root := rootAttr(ws)
 	g.cache.mu.Lock()

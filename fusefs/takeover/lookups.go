@@ -90,7 +90,7 @@ func (l *Lookups) Disinherit(id live.NodeID) {
 	}
 }
 
-// Add counts one more reference to a node, which was looked up in a directory, or SeveralDirs.
+// Add counts one more reference to a node. dir is the directory in which the node was looked up, or SeveralDirs.
 func (l *Lookups) Add(id, dir live.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

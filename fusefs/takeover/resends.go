@@ -60,8 +60,8 @@ func (s *Resends) Read(fd int, b []byte) (int, error) {
 }
 
 // BeginRequest is called before a request is carried out. For a request that was sent again it calls report, which
-// may block. If earlier daemons have died of the request, Begin returns true, and the caller must not carry
-// the request out.
+// may block. If earlier daemons have died of the request, BeginRequest returns true, and the caller must not
+// carry the request out.
 func (s *Resends) BeginRequest(request []byte) (poison bool) {
 	unique := wire.Unique(request)
 	if s == nil || unique&wire.ResentBit == 0 {

@@ -99,7 +99,7 @@ func (k *keeper) recordDeath(ws unix.WaitStatus) {
 	if k.failure != nil {
 		reason = k.failure.Reason
 	}
-	if k.ready || k.DiedAt.IsZero() { // Died is the beginning of the pause, also if starts fail during it
+	if k.ready || k.DiedAt.IsZero() { // DiedAt is the beginning of the pause, also if starts fail during it
 		k.DiedAt = time.Now()
 	}
 	if k.FrozenUntil.After(time.Now()) {

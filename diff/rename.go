@@ -63,7 +63,7 @@ func findRenames(ctx context.Context, src *tree.Source, files []File) ([]File, e
 	return slices.DeleteFunc(files, func(f File) bool { return f.Status == statusJoined }), nil
 }
 
-// join turns an addition, the file to, into a rename of a deletion, the file from. Both are indexes into files.
+// join turns the addition files[to] into a rename of the deletion files[from].
 func (r *renamer) join(from, to, score int) {
 	f, deleted := &r.files[to], &r.files[from]
 	f.Status, f.Similarity, f.OldPath, f.Before = Renamed, score*100/maxScore, deleted.Path, deleted.Before

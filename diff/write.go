@@ -120,7 +120,7 @@ func (w *writer) writeChange(f File) error {
 	return err
 }
 
-// writeIndex writes the line with the ids of both blobs, and the mode if both sides have the same.
+// writeIndex writes the line with the ids of both blobs and, if both sides have one mode, this mode.
 func (w *writer) writeIndex(f File, before, after string) {
 	fmt.Fprintf(w, "index %s..%s", before, after)
 	if f.Before != nil && f.After != nil && gitMode(f.Before) == gitMode(f.After) {

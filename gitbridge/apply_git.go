@@ -134,8 +134,8 @@ func (r *applyGit) addedOrRemovedIn(work string) (names []string) {
 	return names
 }
 
-// theirAlternates returns the git directories of the workspace that the git directory at the path at has as
-// alternates. The keys are the paths of their object directories in the directory of the host.
+// theirAlternates returns the git directories of the workspace that are alternates of the git directory at a path. The
+// keys are the paths of their object directories in the directory of the host.
 func (r *applyGit) theirAlternates(theirs gitdir.Files, at string) map[string]gitdir.Files {
 	text, err := theirs.Read(alternatesPath)
 	if err != nil {
@@ -174,8 +174,8 @@ func (r *applyGit) isInLink(p *tree.Path) bool {
 
 // repoAt returns the repository that the directory has at a path, nil for none. link is set if a `.git` file at the
 // path names a repository outside of the directory, and the base has a copy of that repository. An untrusted
-// repository is not returned, although the base has a copy: the author of the files that were imported may have
-// written the copy, with the refs and the alternates of a repository of the user.
+// repository is not returned, even if the base has a copy of it. The copy proves nothing: the author of the imported
+// files may have written it, with the refs and the alternates of a repository of the user.
 func (r *applyGit) repoAt(p *tree.Path, base treeFiles) (repo *gitdir.Repo, link *gitdir.Link) {
 	if name, err := r.sides.Dir.ResolvePath(p); err == nil {
 		repo = &gitdir.Repo{Dir: name, Common: name}

@@ -65,8 +65,8 @@ func (r *repository) readRules(ctx context.Context, s *settings) error {
 	return nil
 }
 
-// userFile returns the path of a user's own file of rules: the value of the setting key or, if it is
-// not set, the default path of the file name. It returns "" for no file.
+// userFile returns the path of a user's own file of rules: the value of a setting, key, or, if it is not
+// set, the default path of a file with the given name. It returns "" for no file.
 func (r *repository) userFile(ctx context.Context, s *settings, key, name string) string {
 	if _, ok := s.values[key]; ok {
 		file, err := r.git(ctx, nil, "config", "--type=path", "--get", key)

@@ -47,7 +47,8 @@ func (d *dirReader) linkedGitDir(dir int) *LinkedDir {
 	return d.o.Git.Linked(dirPath, d.topPath)
 }
 
-// addLinked reads a LinkedDir as the directory at dirPath. before is the directory in d.before, nil if it is new.
+// addLinked reads a LinkedDir as the directory at dirPath. before is the version of the directory in the tree d.before,
+// nil if it is new.
 func (d *dirReader) addLinked(dirPath string, l *LinkedDir, before *tree.Inode) error {
 	if l.Err != nil {
 		return d.SkipFile(dirPath, fmt.Errorf("%q names %w", dirPath, l.Err))

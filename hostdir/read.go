@@ -167,7 +167,7 @@ func (d *dirReader) readRoot(dir string) error {
 }
 
 // readEntries reads the entries of an open directory, and closes it. dirPath is its path in the directory that is read,
-// and before is the directory in d.before, nil if it is new.
+// and before is the version of the directory in the tree d.before, nil if it is new.
 func (d *dirReader) readEntries(dirPath string, f *os.File, before *tree.Inode) error {
 	if f == nil {
 		return nil // a directory that cannot be read is copied without its entries

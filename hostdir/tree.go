@@ -262,7 +262,7 @@ func (h *hostTree) linkEntry(p *tree.Path, number uint64, before *tree.Inode) er
 	return h.edit.Err()
 }
 
-// newInode returns the directory's entry at a path as an inode. same is set if the inode equals before.
+// newInode returns the directory's entry at a path as an inode. same is set if it equals the inode before.
 func (h *hostTree) newInode(p *tree.Path, entry hostEntry, before *tree.Inode) (n *tree.Inode, same bool, err error) {
 	st := &entry.st
 	n = &tree.Inode{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Nlink: 1, Mtime: timeOf(st.Mtim)}

@@ -106,7 +106,7 @@ func (c *commands) submit(ws *snapshot.Workspace, name string, n node, line []by
 	return c.perform(ws, name, n, r, args, err)
 }
 
-// perform runs the operation of args. The answer becomes the content of the file name. perform writes it now
+// perform runs the operation of args. The answer becomes the content of a file, name. perform writes it now
 // if the command was written to the node n, from which the program may read the answer, or if the result may
 // be large. Otherwise the answer is written at the next lookup of the file. If err is not nil, the command is
 // malformed, and err is the answer.

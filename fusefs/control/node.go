@@ -229,8 +229,8 @@ func rootAttr(ws *snapshot.Workspace) live.Attr {
 	return a
 }
 
-// slotOf returns the slot of the file name that a caller sees: with all answers for the owner of the store or of the
-// workspace, with the caller's own answers for others.
+// slotOf returns the slot of a file that a caller sees. For the owner of the store or of the workspace, it is the slot
+// with all answers. For another caller, it is the slot with the caller's own answers.
 func slotOf(ws *snapshot.Workspace, name string, who actors.Caller) slot {
 	if who.OwnsStore() || rootAttr(ws).UID == who.UID {
 		return slot{name, anybody}

@@ -28,7 +28,7 @@ func notCopied(name string) bool {
 	return name != "config" && IsFile(name) || below(name, "objects", "reftable") || strings.HasSuffix(name, ".lock")
 }
 
-// NewCopy makes a copy of f in the directory to. In the copy, git also reads the objects in the directories
+// NewCopy copies f to a directory, whose path is to. In the copy, git also reads the objects in the directories
 // alternates.
 func NewCopy(f Files, to string, alternates []string) (*Copy, error) {
 	c := &Copy{&Repo{Dir: to, Common: to}, make(map[string][sha256.Size]byte)}
@@ -152,9 +152,10 @@ const maxObjects = 4 << 30
 // errLarge means that a git directory has more than maxObjects bytes of objects.
 var errLarge = fmt.Errorf("%w: it has more than %d GiB of objects", ErrUnsupported, maxObjects>>30)
 
-// copyObjects copies the objects and packs of f to the directory to. It skips the files that the directory known
-// already has: the name of an object or a pack is its hash. known may be "". Other files below objects, such as a
-// commit graph, are not copied: git can make them again. Errors: errLarge.
+// copyObjects copies the objects and packs of f to a directory, whose path is to. known is another directory with
+// objects, or "". Its objects and packs are not copied again; files with equal names are equal, because the name of an
+// object or a pack is its hash. Other files below objects, such as a commit graph, are not copied either: git can make
+// them again. Errors: errLarge.
 func copyObjects(f Files, to, known string) error {
 	dirs, err := f.List("objects")
 	if err != nil {
@@ -221,7 +222,7 @@ func (l *limitedWriter) Write(b []byte) (int, error) {
 	return l.file.Write(b)
 }
 
-// saveTo copies the file name of a git directory to a new file at the path to. w limits its size.
+// saveTo copies a file of a git directory to a new file, whose path is to. w limits its size.
 func saveTo(f Files, name, to string, w *limitedWriter) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err

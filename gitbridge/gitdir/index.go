@@ -224,7 +224,7 @@ func (r *indexReader) next() (e IndexEntry, err error) {
 }
 
 // sharedPrefix decodes the path of an entry in an index of version 4. It returns the beginning that the path shares
-// with the path of the entry before, and the rest of the entry.
+// with the path of the previous entry, and the rest of the entry.
 func (r *indexReader) sharedPrefix(b string) (before, rest string, err error) {
 	strip := 0
 

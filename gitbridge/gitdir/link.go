@@ -24,8 +24,8 @@ type Link struct {
 // IsWorktree reports whether the working tree is a linked one, as git worktree add makes.
 func (l *Link) IsWorktree() bool { return l.Dir != l.Common }
 
-// LinkAt returns the link in the entry `.git` of the directory at. It returns nil if `.git` is a directory, or names
-// no git directory.
+// LinkAt returns the link in the entry `.git` of a directory. It returns nil if `.git` is a directory, or names no git
+// directory.
 func LinkAt(at string) *Link {
 	file := filepath.Join(at, ".git")
 	if target, err := os.Readlink(file); err == nil {
@@ -93,7 +93,7 @@ func (l *Link) pointsBack(worktree string) bool {
 // can write files in a directory cannot choose their inode numbers and ctimes.
 //
 // There is no other proof, so a git directory is untrusted while its index has no entries, or only entries of files
-// that changed. Equal refs, logs or files prove nothing: a program can copy those of any repository that it can read
+// that changed. Equal refs, logs or files prove nothing: a program can copy them from any repository that it can read
 // or clone. To trust such a git directory, the user sets core.worktree.
 func (l *Link) indexMatches(worktree string) bool {
 	names, err := os.ReadDir(l.Dir)

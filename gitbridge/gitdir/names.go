@@ -24,7 +24,7 @@ func IsPrivate(name string) bool {
 	return !slices.Contains(sharedNames, first)
 }
 
-// below reports whether a path is equal to one of the paths in the list of, or lies below it.
+// below reports whether a path is equal to one of the given paths, or lies below it.
 func below(name string, of ...string) bool {
 	return slices.ContainsFunc(of, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") })
 }

@@ -160,7 +160,7 @@ func (p *refPlan) note(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-// setRef plans the update of a ref from the object old to the object to.
+// setRef plans the update of a ref. old is the id of its present object, and to is the id of its new object.
 func (p *refPlan) setRef(name, old, to string) {
 	if i := p.indexOf(name); i >= 0 {
 		p.updates[i].new = to // git takes one update of each ref
@@ -317,8 +317,8 @@ func (p *refPlan) decideHead(ctx context.Context) {
 	}
 }
 
-// headMoved reports whether the receiving side moved HEAD to a commit that is not between the HEAD of the base and the
-// commit to. Then it has made commits of its own, or removed some.
+// headMoved reports whether the receiving side moved HEAD to a commit that is not between the HEAD of the base and
+// another commit, to. Then the receiving side has made commits of its own, or removed some.
 func (p *refPlan) headMoved(ctx context.Context, to string) bool {
 	baseHead, ourHead := p.base.resolve(p.base.head), p.ours.resolve(p.ours.head)
 	return ourHead != baseHead && ourHead != "" && !(to != "" && p.scratch.contains(ctx, to, ourHead) && (baseHead == "" || p.scratch.contains(ctx, ourHead, baseHead)))

@@ -197,8 +197,8 @@ func (s *state) entry(at string) *IndexEntry {
 	return &s.parsedEntries[i]
 }
 
-// indexDelta returns the entries that turn the index from into the index to. For each path that differs, these are all
-// entries of to, or an entry with Mode 0 if to does not have the path.
+// indexDelta returns the entries that turn one index, from, into another index, to. For each path that differs, these
+// are the entries that to has, or an entry with Mode 0 if to does not have the path.
 func indexDelta(from, to []IndexEntry) (out []IndexEntry) {
 	for len(from)+len(to) > 0 {
 		path := ""

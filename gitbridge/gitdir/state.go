@@ -215,7 +215,7 @@ func (s *state) readLooseRefs(f Files) error {
 	})
 }
 
-// readInto reads the files at or below a path into the map into.
+// readInto reads the files at or below a path into a map, by path.
 func readInto(f Files, name string, into map[string][]byte) error {
 	return eachFile(f, name, 0, func(name string) error {
 		b, err := f.Read(name)

@@ -103,8 +103,8 @@ func (p *refPlan) describeDropped(ctx context.Context, s *summary, short, old st
 	}
 }
 
-// describeBranch describes the update of a branch. The commits of a new branch are those that the histories of known
-// do not have.
+// describeBranch describes the update of a branch. The commits of a new branch are its commits that are not in the
+// histories of the commits known.
 func (p *refPlan) describeBranch(ctx context.Context, s *summary, short string, u refUpdate, known []string) {
 	lineCount, phrase := len(s.lines), "on"
 	if u.old != "" {

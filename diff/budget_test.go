@@ -17,7 +17,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// numbered is a text of so many lines, every n-th of which is another one for each n.
+// numbered returns a text with the given number of lines. Every n-th line is different for each n.
 func numbered(lines, n int) string {
 	var b strings.Builder
 	for i := range lines {
@@ -29,8 +29,8 @@ func numbered(lines, n int) string {
 	return b.String()
 }
 
-// TestBudget: texts that are too large for the memory there is are replaced as a whole,
-// which git takes as well; others are compared.
+// TestBudget: a text that is too large for the memory is replaced as a whole, and git applies this diff. Other texts
+// are compared.
 func TestBudget(t *testing.T) {
 	a := spec{"big": file(numbered(5000, 7) + "no newline"), "small": file(numbered(20, 7)), "gone": file("gone\n"), "empty": file("")}
 	b := spec{"big": file(numbered(5000, 11)), "small": file(numbered(20, 11)), "new": file("no newline"), "empty": file("x")}
@@ -56,8 +56,8 @@ func TestBudget(t *testing.T) {
 	must.OK(t, Stat(context.Background(), &out, m.src, sa, sb, Options{Memory: budget.New(20_000)}))
 }
 
-// TestEffort: when comparing has taken as much work as a diff may take, the other files
-// are shown as replaced, and the diff says so and still applies.
+// TestEffort: when the comparisons have taken as many steps as a diff may take, all further files are shown as
+// replaced. The diff reports this, and git applies it.
 func TestEffort(t *testing.T) {
 	a, b, rnd := spec{}, spec{}, rand.New(rand.NewPCG(1, 2))
 	few := func() (text string) {
@@ -116,7 +116,7 @@ type counter int64
 
 func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
 
-// TestNewFileIsNotKept: what is added or deleted is read and written piece by piece.
+// TestNewFileIsNotKept: an added or deleted file is read and written in pieces.
 func TestNewFileIsNotKept(t *testing.T) {
 	m := newMemory()
 	text := strings.Repeat("0123456\n", 4<<20)

@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// visible drops what git does not see.
+// visible returns the files that git records.
 func (s spec) visible() spec {
 	out := maps.Clone(s)
 	maps.DeleteFunc(out, func(_ string, n node) bool { return n.mode == unix.S_IFDIR || n.mode == unix.S_IFIFO })
@@ -33,9 +33,8 @@ func patch(t testing.TB, m *memory, a, b *tree.State) string {
 	return out.String()
 }
 
-// compareWithGit checks everything this package says about a pair of trees:
-// the list against git diff --no-index, the statistics against git diff in a
-// repository, the patch by applying it both ways.
+// compareWithGit compares the outputs of this package for two trees with git: the list with git diff --no-index, and
+// the statistics with git diff in a repository. It applies the patch forwards and backwards.
 func compareWithGit(t testing.TB, a, b spec) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "diff")
@@ -100,7 +99,7 @@ func drawPath(t *rapid.T) string {
 	return strings.Join(rapid.SliceOfN(rapid.SampledFrom(fileNames), 1, 3).Draw(t, "path"), "/")
 }
 
-// set puts a file, and takes away what stands in its way.
+// set adds a file, and removes other files that are in its way.
 func (s spec) set(path string, n node) {
 	for p := path; ; {
 		i := strings.LastIndexByte(p, '/')
@@ -279,7 +278,7 @@ func TestFormatsAgreeWithGit(t *testing.T) {
 			sa, sb := m.state(t, c.a), m.state(t, c.b)
 			var out bytes.Buffer
 			must.OK(t, Stat(context.Background(), &out, m.src, sa, sb, Options{}))
-			// The layout is our own where something does not fit, and for renames.
+			// The layout differs from git's for renames, and for names and numbers that do not fit.
 			own := slices.Contains([]string{"scaled", "long name", "renames", "subdir"}, name)
 			if want := git(t, dir, "", "--git-dir=r.git", "diff", "--stat", a, b); out.String() != want && !own {
 				t.Errorf("got\n%s\nwant\n%s", out.String(), want)

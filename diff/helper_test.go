@@ -20,8 +20,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// node is one file of a generated tree; directories come from the paths, or, when
-// empty, from a node of type dir.
+// node is one file of a generated tree. Directories are made for the paths of files; an empty directory has a node of
+// its own.
 type node struct {
 	mode uint32 // a git mode, or S_IFDIR, S_IFIFO
 	data string // or the target
@@ -33,7 +33,7 @@ func file(data string) node   { return node{modeFile, data} }
 func exe(data string) node    { return node{modeExec, data} }
 func link(target string) node { return node{modeSymlink, target} }
 
-// memory is where the contents of test trees lie.
+// memory has the contents of test trees.
 type memory struct {
 	log bytes.Buffer
 	src *tree.Source
@@ -182,8 +182,8 @@ func load(t testing.TB, dir string) spec {
 	return s
 }
 
-// git runs git away from any repository and the user's settings. Exit status 1
-// is a success: it is how git diff --no-index says that there are differences.
+// git runs git outside of all repositories and without the user's settings. Exit status 1 is a success: with it, git
+// diff --no-index reports differences.
 func git(t testing.TB, dir string, stdin string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), "git", args...)

@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestFirst: it stops in time, and says whether there is more.
+// TestFirst: FirstFiles ends early, and reports whether there are more changed files.
 func TestFirst(t *testing.T) {
 	m := newMemory()
 	some := spec{}
@@ -27,7 +27,7 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// TestTextOf: the hunks are those of the patch, and of a renamed file, too.
+// TestTextOf: the hunks equal the hunks of the patch, also for a renamed file.
 func TestTextOf(t *testing.T) {
 	m := newMemory()
 	before := "func f() {\n1\n2\n3\n4\n5\n6\n7\n8\n9\n}\n"

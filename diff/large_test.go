@@ -35,8 +35,8 @@ func (m *memory) sparse(t testing.TB, sizes map[string]int64) *tree.State {
 	return st
 }
 
-// TestLargeFiles: what a comparison takes does not depend on the size of a binary file, which
-// is not read, nor on the width that is asked for.
+// TestLargeFiles: the memory of a comparison depends neither on the size of a binary file, which is not read, nor on
+// the requested width.
 func TestLargeFiles(t *testing.T) {
 	const most = 1<<62 - 1
 	m := newMemory()
@@ -78,8 +78,8 @@ func TestLargeFiles(t *testing.T) {
 	}
 }
 
-// TestBlameIsChargedBefore: a file of too many lines is refused before they are read, and one
-// of few is charged with what its lines take.
+// TestBlameIsChargedBefore: a file with too many lines is refused before its lines are read. For a file with few lines,
+// the memory of the lines is charged.
 func TestBlameIsChargedBefore(t *testing.T) {
 	m := newMemory()
 	st := m.state(t, spec{"many": file(strings.Repeat("\n", 4<<20)), "few": file(numbered(1000, 7)), "later": file(numbered(1000, 11))})
@@ -111,8 +111,7 @@ func TestBlameIsChargedBefore(t *testing.T) {
 	}
 }
 
-// TestHunksOfManyLines: a hunk of texts that the memory does not hold is refused, and so is a
-// merge of them, before they are read.
+// TestHunksOfManyLines: hunks and merges of texts that need too much memory are refused before the texts are read.
 func TestHunksOfManyLines(t *testing.T) {
 	m := newMemory()
 	many := strings.Repeat("\n", 2<<20)

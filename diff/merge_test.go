@@ -64,7 +64,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestMergeIsGitMergeFile: where the lines are distinct, the result is that of git merge-file.
+// TestMergeIsGitMergeFile: for texts with distinct lines, the result equals the result of git merge-file.
 func TestMergeIsGitMergeFile(t *testing.T) {
 	rounds := 100
 	if os.Getenv("AMBERFS_TEST_LONG") != "" {
@@ -103,8 +103,8 @@ func TestMergeIsGitMergeFile(t *testing.T) {
 	}
 }
 
-// FuzzMerge: the parts of a merge are its three texts. A change of one side alone, or of both alike, is the
-// result, and a result without conflicts does not depend on which side is ours.
+// FuzzMerge: the parts of a merge together are its three texts. The result has the changes of one side alone, and equal
+// changes of both. A result without conflicts does not change if ours and theirs are exchanged.
 func FuzzMerge(f *testing.F) {
 	f.Add("a\nb\nc\n", "A\nb\nc\n", "a\nb\nC")
 	f.Add("a\na\na\n", "a\n", "a\na\na\na\n")

@@ -29,7 +29,7 @@ func apply(la, lb [][]byte, edits []edit) []byte {
 	return bytes.Join(out, nil)
 }
 
-// lcs is the length of a longest common subsequence, by the textbook.
+// lcs returns the length of a longest common subsequence, computed in the simplest way.
 func lcs(a, b [][]byte) int {
 	row := make([]int, len(b)+1)
 	for _, x := range a {
@@ -104,14 +104,14 @@ func TestHopelessFilesAreCheap(t *testing.T) {
 			t.Errorf("%s: the edits do not lead to the new file, %v", name, err)
 		}
 		t.Logf("%s: %v, %d edits, %v", name, took, len(edits), err)
-		// What is quadratic takes minutes.
+		// A quadratic search takes minutes.
 		if took > time.Minute {
 			t.Errorf("%s took %v of the processors", name, took)
 		}
 	}
 }
 
-// processorTime is what this process took of the processors so far.
+// processorTime returns the processor time that this process has used.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var r unix.Rusage

@@ -324,7 +324,7 @@ func TestRecordsSurviveWhatHappensToThem(t *testing.T) {
 	}
 }
 
-// below removes a path and all that is in it.
+// clearBelow removes a path and all paths below it.
 func clearBelow(s trees.Spec, p string) {
 	maps.DeleteFunc(s, func(q string, _ trees.Node) bool { return q == p || strings.HasPrefix(q, p+"/") })
 }

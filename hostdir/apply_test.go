@@ -33,7 +33,7 @@ func newApplied(t *testing.T) *applied {
 	return &applied{t, trees.NewMemory(), t.TempDir()}
 }
 
-// start makes the directory what a spec says, and returns that state.
+// start creates the files of a spec in the directory, and returns them as a state.
 func (a *applied) start(s trees.Spec) *tree.State {
 	a.t.Helper()
 	empty, base := a.m.State(a.t, trees.Spec{}), a.m.State(a.t, s)
@@ -53,7 +53,7 @@ func (a *applied) write(p, data string) {
 	must.OK(a.t, os.WriteFile(filepath.Join(a.dir, p), []byte(data), 0o644))
 }
 
-// has is what a directory holds: type, permissions and contents by path.
+// has returns the type, the permissions and the contents of each file in a directory, by path.
 func has(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := make(map[string]string)
@@ -101,7 +101,8 @@ func wantSame(t *testing.T, what string, got, want map[string]string) {
 	}
 }
 
-// randomSpec is a small tree with names that are used again as something else.
+// randomSpec returns a small tree. Its names are so few that two random trees often have different types of files at
+// one path.
 func randomSpec(r *rand.Rand) trees.Spec {
 	s := trees.Spec{}
 	var fill func(at string, depth int)
@@ -129,8 +130,8 @@ func randomSpec(r *rand.Rand) trees.Spec {
 	return s
 }
 
-// The directory becomes what the other state is. A run that is stopped leaves it as it
-// was, and one that comes after finds nothing left to do.
+// TestApplyRandom: an apply makes the directory equal to the new state. An apply that is interrupted before its first
+// rename changes nothing, and an apply after a complete one has nothing to do.
 func TestApplyRandom(t *testing.T) {
 	for seed := range uint64(25) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -208,8 +209,8 @@ func TestApplyConflicts(t *testing.T) {
 	t.Run("theirs", func(t *testing.T) {
 		a, base, now := prepare(t)
 		before := has(t, a.dir)
-		// A file that only the directory has, and a link in the way, are not for
-		// any rule to take away.
+		// No rule allows an apply to remove a file that only the directory has, or a link in the place of a
+		// directory.
 		res, err := a.apply(base, now, ApplyOptions{ConflictRule: threeway.TakeTheirs})
 		if !errors.Is(err, ErrConflict) || !slices.Contains(res.Conflicts, "dir") || !slices.Contains(res.Conflicts, "dir2") {
 			t.Errorf("%v, %v", res.Conflicts, err)
@@ -228,7 +229,8 @@ func TestApplyConflicts(t *testing.T) {
 	})
 }
 
-// No link in the directory leads anywhere, neither in place of a file nor above it.
+// TestApplyFollowsNoLink: an apply follows no symbolic link in the directory, neither at the path of a file nor above
+// it.
 func TestApplyFollowsNoLink(t *testing.T) {
 	outside := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(outside, "f"), []byte("1"), 0o644))
@@ -269,7 +271,7 @@ func TestApplyHardLinks(t *testing.T) {
 	}
 }
 
-// Files with several names change, and stay linked.
+// TestApplyChangedHardLinks: files with several names are changed, and their names stay hard links of one file.
 func TestApplyChangedHardLinks(t *testing.T) {
 	from := trees.Spec{"f": trees.File("1"), "p/g": {Hard: "f"}, "z": trees.File("1")}
 	for name, to := range map[string]trees.Spec{
@@ -296,8 +298,8 @@ func TestApplyChangedHardLinks(t *testing.T) {
 	}
 }
 
-// What changes in the directory while files are written is seen before any gets its
-// name; nothing is left beside.
+// TestApplyAllOrNothing: if a program changes the directory while files are staged, the apply fails before the first
+// rename, and leaves no temporary file.
 func TestApplyAllOrNothing(t *testing.T) {
 	a := newApplied(t)
 	base := a.start(trees.Spec{"a": trees.File("1"), "b/c": trees.File("1"), "d": trees.File("1"), "e": trees.File("1")})
@@ -314,7 +316,7 @@ func TestApplyAllOrNothing(t *testing.T) {
 	wantSame(t, "refused", after, before)
 }
 
-// What may not be removed is found before anything changes.
+// TestApplyWithoutRights: a file that the user may not remove makes the apply fail before the first change.
 func TestApplyWithoutRights(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may do everything")
@@ -331,7 +333,7 @@ func TestApplyWithoutRights(t *testing.T) {
 	must.OK(t, os.Chmod(filepath.Join(a.dir, "d"), 0o755))
 }
 
-// A directory that a killed apply left open gets its mode back.
+// TestApplyClosesWhatAKilledOneOpened: a directory that a killed apply left open gets its former mode.
 func TestApplyClosesWhatAKilledOneOpened(t *testing.T) {
 	a := newApplied(t)
 	base := a.edited(a.start(trees.Spec{"d/x": trees.File("1")}), func(base *tree.State) {
@@ -362,7 +364,7 @@ func TestApplyClosesWhatAKilledOneOpened(t *testing.T) {
 	}
 }
 
-// What is chosen is applied; another run applies the rest.
+// TestApplyChoices: an apply changes the chosen paths only, and a second apply changes the other paths.
 func TestApplyChoices(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	lines := func(first, last string) string { return first + strings.Repeat("x\n", 9) + last }

@@ -104,7 +104,7 @@ func (s stateSide) chmod(p string, mode uint32) {
 }
 func (s stateSide) setxattr(p, name, value string) { s.own(s.st, p).SetXattr(name, []byte(value)) }
 
-// lined is a text of eight lines.
+// lined returns a text of eight lines: the given text with one changed line, or a new text.
 func lined(r *rand.Rand, text string) string {
 	lines := strings.SplitAfter(text, "\n")
 	if len(lines) < 8 {
@@ -114,7 +114,7 @@ func lined(r *rand.Rand, text string) string {
 	return strings.Join(lines, "")
 }
 
-// A fileIn is what a path has in a tree: the oracle knows no more of it.
+// A fileIn has the properties of the file at a path of a tree that the test compares.
 type fileIn struct {
 	kind, mode uint32
 	data       string
@@ -124,7 +124,7 @@ type fileIn struct {
 
 func (f fileIn) isDir() bool { return f.kind == unix.S_IFDIR }
 
-// equal is without the names.
+// equal reports whether two files are equal, apart from their names.
 func (f fileIn) equal(g fileIn) bool { f.file = g.file; return f == g }
 
 type files map[string]fileIn
@@ -426,7 +426,7 @@ func (x *triple) isMerged() bool {
 	return false
 }
 
-// merged returns what is wrong with a path that both sides changed in different ways, without a conflict.
+// merged describes the fault of the file is, the merge of two different changes of one path, "" if it has none.
 func merged(b, o, n, is *fileIn) string {
 	for _, left := range []*fileIn{o, n} { // both removed the file of the base, and one put another kind in its place
 		if b != nil && left != nil && (o == nil || n == nil) && left.kind != b.kind && is != nil && is.equal(*left) {
@@ -447,7 +447,8 @@ func merged(b, o, n, is *fileIn) string {
 	return ""
 }
 
-// either reports whether a value is that of the side that changed it.
+// either reports whether is, the result of a merge, is a value that the rules allow: the value of the side that
+// changed the value b of the base or, if both sides changed it, their equal value.
 func either[T comparable](b, o, n, is T) bool {
 	return n == b && is == o || n != b && (o == b || o == n) && is == n
 }

@@ -30,7 +30,7 @@ func hiddenDir(t *testing.T) (dir string, h Hidden) {
 	return dir, Hidden{Paths: m}
 }
 
-// TestReadHidden: hidden files are not read, by none of their names, or are read as empty ones.
+// TestReadHidden: hidden files are not read under any of their names, or are read as empty files.
 func TestReadHidden(t *testing.T) {
 	dir, h := hiddenDir(t)
 	read := func(h Hidden) string {

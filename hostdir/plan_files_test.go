@@ -71,7 +71,7 @@ func (a *applied) ino(p string) uint64 {
 	return st.Ino
 }
 
-// Names come and go, and no file is written anew for it.
+// TestApplyMovesNames: names are made and removed, and the files keep their inodes.
 func TestApplyMovesNames(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit func(a *applied, now *tree.State)
@@ -136,7 +136,7 @@ func TestApplyMovesNames(t *testing.T) {
 	}
 }
 
-// A file that gets the name of one with the same bytes keeps its own attributes.
+// TestApplyMovesOntoEqualBytes: a file that replaces another file with equal bytes keeps its own attributes.
 func TestApplyMovesOntoEqualBytes(t *testing.T) {
 	for name, edit := range map[string]func(a *applied, now *tree.State){
 		"renamed": func(a *applied, now *tree.State) {
@@ -164,8 +164,8 @@ func TestApplyMovesOntoEqualBytes(t *testing.T) {
 	}
 }
 
-// Attributes, owners and groups alone are changes. What did not change stays as the directory has
-// it, and both sides may change different ones.
+// TestApplyAttributes: a change of attributes, owner or group alone is applied. An attribute that the workspace did not
+// change keeps its value in the directory, also if the directory changed it.
 func TestApplyAttributes(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root changes owners")
@@ -208,7 +208,7 @@ func TestApplyAttributes(t *testing.T) {
 	}
 }
 
-// What cannot be changed is found before anything is.
+// TestApplyLooksFirst: a change that the system would refuse makes the apply fail before its first change.
 func TestApplyLooksFirst(t *testing.T) {
 	for name, prepare := range map[string]func(a *applied, base, now *tree.State){
 		"an owner": func(a *applied, base, now *tree.State) {
@@ -254,8 +254,8 @@ func TestApplyLooksFirst(t *testing.T) {
 	}
 }
 
-// A file that may not be read, and that the copy does not have, is in conflict with a new one of
-// its name.
+// TestApplyUnreadable: a file that the user may not read, and that the base does not have, is in conflict with a new
+// file of the workspace at its path.
 func TestApplyUnreadable(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root reads everything")
@@ -271,7 +271,7 @@ func TestApplyUnreadable(t *testing.T) {
 }
 
 // TestApplyMergesAttributes: an attribute that one side changed, and data that the other side changed,
-// are no conflict, also in a file that is no text. Two values of one attribute are.
+// are no conflict, also in a file that is not text. Two different new values of one attribute are a conflict.
 func TestApplyMergesAttributes(t *testing.T) {
 	a := newApplied(t)
 	base := a.start(trees.Spec{"f": trees.File("\x001"), "g": trees.File("1\n"), "touched": trees.File("1\n")})

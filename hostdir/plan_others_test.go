@@ -26,7 +26,7 @@ func mounted(t *testing.T, source, target, kind string, flags uintptr, options s
 	t.Cleanup(func() { must.OK(t, unix.Unmount(target, unix.MNT_DETACH)) })
 }
 
-// Files of a lower layer of overlayfs with several names get other inodes when they are changed.
+// TestApplyOnOverlay: on overlayfs, a file of the lower layer with several names gets another inode when it is changed.
 func TestApplyOnOverlay(t *testing.T) {
 	from := trees.Spec{"l1": trees.File("1"), "l2": {Hard: "l1"}, "a/a": trees.File("a"), "a/b": trees.File("b"), "d/a": {Hard: "a/a"}, "d/b": {Hard: "a/b"}, "in": trees.File("x"), "out": {Hard: "in"}}
 	private := trees.Node{Mode: unix.S_IFREG | 0o600, Data: "1"}
@@ -54,7 +54,8 @@ func TestApplyOnOverlay(t *testing.T) {
 	}
 }
 
-// What a killed apply left may be a link to a file that the next one removes or moves.
+// TestApplySweepsLinks: a temporary name that a killed apply left can be a hard link of a file that the next apply
+// removes or moves.
 func TestApplySweepsLinks(t *testing.T) {
 	a := newApplied(t)
 	base := a.start(trees.Spec{"d/f": trees.File("1"), "d/g": trees.File("2"), "h": trees.File("3")})
@@ -73,7 +74,7 @@ func TestApplySweepsLinks(t *testing.T) {
 	wantSame(t, "the second apply", has(t, a.dir), has(t, want.dir))
 }
 
-// An apply that was killed before it restored the times of directories is completed by the next.
+// TestApplyCompletesTimes: if an apply was killed before it restored the times of directories, the next apply does so.
 func TestApplyCompletesTimes(t *testing.T) {
 	a := newApplied(t)
 	from := trees.Spec{"d/a": trees.File("1"), "d/b": trees.File("1"), "d/gone": trees.File("1"), "e/a": trees.File("1"), "e/b": trees.File("1"), "o/a": trees.File("1")}
@@ -109,7 +110,7 @@ func TestApplyCompletesTimes(t *testing.T) {
 	}
 }
 
-// What a killed apply left is not read, and its reader is told.
+// TestReadDirLeavesOutTemporaryNames: temporary files of a killed apply are not read, and are reported to the caller.
 func TestReadDirLeavesOutTemporaryNames(t *testing.T) {
 	dir := t.TempDir()
 	h, err := openHost(dir)
@@ -130,7 +131,7 @@ func TestReadDirLeavesOutTemporaryNames(t *testing.T) {
 	}
 }
 
-// A mount point is found before anything changes.
+// TestApplyNamesMounts: a mount point that is in the way makes the apply fail before its first change.
 func TestApplyNamesMounts(t *testing.T) {
 	a := newApplied(t)
 	base := a.start(trees.Spec{"a": trees.File("1"), "d/m": trees.File("1"), "z": trees.File("1")})
@@ -151,7 +152,8 @@ func TestApplyNamesMounts(t *testing.T) {
 	must.OK(t, err)
 }
 
-// Programs that have a file open or locked are named, and a hard link with a name outside.
+// TestApplyNamesUsers: the result names the programs that have a file open or locked, and hard links outside of the
+// directory.
 func TestApplyNamesUsers(t *testing.T) {
 	a := newApplied(t)
 	base := a.start(trees.Spec{"locked": trees.File("1"), "leased": trees.File("1"), "linked": trees.File("1"), "free": trees.File("1")})
@@ -184,7 +186,7 @@ func TestApplyNamesUsers(t *testing.T) {
 	}
 }
 
-// An attribute that the file system refuses is named, and not applied.
+// TestApplyRefusedAttribute: an attribute that the file system refuses is reported, and not applied.
 func TestApplyRefusedAttribute(t *testing.T) {
 	a := newApplied(t)
 	base := a.start(trees.Spec{"f": trees.File("1")})

@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// Of a file with holes only the data is read and sent, as much as it is, and where it is.
+// TestReadDirPassesOverHoles: of a file with holes, only the data is read and sent, with its offset.
 func TestReadDirPassesOverHoles(t *testing.T) {
 	dir := t.TempDir()
 	const size = 1 << 40

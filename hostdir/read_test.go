@@ -110,8 +110,8 @@ func TestReadDirExcludesAndSkips(t *testing.T) {
 	}
 }
 
-// TestReadLists: the list of a file that its owner may not read is read as it is, though reading the
-// file takes another mode.
+// TestReadLists: the access control list of a file that its owner may not read is read unchanged, although the
+// reader changes the mode of the file for a moment.
 func TestReadLists(t *testing.T) {
 	root := t.TempDir()
 	must.OK(t, os.Mkdir(filepath.Join(root, "d"), 0o700))
@@ -140,7 +140,7 @@ func TestReadLists(t *testing.T) {
 	}
 }
 
-// The same as an ordinary user, when the tests run as root.
+// TestReadDirAsAnOrdinaryUser runs two tests of Read as an ordinary user, if the tests run as root.
 func TestReadDirAsAnOrdinaryUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("the other test does it")

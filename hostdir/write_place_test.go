@@ -20,8 +20,8 @@ import (
 	"github.com/amberfs/amberfs/tests/trees"
 )
 
-// Two applies to one directory begin at once. The directory becomes what one of them applies,
-// and the other one lists what is in conflict.
+// TestApplyOneAtATime: of two applies to one directory that begin at the same time, one changes the directory, and the
+// other lists the conflicts.
 func TestApplyOneAtATime(t *testing.T) {
 	from, as, bs := trees.Spec{}, trees.Spec{}, trees.Spec{}
 	for i := range 40 {
@@ -67,7 +67,7 @@ func TestApplyOneAtATime(t *testing.T) {
 	}
 }
 
-// An apply waits for another one, says so, and can be interrupted. A dry run waits, too.
+// TestApplyWaits: an apply waits for another apply, calls OnWait, and can be interrupted. A dry run waits, too.
 func TestApplyWaits(t *testing.T) {
 	a := newApplied(t)
 	base := a.start(trees.Spec{"f": trees.File("1")})
@@ -94,7 +94,8 @@ func TestApplyWaits(t *testing.T) {
 	}
 }
 
-// Whoever can read a directory can lock it: nobody waits for that.
+// TestApplyPastLocksOfOthers: every user who can read a directory can lock it, so neither an apply nor a read waits for
+// such a lock.
 func TestApplyPastLocksOfOthers(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	a := newApplied(t)
@@ -111,7 +112,7 @@ func TestApplyPastLocksOfOthers(t *testing.T) {
 	must.OK(t, Read(context.Background(), a.dir, func(stream.Entry) error { return nil }, ReadOptions{}))
 }
 
-// A directory is not read in the middle of an apply.
+// TestReadDirWaitsForApply: a read waits for the end of an apply.
 func TestReadDirWaitsForApply(t *testing.T) {
 	dir := t.TempDir()
 	write := func(data string) {
@@ -173,7 +174,8 @@ func saved(t *testing.T, how string) (w *writer, s *step, dir string) {
 	return w, s, dir
 }
 
-// What an editor saves between the check of a file and its rename or removal stays.
+// TestApplyKeepsWhatIsSaved: a file that an editor saves between the check of its path and the rename or removal is
+// kept.
 func TestApplyKeepsWhatIsSaved(t *testing.T) {
 	for _, how := range []string{"not", "in place", "renamed", "gone"} {
 		for name, do := range map[string]func(*placer, int, *step) error{"put": (*placer).placeStaged, "removeSeen": (*placer).removeOriginal} {
@@ -199,7 +201,7 @@ func TestApplyKeepsWhatIsSaved(t *testing.T) {
 	}
 }
 
-// A name that is new stays, too, if another program had it first.
+// TestApplyKeepsWhatIsNew: a file that another program creates at the path of a new file is kept, too.
 func TestApplyKeepsWhatIsNew(t *testing.T) {
 	a, s, dir := saved(t, "in place")
 	s.original = hostEntry{}
@@ -210,8 +212,8 @@ func TestApplyKeepsWhatIsNew(t *testing.T) {
 	}
 }
 
-// An apply that is killed while it has taken from its place what an editor saved in that moment
-// loses nothing: the next one keeps that and says so. What was planned to go is gone.
+// TestApplyKeepsWhatAKilledOneTook: an apply is killed after it renamed a file to a temporary name. If an editor had
+// just saved this file, the next apply keeps and reports it. Otherwise the next apply removes it.
 func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 	for _, how := range []string{"not", "in place", "renamed"} {
 		for name, take := range map[string]func(*writer, int, *step) error{
@@ -244,7 +246,8 @@ func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 	}
 }
 
-// What cannot be given back has a name that no apply sweeps, and the error says it.
+// TestApplyKeepsWhatItCannotGiveBack: if another program's file cannot be renamed back to its name, it gets a name that
+// no apply removes, and the error has this name.
 func TestApplyKeepsWhatItCannotGiveBack(t *testing.T) {
 	a, s, dir := saved(t, "in place")
 	temp, err := a.placer.moveToTemp(a.host.root, s)
@@ -259,7 +262,8 @@ func TestApplyKeepsWhatItCannotGiveBack(t *testing.T) {
 	}
 }
 
-// A second name that cannot be made now is an error, and no file of its own.
+// TestApplyMakesNoFileOfALink: if a hard link cannot be made now, the apply fails, and does not make a copy of the file
+// instead.
 func TestApplyMakesNoFileOfALink(t *testing.T) {
 	a, s, dir := saved(t, "not")
 	n := &tree.Inode{Ino: 7, Mode: unix.S_IFLNK | 0o777, Target: "x", Links: make([]tree.Link, 2)}
@@ -274,8 +278,8 @@ func TestApplyMakesNoFileOfALink(t *testing.T) {
 	}
 }
 
-// What an apply left that was killed goes with the next; that of an apply to a directory below
-// stays, since it may be under way.
+// TestApplySweeps: an apply removes the temporary files that a killed apply to the same directory left. It keeps the
+// temporary files of an apply to a subdirectory, because that apply may be running.
 func TestApplySweeps(t *testing.T) {
 	a := newApplied(t)
 	base := a.start(trees.Spec{"d/f": trees.File("1"), "gone/f": trees.File("1"), "is/f": trees.File("1"), "new/f": trees.File("1")})

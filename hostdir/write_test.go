@@ -20,7 +20,7 @@ import (
 	"github.com/amberfs/amberfs/tests/trees"
 )
 
-// written returns a writer for the differences of two states, without a planner: the directory is the
+// written returns a writer for the differences between two states, without a planner. The directory is equal to the
 // first state.
 func (a *applied) written(from, to *tree.State) *writer {
 	a.t.Helper()
@@ -60,7 +60,7 @@ var (
 		"h1": trees.File("H"), "h2": trees.Node{Hard: "h1"}, "h3": trees.Node{Hard: "h1"}, "d/new": trees.File("n"), "new/e/f": trees.File("f"), "l": trees.Link("f")}
 )
 
-// TestWriter: a writer makes the directory what the changes say.
+// TestWriter: a writer makes the directory equal to the second state.
 func TestWriter(t *testing.T) {
 	a, want := newApplied(t), newApplied(t)
 	from := a.start(killedFrom)
@@ -75,8 +75,8 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// TestWriterKilled: a writer ends at each moment, in which a step gets another state. Every path is as
-// before or as it is to be, and the next apply does the rest.
+// TestWriterKilled: a writer is killed after each change of a step's state. Then every path has its old or its new
+// version, and the next apply completes the change.
 func TestWriterKilled(t *testing.T) {
 	want := newApplied(t)
 	want.start(killedTo)
@@ -134,8 +134,8 @@ func allOf(now map[string]string, others ...map[string]string) map[string]string
 	return now
 }
 
-// TestDiscardKeepsAMovedFile: a file that waits by a temporary name for its new one has no other name.
-// Neither an error nor the next apply removes it.
+// TestDiscardKeepsAMovedFile: a file that is renamed to its new name by way of a temporary name has no other name.
+// Neither the cleanup after an error nor the next apply removes it.
 func TestDiscardKeepsAMovedFile(t *testing.T) {
 	for name, end := range map[string]func(w *writer, dir string){
 		"an error": func(w *writer, _ string) { w.discardStaged() },
@@ -212,8 +212,8 @@ func (a *applied) relinked(r *rand.Rand, st *tree.State) *tree.State {
 	})
 }
 
-// TestApplyKilledAmongLinks: an apply that changes, moves and links files ends at each moment, in which a step gets
-// another state. The next apply does the rest, so that each name is a link of the file that the workspace has there.
+// TestApplyKilledAmongLinks: an apply that changes, moves and links files is killed after each change of a step's state.
+// The next apply completes it, so that each name is a hard link of the file that the workspace has there.
 func TestApplyKilledAmongLinks(t *testing.T) {
 	spec := trees.Spec{"a": trees.File("1"), "b": trees.File("2"), "c": {Hard: "b"}, "d/e": trees.File("3"), "d/f": {Hard: "a"}}
 	seeds := uint64(harness.Count(t, "SEEDS", 12, 3000))

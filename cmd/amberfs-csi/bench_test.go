@@ -15,8 +15,8 @@ import (
 	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
-// BenchmarkVolumes makes and publishes as many volumes as -benchtime says, each a clone of one with a
-// file, and then restarts the daemon: go test -run - -bench Volumes -benchtime 1000x
+// BenchmarkVolumes makes and publishes volumes, each a clone of a volume with a file, and then restarts the daemon. The
+// flag -benchtime sets the number of volumes: go test -run - -bench Volumes -benchtime 1000x
 func BenchmarkVolumes(b *testing.B) {
 	p := start(b, "node1")
 	first := p.create("first", nil, nil)
@@ -60,8 +60,8 @@ func BenchmarkVolumes(b *testing.B) {
 	b.ReportMetric(float64(driver), "KiB-of-the-driver")
 }
 
-// BenchmarkResume pushes a snapshot of 5,000 files, 50 MB, from one node to S3, and makes a volume of it
-// on as many others as -benchtime says, all at once. Each lists all files and reads 20:
+// BenchmarkResume pushes a snapshot of 5,000 files, 50 MB, from one node to S3, and makes a volume of it on other nodes,
+// all at once. Each node lists all files and reads 20. The flag -benchtime sets the number of nodes:
 // go test -run - -bench Resume -benchtime 100x
 func BenchmarkResume(b *testing.B) {
 	one := start(b, "node0")

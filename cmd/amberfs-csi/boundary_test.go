@@ -51,7 +51,7 @@ func TestTwoDrivers(t *testing.T) {
 	}
 }
 
-// TestPlanted: snapshots that a pod takes change nothing of the backups of its volume.
+// TestPlanted: snapshots that a pod takes under the names of backups do not change the backups of its volume.
 func TestPlanted(t *testing.T) {
 	p := start(t, "node1")
 	write(t, p.Path(".snapshots", "policy"), `{"forks":{"snapshots":3}}`)
@@ -72,7 +72,7 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestTarget: unpublishing removes the directory that publishing made, and nothing else.
+// TestTarget: unpublishing a volume removes the directory that publishing made, and no other file.
 func TestTarget(t *testing.T) {
 	p := start(t, "node1")
 	target := p.target("a")
@@ -105,7 +105,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// restricted is what a pod does whose user is not root, with the group of its fsGroup.
+// restricted is a script of a pod whose user is not root. The pod has the group of its fsGroup.
 const restricted = `
 set -e
 echo one > f
@@ -118,8 +118,8 @@ mv .snapshots/restore .snapshots/restore@base
 echo three > f
 `
 
-// TestOwner: the user that the class names restores the volume, after the kubelet applied a fsGroup
-// as well; another user does not.
+// TestOwner: the user that the class names may restore the volume, also after the kubelet applied an fsGroup. Another
+// user may not.
 func TestOwner(t *testing.T) {
 	p := start(t, "node1")
 	for _, owner := range []string{"root", "1000:x", "-1", "1000:-1", "4294967295"} {
@@ -161,7 +161,7 @@ func TestOwner(t *testing.T) {
 	})
 }
 
-// TestStatistics: what the kubelet is told counts the history, as df and the limit do.
+// TestStatistics: the used bytes that the kubelet gets include the history, as in df and in the limit.
 func TestStatistics(t *testing.T) {
 	p := start(t, "node1")
 	const capacity = 20_000_000

@@ -17,9 +17,9 @@ import (
 	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
-// TestSecretsForS3 and TestSecretsForARegistry: credentials that come as secrets are used for the
-// volumes that they came with, on two nodes whose daemons have none. They are nowhere else, and go
-// with the last that needs them.
+// TestSecretsForS3 and TestSecretsForARegistry: credentials in the secrets of a request are used for the volume of the
+// request, on two nodes whose daemons have no credentials. No other file has them, and they are removed with the last
+// volume or snapshot that needs them.
 func TestSecretsForS3(t *testing.T) {
 	one, two := start(t, "node1"), start(t, "node2") // the next line sets their environment
 	remote := remotetest.S3Prefix(remotetest.S3(t), "x")
@@ -129,7 +129,7 @@ func values(secrets map[string]string) (out []string) {
 	return out
 }
 
-// nowhere fails if a file below a directory, but for those with credentials, has a text.
+// nowhere fails if a file below a directory, other than the files with credentials, contains a text.
 func nowhere(t *testing.T, dir, text string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/tests/harness"
 )
 
-// attack is what root of a pod does in the volume that is its root directory. VICTIM is the id of
-// another volume, SNAP of a snapshot of that, and REMOTE is where that was pushed.
+// attack is a script that root of a pod runs in the volume that is its root directory. VICTIM is the id of another
+// volume, SNAP is the id of a snapshot of that volume, and REMOTE is the remote to which that snapshot was pushed.
 const attack = `
 exec 2>&1
 for up in .. .snapshots/.. .snapshots/../.. .forks/.. .forks/../..; do
@@ -44,8 +44,7 @@ ln -s /proc/1/root /link
 find /
 `
 
-// TestFromInside: what root of a pod writes into its volume reaches no other volume, no snapshot and
-// no record of the driver, and shows none of them.
+// TestFromInside: root of a pod can neither change nor read another volume, a snapshot of it, or a record of the driver.
 func TestFromInside(t *testing.T) {
 	harness.SkipWithout(t, "busybox")
 	p := start(t, "node1")

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Run(m))
 }
 
-// A plugin is a driver in a process of its own, beside a daemon.
+// A plugin is a driver in a process of its own, with its daemon.
 type plugin struct {
 	*harness.Mount
 	Endpoint string

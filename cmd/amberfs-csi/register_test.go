@@ -10,7 +10,7 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// TestRegister: a kubelet that finds the socket is told where the driver listens.
+// TestRegister: a kubelet that finds the socket gets the path of the driver's socket.
 func TestRegister(t *testing.T) {
 	p := start(t, "node1")
 	conn, err := grpc.NewClient("unix://"+filepath.Join(filepath.Dir(p.Store), driverName+"-reg.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))

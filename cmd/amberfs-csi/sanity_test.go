@@ -8,7 +8,7 @@ import (
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 )
 
-// TestSanity: what the authors of CSI ask of every driver.
+// TestSanity runs the sanity tests of CSI for drivers.
 func TestSanity(t *testing.T) {
 	p := start(t, "node1")
 	dir, err := os.MkdirTemp(filepath.Dir(p.Store), "sanity")

@@ -68,7 +68,7 @@ func (p *plugin) target(name string) string {
 	return filepath.Join(filepath.Dir(p.Store), "target-"+name)
 }
 
-// publish publishes a volume until the test ends, and returns where.
+// publish publishes a volume until the test ends, and returns its path.
 func (p *plugin) publish(id string, c *csi.VolumeCapability, context map[string]string) string {
 	p.t.Helper()
 	target := p.target(id)
@@ -106,7 +106,7 @@ func wantCode(t *testing.T, what string, err error, want codes.Code) {
 	}
 }
 
-// TestContents: a snapshot and a clone have what the volume had, outlive it, and are apart.
+// TestContents: a snapshot and a clone have the files of the volume, outlive it, and are independent of it.
 func TestContents(t *testing.T) {
 	p := start(t, "node1")
 	a := p.create("a", nil, nil)
@@ -160,8 +160,8 @@ func TestReadOnly(t *testing.T) {
 	wantCode(t, "publishing it again for writing", err, codes.AlreadyExists)
 }
 
-// TestKilled: what was published and recorded is there after the driver and the daemon were killed,
-// and repeated requests get the same.
+// TestKilled: volumes that were published or recorded exist after the driver and the daemon were killed, and repeated
+// requests get equal answers.
 func TestKilled(t *testing.T) {
 	p := start(t, "node1")
 	a := p.create("a", nil, nil)
@@ -180,7 +180,7 @@ func TestKilled(t *testing.T) {
 	}
 	p.publish(a, writer, nil)
 
-	// A daemon that took its mount with it: the next publication replaces what it left.
+	// The mount ended with the daemon: the next publication replaces the mount that the daemon left at the target.
 	p.Kill()
 	p.Start()
 	p.publish(a, writer, nil)
@@ -231,7 +231,7 @@ func TestOtherNode(t *testing.T) {
 	wantCode(t, "a volume from a snapshot that is nowhere", err, codes.NotFound)
 }
 
-// TestEndKeepsNothing: whoever ends a volume, main has nothing of it, and no inline volume begins with it.
+// TestEndKeepsNothing: however a volume ends, main keeps no snapshot of it, and no inline volume can begin from it.
 func TestEndKeepsNothing(t *testing.T) {
 	p := start(t, "node1")
 	before := p.Amberfs("-C", p.Dir, "list")
@@ -264,7 +264,7 @@ func TestEndKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestInline: an inline volume is there as long as its pod, and begins with nothing of others.
+// TestInline: an inline volume ends with its pod, and begins with no files of other volumes.
 func TestInline(t *testing.T) {
 	p := start(t, "node1")
 	write(t, p.Path("f"), "seed")
@@ -299,7 +299,7 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// TestStrangers: what callers make up is refused with the codes of CSI.
+// TestStrangers: invalid requests are refused with the codes of CSI.
 func TestStrangers(t *testing.T) {
 	p := start(t, "node1")
 	request := func(change func(*csi.CreateVolumeRequest)) error {
@@ -341,8 +341,8 @@ func TestStrangers(t *testing.T) {
 	wantCode(t, "publishing a fork that is no volume", err, codes.NotFound)
 }
 
-// TestLimit: a volume holds what its capacity says until it is expanded, and a pod cannot change that.
-// More than what the policy of the store gives a fork is out of range.
+// TestLimit: a volume cannot have more bytes than its capacity until it is expanded, and a pod cannot change the
+// capacity. A capacity above the limit of the store's policy for forks is out of range.
 func TestLimit(t *testing.T) {
 	p := start(t, "node1")
 	write(t, p.Path(".snapshots", "policy"), `{"forks":{"unshared_bytes":3000000}}`)
@@ -375,7 +375,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestRemoteAway: a volume is made while its remote does not answer. A snapshot of it is tried again later.
+// TestRemoteAway: a volume is made while its remote does not answer. A snapshot of the volume fails so that the caller
+// tries it again later.
 func TestRemoteAway(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "key")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")

@@ -66,9 +66,9 @@ func dials(network, address string) func() bool {
 	}
 }
 
-// TestContainerd: the containerd that is installed, and the one that scripts/setup builds, pull an image
-// of two layers, run it, and go on after they and the snapshotter were killed. A container rewinds its
-// own root directory, and becomes an image's layer. When all is deleted, nothing is left.
+// TestContainerd: the installed containerd, and the containerd that scripts/setup builds, pull an image of two layers,
+// run it, and continue after they and the snapshotter were killed. A container restores its own root directory, and
+// becomes a layer of an image. When all images and containers are deleted, no fork is left.
 func TestContainerd(t *testing.T) {
 	harness.SkipWithout(t, "containerd", "ctr", "runc", "docker-registry", "skopeo", "busybox")
 	t.Run("installed", containerd)

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Run(m))
 }
 
-// TestSuite: what the authors of containerd ask of every snapshotter.
+// TestSuite runs containerd's own tests for snapshotters.
 func TestSuite(t *testing.T) {
 	testsuite.SnapshotterSuite(t, "amberfs", func(ctx context.Context, root string) (snapshots.Snapshotter, func() error, error) {
 		s, m, err := opened(ctx, t, root)
@@ -38,7 +38,7 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// TestProxy: the same over a socket, as containerd reaches it.
+// TestProxy runs containerd's own tests over a socket, by which containerd calls a proxy plugin.
 func TestProxy(t *testing.T) {
 	testsuite.SnapshotterSuite(t, "amberfs-proxy", func(ctx context.Context, root string) (snapshots.Snapshotter, func() error, error) {
 		s, m, err := opened(ctx, t, root)
@@ -73,8 +73,8 @@ func opened(ctx context.Context, t *testing.T, root string) (*snapshotter, *harn
 	return s, m, err
 }
 
-// TestLeftovers: forks of interrupted requests go, those of others stay, and what a program called
-// its snapshot is not taken for the layer.
+// TestLeftovers: forks of interrupted requests are deleted, and other forks are kept. A snapshot that a program in the
+// container took under the name of the layer does not become the layer.
 func TestLeftovers(t *testing.T) {
 	s, m, err := opened(t.Context(), t, t.TempDir())
 	if err != nil {

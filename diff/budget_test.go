@@ -17,7 +17,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// numbered returns a text with the given number of lines. Every n-th line is different for each n.
+// numbered returns a text with the given number of lines, and after every n-th of them a line that contains n.
 func numbered(lines, n int) string {
 	var b strings.Builder
 	for i := range lines {

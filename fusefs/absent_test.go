@@ -25,8 +25,8 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-// TestInterruptLasts: the kernel sends one INTERRUPT for a request. It counts for each
-// fetch of the request, also when it came before the first, until there is an answer.
+// TestInterruptLasts: the kernel sends one INTERRUPT for a request. Until the request is answered, the INTERRUPT counts
+// each time the request is parked, even if it arrived before the request was parked first.
 func TestInterruptLasts(t *testing.T) {
 	id, ok := interruptTarget(interruptFor(7))
 	if !ok || id != 7 {

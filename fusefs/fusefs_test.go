@@ -19,8 +19,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestLookupByNumber: the kernel finds a node by its number, and overlayfs asks under the
-// name "/" whether it is still that node.
+// TestLookupByNumber: the kernel finds a node by its number, and overlayfs looks up the name "/" to find out whether
+// the node still exists.
 func TestLookupByNumber(t *testing.T) {
 	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true})
 	must.OK(t, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// TestAccess: what the kernel would let user 1000 do with a file of another user.
+// TestAccess: the permissions that user 1000 has for a file of another user are the permissions that the kernel grants.
 func TestAccess(t *testing.T) {
 	ids := &Ids{UID: 1000, GID: 1000, Groups: []uint32{44}}
 	for _, c := range []struct {

@@ -22,7 +22,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// slowFS answers GETATTR; that of node 2 waits.
+// slowFS answers GETATTR. The answer for node 2 waits.
 type slowFS struct {
 	fuse.RawFileSystem
 	release chan struct{}
@@ -109,8 +109,7 @@ func TestGreeting(t *testing.T) {
 	}
 }
 
-// While the only reader waits for something another one takes over, and goes
-// again when there is no need for two.
+// TestReaders: while the only reader waits, another reader is started. It ends when one reader is enough.
 func TestReaders(t *testing.T) {
 	d, fd := newDevice(t)
 	fs := &slowFS{fuse.NewDefaultRawFileSystem(), make(chan struct{})}
@@ -180,7 +179,7 @@ func (s *shortFS) Await(ctx context.Context) error {
 	}
 }
 
-// TestParked: any number of requests that are held back, or lack something, take no reader, and all are
+// TestParked: requests that are held back, or that wait for an object or memory, take no reader, and all of them are
 // answered in the end.
 func TestParked(t *testing.T) {
 	for _, heldBack := range []bool{true, false} {
@@ -266,7 +265,7 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// TestPanicOfTheNotifier: a caller that waits for a notice goes on, and so does the
+// TestPanicOfTheNotifier: after a panic in a notice, the caller that waits for the notice continues, and so does the
 // notifier.
 func TestPanicOfTheNotifier(t *testing.T) {
 	fd, err := unix.Open("/dev/null", unix.O_WRONLY, 0)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestRemovalsOfManyForks: memory is bounded, however many forks there were.
+// TestRemovalsOfManyForks: the memory for bookmarks is bounded for any number of forks.
 func TestRemovalsOfManyForks(t *testing.T) {
 	var r removals
 	for view := range uint32(2 * maxBookmarks) {

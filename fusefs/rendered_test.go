@@ -21,8 +21,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// mountReady mounts a store with some snapshots, v1 and so on. ready is called before
-// anything is done that the control tree asks for.
+// mountReady mounts a store with some snapshots, v1 and so on. The function ready is called before each operation of
+// the control tree.
 func mountReady(t *testing.T, snapshots int, ready func(ctx context.Context) error) *Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,8 +56,8 @@ func mountReady(t *testing.T, snapshots int, ready func(ctx context.Context) err
 	return m
 }
 
-// TestInterruptedClient: a client that is killed while something is rendered for it
-// does not wait for that; one that gets another signal does.
+// TestInterruptedClient: a client that is killed while a file is rendered for it does not wait for the rendering. A
+// client that gets another signal waits.
 func TestInterruptedClient(t *testing.T) {
 	began, finish, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	m := mountReady(t, 2, func(ctx context.Context) error {
@@ -69,8 +69,8 @@ func TestInterruptedClient(t *testing.T) {
 		ended <- ctx.Err()
 		return ctx.Err()
 	})
-	// A process never touches its own mount: os.WriteFile would ask to poll the file,
-	// and no thread would be left to answer.
+	// This process must not use its own mount: os.WriteFile would poll the file, and no thread would be left to
+	// answer.
 	must.OK(t, exec.Command("sh", "-c", `echo new > "$0"`, filepath.Join(m.Mountpoint(), "f")).Run())
 	var out bytes.Buffer
 	cmd := exec.Command("sh", "-c", `trap : USR1; exec 3< "$0"; cat <&3`, filepath.Join(m.Mountpoint(), ".snapshots", "diff@v1"))

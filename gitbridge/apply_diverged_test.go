@@ -25,7 +25,7 @@ func TestApplyDiverged(t *testing.T) {
 		conflicts     []string
 		fails         string
 		want          string
-		after, wanted string // what a person does then
+		after, wanted string // the commands of a person after the apply, and their output
 	}{
 		"kept apart": {did: apart, said: "1 commit on amberfs/r/main; main moved on both sides: it stays, and amberfs/r/main has the other commits",
 			want: "1\nmine\nrun\n?? u\namberfs/r/main\nmain", after: `git merge -q amberfs/r/main; cat a r u`, wanted: "d\nr\nu"},
@@ -85,8 +85,8 @@ func TestApplyDiverged(t *testing.T) {
 	}
 }
 
-// TestApplyMergeSubmodule: a submodule in which both sides have commits is merged, and keeps what neither side has
-// committed. What has it is merged, too, whatever commit the submodule is at.
+// TestApplyMergeSubmodule: a submodule in which both sides have commits is merged, and keeps uncommitted changes of both
+// sides. The repository around the submodule is merged, too, whichever commit of the submodule it names.
 func TestApplyMergeSubmodule(t *testing.T) {
 	isolate(t)
 	const (
@@ -147,8 +147,8 @@ func TestApplyMergeKilled(t *testing.T) {
 	}
 }
 
-// TestApplyHeadKilled: an apply that moves HEAD away from a branch that moves, too, and brings work in progress,
-// is completed by the next one, at whichever call of git it failed or was killed.
+// TestApplyHeadKilled: an apply moves HEAD away from a branch, moves this branch too, and takes work in progress. If it
+// fails or is killed at any call of git, the next apply completes it.
 func TestApplyHeadKilled(t *testing.T) {
 	isolate(t)
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
@@ -169,8 +169,8 @@ func TestApplyHeadKilled(t *testing.T) {
 	}
 }
 
-// TestApplyGitFails: an apply of which git fails at any call, and at all calls from then on, does not take that
-// for an answer: it changes no file that it would not have changed.
+// TestApplyGitFails: if git fails at any call of an apply, and at all later calls, the apply does not take the failure
+// for an answer of git: it changes no file that it would not have changed.
 func TestApplyGitFails(t *testing.T) {
 	isolate(t)
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
@@ -191,8 +191,8 @@ func TestApplyGitFails(t *testing.T) {
 	}
 }
 
-// TestApplyAhead: a branch, or a detached HEAD, that both sides left HEAD of the base for, and that is only ahead
-// there, moves forward here.
+// TestApplyAhead: both sides left the HEAD of the base for the same branch, or for a detached HEAD. If the commit of the
+// workspace is only newer, the directory moves forward to it.
 func TestApplyAhead(t *testing.T) {
 	isolate(t)
 	for name, checkout := range map[string]string{"a branch": "git checkout -q other", "a new branch": "git checkout -q -b new other", "a detached HEAD": "git checkout -q --detach other"} {
@@ -209,7 +209,8 @@ func TestApplyAhead(t *testing.T) {
 	}
 }
 
-// TestDirectoryAfterReset: a person takes back the commit that made a file a directory, and gets it again by a merge.
+// TestDirectoryAfterReset: a person resets the commit that replaced a file by a directory, and gets the commit again by
+// a merge.
 func TestDirectoryAfterReset(t *testing.T) {
 	isolate(t)
 	for _, how := range []string{"apply", "merge"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestApplyGitKept: what is neither a ref nor the index is taken as a whole, or left and said.
+// TestApplyGitKept: git's files other than refs and the index are taken as a whole, or left as they are and reported.
 func TestApplyGitKept(t *testing.T) {
 	isolate(t)
 
@@ -120,8 +120,8 @@ func TestApplyGitKept(t *testing.T) {
 	}
 }
 
-// TestApplyGitCalls: an apply of a commit does not have git look at the files that it leaves as they are, and
-// those that it brings are known to git afterwards.
+// TestApplyGitCalls: in an apply of a commit, git does not read the files that the apply does not change. The new index
+// has the times and sizes of the files that it changes.
 func TestApplyGitCalls(t *testing.T) {
 	isolate(t)
 	r := newRig(t, "dir", mk)
@@ -146,15 +146,15 @@ func TestApplyGitCalls(t *testing.T) {
 	r.want(`git diff-files --name-only; git status -s`, "")
 }
 
-// A gitCase is what is made in a directory, what a run of it and a person do then, and what the
-// directory shows after an apply, which says something.
+// A gitCase has the script that makes a directory, the commands of a run and of a person in the directory, the expected
+// state of the directory after an apply, and the expected report of the apply.
 type gitCase struct {
 	dir                               string // "" for dir
 	make, run, meanwhile, check, want string
 	said                              string
 }
 
-// rig makes the directory and does what is done on both sides.
+// rig makes the directory, and runs the commands of both sides.
 func (c gitCase) rig(t *testing.T) *rig {
 	t.Helper()
 	r := newRig(t, cmp.Or(c.dir, "dir"), c.make)

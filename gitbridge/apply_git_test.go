@@ -104,7 +104,7 @@ func (r *rig) read(dir string) (out []stream.Entry) {
 	return out
 }
 
-// got returns a value that there must be.
+// got returns v. It panics if err is not nil.
 func got[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -139,7 +139,7 @@ func (r *rig) state(entries []stream.Entry, ino func(rel string) uint64) *tree.S
 	return r.m.Seal(r.t, st)
 }
 
-// now is what the run has.
+// now returns the state of the run.
 func (r *rig) now() *tree.State {
 	present := make(map[string]uint64)
 	r.eachInRun(func(rel string, st *unix.Stat_t) { present[rel] = st.Ino })
@@ -159,7 +159,7 @@ func (r *rig) apply(o hostdir.ApplyOptions) (*hostdir.ApplyResult, error) {
 	return hostdir.Apply(context.Background(), r.dir, o)
 }
 
-// applied is apply, which succeeds. It returns what it did in git's words.
+// applied calls apply, and fails the test if apply fails. It returns the description of the changes in git's words.
 func (r *rig) applied() string {
 	r.t.Helper()
 	res, err := r.apply(hostdir.ApplyOptions{})
@@ -189,7 +189,7 @@ func (r *rig) shell(dir, script string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// want compares what a script prints.
+// want compares the output of a script in the directory with the wanted output.
 func (r *rig) want(script, want string) {
 	r.t.Helper()
 	if got := r.shell(r.dir, script); got != want {
@@ -200,8 +200,8 @@ func (r *rig) want(script, want string) {
 const mk = `git init -q .; echo a >a; echo b >b; echo c >c; git add .; git commit -qm 1
 `
 
-// TestApplyGit has what a run, and somebody in the directory meanwhile, do to a repository, and
-// what becomes of it.
+// TestApplyGit has the commands of a run and of a person in a repository, and the state of the repository after an
+// apply.
 func TestApplyGit(t *testing.T) {
 	isolate(t)
 	for name, c := range map[string]gitCase{
@@ -410,7 +410,7 @@ cd inner; echo 1 >c; touch -d 2020-01-01 c; git add c; git commit -qm c`,
 	}
 }
 
-// TestApplyGitLocked: while git is at work in the directory, nothing of it changes.
+// TestApplyGitLocked: while git has locked the repository, an apply does not change the directory.
 func TestApplyGitLocked(t *testing.T) {
 	isolate(t)
 	r := newRig(t, "dir", mk)

@@ -13,8 +13,8 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestApplyWhole has what a run, and somebody in the directory meanwhile, do below .hg. It is one
-// entry, of which no file is applied or kept by itself.
+// TestApplyWhole has the commands of a run and of a person below .hg. An apply takes the directory .hg as a whole: no
+// file in it is applied or kept alone.
 func TestApplyWhole(t *testing.T) {
 	const (
 		mk    = `mkdir -p .hg/store/data; echo 1 >.hg/a; echo 1 >.hg/b; echo 1 >.hg/store/data/x; echo w >w`
@@ -72,8 +72,8 @@ func TestApplyWhole(t *testing.T) {
 	}
 }
 
-// TestApplyWholeChoices: a part of it that is left leaves all of it, and the repository of git that jj
-// has in its directory is a part of that.
+// TestApplyWholeChoices: if the user leaves a file below such a directory, the whole directory is left. A git
+// repository inside the directory of jj is a part of that directory.
 func TestApplyWholeChoices(t *testing.T) {
 	isolate(t)
 	r := newRig(t, "dir", `mkdir -p .jj/repo/store; git init -q --bare .jj/repo/store/git; echo 1 >.jj/a`)
@@ -96,7 +96,7 @@ func hintOf(err error, res *hostdir.ApplyResult) string {
 	return errs.ErrorOf(hostdir.Explain(err, res)).Hint
 }
 
-// TestApplyGitRacy: a file that changed after it was committed comes, although the index has its time and size.
+// TestApplyGitRacy: a file that changed after its commit is applied, although it has the time and size in the index.
 func TestApplyGitRacy(t *testing.T) {
 	isolate(t)
 	const commit = `echo 1 >c; touch -d 2020-01-01 c; git commit -qam run; echo 2 >c; touch -d 2020-01-01 c .git/index`

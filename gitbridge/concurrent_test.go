@@ -14,8 +14,7 @@ import (
 	"github.com/amberfs/amberfs/tests/trees"
 )
 
-// TestConcurrentExports lets exports of the same snapshot, and of others, meet in
-// one repository.
+// TestConcurrentExports runs exports of one snapshot and of several snapshots to one repository at the same time.
 func TestConcurrentExports(t *testing.T) {
 	isolate(t)
 	repo := bareRepo(t)
@@ -58,8 +57,8 @@ func TestConcurrentExports(t *testing.T) {
 	}
 }
 
-// TestConcurrentExportsToTheStore: exports that meet before there is a repository all succeed, while
-// refs are looked for that can be deleted.
+// TestConcurrentExportsToTheStore: exports that run at the same time before the store's repository exists all succeed,
+// also while DropRefs runs.
 func TestConcurrentExportsToTheStore(t *testing.T) {
 	isolate(t)
 	m := trees.NewMemory()
@@ -82,7 +81,7 @@ func TestConcurrentExportsToTheStore(t *testing.T) {
 	git(t, repo, "fsck", "--strict")
 }
 
-// TestHalfAStoresRepository: a crash while it was made does not make later exports fail.
+// TestHalfAStoresRepository: a crash during the creation of the store's repository does not make later exports fail.
 func TestHalfAStoresRepository(t *testing.T) {
 	isolate(t)
 	m := trees.NewMemory()

@@ -32,8 +32,8 @@ func export(t testing.TB, m *trees.Memory, st *tree.State, repo string, change f
 	return res
 }
 
-// sameAsGit exports a tree both ways, with and without ignore rules, and
-// compares with what git makes of it.
+// sameAsGit exports a tree with and without ignore rules, and compares both exports with the trees that git makes of
+// the files.
 func sameAsGit(t testing.TB, repo string, s trees.Spec) {
 	t.Helper()
 	m := trees.NewMemory()
@@ -155,7 +155,7 @@ func TestExportReportsWhatGitCannotHold(t *testing.T) {
 	}
 }
 
-// The names are judged by git itself, one by one.
+// TestRefusedNamesAreGits compares each name with the answer of git.
 func TestRefusedNamesAreGits(t *testing.T) {
 	isolate(t)
 	repo := bareRepo(t)
@@ -292,7 +292,7 @@ func TestExportMakesAHistory(t *testing.T) {
 			t.Errorf("author %q, want %q", got, want)
 		}
 	}
-	// A parent that this repository does not have is none.
+	// A parent that this repository does not have is ignored.
 	other := export(t, m, st, bareRepo(t), func(o *ExportOptions) { o.Info.Parents = []string{second.Commit} })
 	if other.Parent != "" {
 		t.Errorf("parent %s in a repository that has no such commit", other.Parent)
@@ -420,8 +420,8 @@ func TestFullDiskLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestLargeDirectory: the files of one directory are not given to fast-import one by one, which compares
-// each with all others, but as the tree that they are.
+// TestLargeDirectory: fast-import gets a large directory as a tree, and not each file, because it would compare each
+// file with all others.
 func TestLargeDirectory(t *testing.T) {
 	isolate(t)
 	for _, dir := range []string{"", "d/many/"} {
@@ -447,8 +447,8 @@ func TestLargeDirectory(t *testing.T) {
 	}
 }
 
-// TestLastStepEnds: git fast-import starts another git that unpacks a small pack. It ends with
-// the export.
+// TestLastStepEnds: git fast-import starts another git process, which unpacks a small pack. This process ends when the
+// export is cancelled.
 func TestLastStepEnds(t *testing.T) {
 	isolate(t)
 	git, err := exec.LookPath("git")

@@ -44,7 +44,7 @@ func (h *histories) capture(dir, script string) *side {
 	return h.captureIn(dir, ".")
 }
 
-// nestedNames are directories that some kinds of repositories have working trees in.
+// nestedNames are the directories in which some kinds of repositories have further working trees.
 var nestedNames = []string{"lib", "inner"}
 
 // captureIn reads a side, or one that is nested in it.
@@ -84,7 +84,7 @@ func (h *histories) captureIn(top, below string) *side {
 	return s
 }
 
-// readGit reads refs, HEAD and what is in progress. It reports whether there are commits that are not known.
+// readGit reads refs, HEAD and operations in progress. It reports whether they name commits that are not known.
 func (h *histories) readGit(dir string, s *side) (unknown bool) {
 	own := filepath.Join(dir, ".git")
 	if b, err := os.ReadFile(own); err == nil {
@@ -182,7 +182,7 @@ func (s *side) status(l string) {
 	}
 }
 
-// filesBelow returns the files of a working tree, without git directories and what is nested.
+// filesBelow returns the files of a working tree, without git directories and nested working trees.
 func (h *histories) filesBelow(dir string) map[string]string {
 	out := make(map[string]string)
 	must.OK(h.t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -209,7 +209,7 @@ func (h *histories) filesBelow(dir string) map[string]string {
 	return out
 }
 
-// reach returns all commits that some lead to.
+// reach returns the given commits and all commits in their histories.
 func (h *histories) reach(from ...string) map[string]bool {
 	all := make(map[string]bool)
 	for len(from) > 0 {
@@ -225,7 +225,7 @@ func (h *histories) reach(from ...string) map[string]bool {
 
 func (h *histories) contains(a, b string) bool { return a == b || h.reach(a)[b] }
 
-// tips are what the commits of a side hang on.
+// tips returns the commits that keep all commits of a side: the values of refs, HEAD and the stashes.
 func (s *side) tips() (out []string) {
 	for name, id := range s.refs {
 		if !strings.HasPrefix(name, "refs/bisect/") {
@@ -235,8 +235,8 @@ func (s *side) tips() (out []string) {
 	return append(append(out, s.commit), s.stash...)
 }
 
-// branches are the tips that have to come: tags of theirs that were moved do not, nor what their
-// upstream has.
+// branches returns the tips that the receiving side must have after the merge. Moved tags and remote-tracking branches
+// are not among them.
 func (s *side) branches() (out []string) {
 	for name, id := range s.refs {
 		if strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/notes/") {
@@ -246,8 +246,8 @@ func (s *side) branches() (out []string) {
 	return append(append(out, s.commit), s.stash...)
 }
 
-// fetchedOver are the commits that remote-tracking branches had before a fetch there moved them: as
-// for git, nothing else keeps them.
+// fetchedOver returns the commits that remote-tracking branches had before a fetch of theirs moved them. As in git, no
+// other ref has to keep these commits.
 func (s *side) fetchedOver(theirs *side, said string) (out []string) {
 	for name, id := range s.refs {
 		if short, ok := strings.CutPrefix(name, "refs/remotes/"); ok && theirs.refs[name] != id && strings.Contains(said, short+" moved") {
@@ -257,7 +257,7 @@ func (s *side) fetchedOver(theirs *side, said string) (out []string) {
 	return out
 }
 
-// check checks the receiving side, which was ours, now that theirs came.
+// check compares now, the receiving side after the merge, with the three sides of the merge.
 func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefer bool) (wrong []string) {
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	graphs := fmt.Sprintf("-c core.commitGraph=%v -c core.multiPackIndex=%v", now.graphs, now.graphs) // without files of theirs, they cost a process each

@@ -19,7 +19,7 @@ const (
 	up    = `git remote add up $TOP/up; git fetch -q up; git config branch.main.remote up; git config branch.main.merge refs/heads/main; `
 )
 
-// upstream is made first, and is what all of them fetch from.
+// upstream is the script that makes the repository from which all others fetch.
 const upstream = `git init -q $TOP/up; cd $TOP/up; ` + first + `cd $TOP/dir; `
 
 var repoKinds = map[string]repoKind{
@@ -50,7 +50,8 @@ var repoKinds = map[string]repoKind{
 	"mainlinks": {make: upstream + `mkdir $TOP/m; cd $TOP/m; rmdir $TOP/dir; git init -q $TOP/dir; cd $TOP/dir; ` + first + up + `rmdir $TOP/m; git worktree add -q $TOP/m other`, own: true},
 }
 
-// commands are what a side of a history does. $S is its name, $N a number, $L a line of its own.
+// commands are the commands of a side of a history. $S is the name of the side, $N is a number, and $L is a line that
+// only this side changes.
 var commands = []string{
 	// Commits on files of its own.
 	`echo $N >$S$N; git add $S$N; git commit -qm "$S$N new"`,
@@ -119,7 +120,7 @@ var commands = []string{
 	`(cd $TOP/up; sed -i "3 s/.*/u$N/" shared; git commit -qam "up$N"); git pull -q --no-edit up main || git merge --abort`,
 	`(cd $TOP/up; git commit -q --amend -m "up$N amended"); git fetch -q up`,
 	`git push -q up HEAD:refs/heads/$S-pushed$N`, `git remote update -p`, `git fetch -q up main:$S-fetched$N`,
-	// What git does to its files.
+	// Commands that make git rewrite its files.
 	`git gc -q`, `git gc -q --prune=now`, `git pack-refs --all`, `git repack -adq`, `git repack -dq`, `git reflog expire --expire=now --all`,
 	`git reflog expire --expire=now --all; git gc -q --prune=now`, `git prune`, `git commit-graph write --reachable`, `git multi-pack-index write`, `git repack -q --write-midx -d`,
 	`git status -s`, `git update-index --refresh`, `git update-index --split-index`, `git update-index --no-split-index`, `git maintenance run --quiet --task=loose-objects`,
@@ -136,7 +137,7 @@ var renames = []string{
 	`sed -i "$L s/.*/$S$N/" shared`, `sed -i "$L s/.*/$S$N/" $S-shared`, `sed -i "5 s/.*/$S$N/" $S-shared`, `chmod +x sub1/f`, `chmod +x shared; sed -i "$L s/.*/$S$N/" shared; git add shared`, `git rm -q -f shared`,
 }
 
-// script is what a side does: up to most commands, made of random ones.
+// script returns a random list of at most most commands for a side.
 func script(rnd *rand.Rand, k repoKind, name string, most int, n *int) (all []string) {
 	for range rnd.IntN(most + 1) {
 		*n++

@@ -42,8 +42,8 @@ func (h *histories) gitConflicts(base, ours, theirs *side) string {
 git grep -l "^<<<<<<<.* $o" $(echo "$m" | sed 1q)`) // git may leave markers without an error
 }
 
-// gitMerged returns the files of git's own merge of the two working trees that are as on neither side, and those that one side
-// changed and the other renamed. It returns none if there are conflicts, or no such files.
+// gitMerged returns the files of git's own merge of the two working trees that differ from both sides, and the files
+// that one side changed and the other side renamed. It returns no files if there are conflicts.
 func (h *histories) gitMerged(base, ours, theirs *side) map[string]string {
 	lost := func(b, o, t *side) []string { // files that t does not have, and whose changes are not committed
 		return slices.DeleteFunc(slices.Collect(maps.Keys(o.files)), func(at string) bool {
@@ -112,25 +112,25 @@ func (h *histories) gitMerge(base, ours, theirs *side, dir, script string) strin
 b=$(c b); o=$(c o -p $b); t=$(c t -p $b); `+script)
 }
 
-// ofBoth calls git with the objects of both sides, and with as much of the history as the receiving one
-// has. It returns "" if that fails.
+// ofBoth calls git with the objects of both sides, and with the shallow history of the receiving side. It returns "" if
+// git fails.
 func (h *histories) ofBoth(args string) string {
 	return strings.TrimSpace(h.rig.in(filepath.Join(h.rig.dir, h.below), `a=$(git -C "$TOP/run/`+h.below+`" rev-parse --path-format=absolute --git-path objects); out=$(GIT_SHALLOW_FILE="`+filepath.Join(h.to, h.below, ".git/shallow")+`" GIT_ALTERNATE_OBJECT_DIRECTORIES=$a git `+args+` 2>/dev/null) && echo "$out"`))
 }
 
-// mergeTree is the tree of git's merge of the branch that ours has checked out, "" if it has conflicts.
+// mergeTree returns the tree of git's merge of the branch that ours has checked out, "" if the merge has conflicts.
 func (h *histories) mergeTree(ours, theirs *side) string {
 	return h.ofBoth("merge-tree --write-tree " + ours.commit + " " + theirs.refs[ours.head])
 }
 
-// committed is what a side has committed.
+// committed returns a side with the files of its HEAD.
 func (h *histories) committed(s *side) *side {
 	dir := h.t.TempDir()
 	h.ofBoth("archive " + s.commit + " | tar -x -C " + dir)
 	return &side{files: h.filesBelow(dir)}
 }
 
-// checkHead checks what is checked out: what theirs has, if theirs alone moved HEAD.
+// checkHead checks the HEAD of the receiving side: it is the HEAD of theirs if only theirs moved HEAD.
 func (h *histories) checkHead(fail func(string, ...any), base, ours, theirs, now *side) {
 	at := func(s *side) string { return cmp.Or(s.head, s.commit) }
 	// Ours has commits of its own, or took some back.
@@ -195,7 +195,7 @@ func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, no
 	}
 }
 
-// stateOfDir is what the directory has now. Its files keep the inodes of the base.
+// stateOfDir returns the present state of the directory. Its files have the inode numbers of the base.
 func (r *rig) stateOfDir() *tree.State {
 	st := r.state(r.read(r.dir), func(rel string) uint64 { return r.inos[rel] })
 	var add func(n *tree.Inode, at string)

@@ -28,7 +28,7 @@ import (
 	"github.com/amberfs/amberfs/tests/trees"
 )
 
-// A histories is one history: a directory and a run of it, or a workspace and a fork of it.
+// A histories is one random history of two sides: a directory and a run of it, or a workspace and a fork of it.
 type histories struct {
 	t         *testing.T
 	rig       *rig
@@ -47,10 +47,9 @@ type histories struct {
 	join      bool            // a branch that both sides moved is merged
 }
 
-// TestGitHistories has two sides do random git commands, on files of their own and on shared ones,
-// and brings them together: by apply, by refresh, or by the merge of a fork, some of which are
-// killed and repeated. AMBERFS_TEST_LONG asks for 5,000 histories, ROUNDS for so many, and SEED for
-// one.
+// TestGitHistories runs random git commands on two sides, which change files of their own and shared files. Then it
+// merges the sides by an apply, by a refresh, or by the merge of a fork. Some of these are killed and repeated.
+// AMBERFS_TEST_LONG sets the number of histories to 5,000, ROUNDS sets another number, and SEED selects one history.
 func TestGitHistories(t *testing.T) {
 	isolate(t)
 	t.Setenv("TMPDIR", t.TempDir())
@@ -141,7 +140,7 @@ func (h *histories) history(counts map[string]int, moves bool) {
 	}
 }
 
-// do has a side do random commands.
+// do runs random commands on a side.
 func (h *histories) do(dir, name string, most int) *side {
 	all := script(h.rnd, h.k, name, most, &h.n)
 	for _, c := range all {
@@ -154,7 +153,7 @@ func (h *histories) do(dir, name string, most int) *side {
 	return h.capture(dir, text)
 }
 
-// made are the kinds of repositories that were made, below a directory.
+// made has the directories of the kinds of repositories that were made already.
 var made = make(map[string]string)
 
 // newHistoryRig makes a rig, always at the same path: repositories have absolute paths. Each kind
@@ -179,7 +178,8 @@ func newHistoryRig(t *testing.T, name string, k repoKind) *rig {
 	return r
 }
 
-// in runs a script in a directory; the run's is at the place of the directory, as for its programs.
+// in runs a script in a directory. The script of a run sees the run's files at the path of the directory, as the
+// programs of a run do.
 func (r *rig) in(dir, script string) string {
 	r.t.Helper()
 	cmd := exec.Command("sh", "-c", script)
@@ -202,7 +202,7 @@ func (r *rig) in(dir, script string) string {
 	return string(out)
 }
 
-// bring brings theirs to ours, which is in a directory. ok is false if it was refused first.
+// bring merges theirs into ours, which is in a directory. ok is false if the merge was refused.
 func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	h.t.Helper()
 	h.excused, h.to = make(map[string]bool), dir
@@ -278,10 +278,10 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	return ok
 }
 
-// asGit is why a conflict is right.
+// asGit is the reason for a conflict that git has, too.
 const asGit = "as git merge"
 
-// refused returns why conflicts are right, "" if they are not.
+// refused returns the reason why conflicts are correct, "" if there is no reason.
 func (h *histories) refused(conflicts []string, ours, theirs *side) string {
 	has := func(s string) bool { return strings.TrimSpace(s) != "" }
 	switch {
@@ -306,7 +306,7 @@ func (h *histories) wrong(ours, theirs, now *side) {
 	}
 }
 
-// asked is what a person read before an apply, which may have ended before it said so again.
+// asked returns the description of a dry run, because an apply that is interrupted returns none.
 func (h *histories) asked() string {
 	said, _, _ := h.applied(hostdir.ApplyOptions{DryRun: true}) // or it is refused
 	return said
@@ -329,7 +329,8 @@ func (h *histories) applied(o hostdir.ApplyOptions) (said string, conflicts []st
 	return said, conflicts, err
 }
 
-// interrupt begins an apply, which ends at its nth call of git: that fails, or the process is killed.
+// interrupt begins an apply, and interrupts it at its nth call of git. If kill is set, the apply does not continue, as
+// after a kill. Otherwise this call of git fails.
 func (h *histories) interrupt(n int, kill bool) {
 	killed, ended := make(chan bool), make(chan bool)
 	at := ""
@@ -359,8 +360,8 @@ func (h *histories) interrupt(n int, kill bool) {
 	h.did = append(h.did, fmt.Sprintf("an apply ends at %q, killed: %v", at, kill))
 }
 
-// merge brings the directory to the run, as the daemon does for a refresh, or a fork, which is the
-// run, to the workspace.
+// merge merges the directory into the run, as the daemon does for a refresh, or the run, as a fork, into the directory,
+// as its workspace.
 func (h *histories) merge(how string, rule threeway.Rule) (said string, conflicts []string, err error) {
 	ctx, r := context.Background(), h.rig
 	ours, theirs, to := r.now(), r.stateOfDir(), r.run
@@ -395,7 +396,7 @@ func (h *histories) merge(how string, rule threeway.Rule) (said string, conflict
 	return strings.Join(text, "; "), nil, nil
 }
 
-// make makes steps in a directory.
+// make carries out steps in a directory.
 func (r *rig) make(to string, theirs *tree.State, steps []graft.Step) {
 	for _, s := range slices.Backward(steps) {
 		if at := filepath.Join(to, s.Path.String()); s.Before != 0 && (s.After == 0 || s.WasDir != s.IsDir) && s.WithNode == nil || s.WithNode != nil && s.Before != 0 && s.WithNode.IsDir() != s.WasDir {

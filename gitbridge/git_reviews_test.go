@@ -9,7 +9,8 @@ import (
 
 const linked = `cd ..; mkdir m; cd m; ` + mk + `git branch other; git branch gone; rmdir ../wt; git worktree add -q ../wt -b feat`
 
-// TestApplyGitAsInGit has what git itself does between two repositories, or refuses.
+// TestApplyGitAsInGit has cases in which an apply does, or refuses to do, what git does or refuses between two
+// repositories.
 func TestApplyGitAsInGit(t *testing.T) {
 	isolate(t)
 	for name, c := range map[string]gitCase{
@@ -67,8 +68,8 @@ func TestApplyGitAsInGit(t *testing.T) {
 	}
 }
 
-// TestMergeGit has what a refresh and a merge of a fork bring to a repository: the next commit has what
-// was staged for it, and nothing else.
+// TestMergeGit: after a refresh or a merge of a fork, the next commit in the repository has the staged changes, and no
+// others.
 func TestMergeGit(t *testing.T) {
 	isolate(t)
 	const commit = `git status -s; git commit -qm next; git show --stat --format=%s | sed 's/ *|.*//;/changed/d;/^$/d'`

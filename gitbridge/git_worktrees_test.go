@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestGoneWorktree: a linked working tree that one side has removed is not half there on the other, and
+// TestGoneWorktree: a linked working tree that one side has removed is kept or removed as a whole on the other side, and
 // its commits have refs.
 func TestGoneWorktree(t *testing.T) {
 	isolate(t)
@@ -118,5 +118,5 @@ func TestMergeRefs(t *testing.T) {
 	}
 }
 
-// wasAt is what is said of the old value of a ref.
+// wasAt matches the old value of a ref in a description.
 var wasAt = regexp.MustCompile(` \((it )?was [0-9a-f]{7}\)`)

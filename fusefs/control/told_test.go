@@ -9,8 +9,8 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// TestFailureIsToldOnce: the log has one line for a command that failed, whether the
-// service refused it or it never came so far.
+// TestFailureIsToldOnce: the log has one line for a command that failed, whether the service refused the command or the
+// command did not reach the service.
 func TestFailureIsToldOnce(t *testing.T) {
 	u := newUser(t)
 	var b bytes.Buffer

@@ -28,7 +28,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// kernel is a Kernel that notes what it is asked for.
+// kernel is a Kernel that records the calls of its methods.
 type kernel struct {
 	tree  *Tree
 	dirs  map[live.Entry]live.NodeID
@@ -40,7 +40,7 @@ func (k *kernel) DropPages(id live.NodeID)         { k.pages = append(k.pages, i
 func (k *kernel) DropTail(id live.NodeID, _ int64) { k.tails = append(k.tails, id) }
 func (k *kernel) CallBlocking(fn func())           { fn() }
 
-// A user does with a tree what a program does with the mount.
+// A user makes the requests to a tree that a program makes to the mount.
 type user struct {
 	*testing.T
 	*kernel
@@ -91,7 +91,7 @@ func (u *user) put(name, content string) {
 	u.must(err)
 }
 
-// find resolves a name as open(2) does: a symlink to where a file is rendered is followed.
+// find resolves a name as open(2) does: it follows the symlink to the directory in which a file is rendered.
 func (u *user) find(name string) (Entry, error) {
 	e, err := u.tree.Lookup(u.dir, name, Request{Caller: u.who})
 	if err != nil || e.Attr.Mode&unix.S_IFMT != unix.S_IFLNK {
@@ -221,7 +221,7 @@ func TestSnapshotsByFiles(t *testing.T) {
 	}
 }
 
-// TestNoAnswerUnread: no answer is made for a program that writes to no file, until one is looked for.
+// TestNoAnswerUnread: for a command that is not written to a file, the answer is made only when it is looked up.
 func TestNoAnswerUnread(t *testing.T) {
 	u := newUser(t)
 	again := Request{Caller: u.who}
@@ -295,7 +295,7 @@ func TestForksByFiles(t *testing.T) {
 	}
 }
 
-// TestNewContentIsANewNode: the kernel may have pages of the old one.
+// TestNewContentIsANewNode: a new content has a new node, because the kernel may have pages of the old node.
 func TestNewContentIsANewNode(t *testing.T) {
 	u := newUser(t)
 	before, err := u.lookup("list")
@@ -321,7 +321,7 @@ func (u *user) bigDiffs(count, size int) {
 	u.put("big", strings.Repeat("a line of it\n", size/12))
 }
 
-// accounts checks what the cache counts against what it has.
+// accounts compares the numbers that the cache counts with the nodes and contents that it has.
 func (u *user) accounts() {
 	u.Helper()
 	u.tree.cache.mu.Lock()
@@ -345,8 +345,8 @@ func (u *user) accounts() {
 	}
 }
 
-// TestWhatFallsOut: a file that did not fit beside newer ones is stale though the kernel
-// holds it, and is rendered again when it is looked up.
+// TestWhatFallsOut: a file that was removed to make room for newer files is stale even if the kernel holds it, and is
+// rendered again when it is looked up.
 func TestWhatFallsOut(t *testing.T) {
 	const size, count = 1 << 20, 20
 	u := newUser(t)
@@ -372,7 +372,8 @@ func TestWhatFallsOut(t *testing.T) {
 	u.accounts()
 }
 
-// TestTooLarge: a file that is larger than its tenant's part fails, and leaves nothing.
+// TestTooLarge: the rendering of a file that is larger than its tenant's part of the cache fails, and leaves no bytes
+// in the cache.
 func TestTooLarge(t *testing.T) {
 	u := newUser(t)
 	u.tree.cache.limits.main = 3 << 20
@@ -389,7 +390,8 @@ func TestTooLarge(t *testing.T) {
 	u.accounts()
 }
 
-// TestListOfAForkFits: as many snapshots and texts as a fork may have are a list that it can read.
+// TestListOfAForkFits: the list of a fork with the largest allowed number of snapshots and messages fits into the
+// fork's part of the cache.
 func TestListOfAForkFits(t *testing.T) {
 	f := policy.Default().Forks
 	const line = 128 + 12 + len(time.RFC3339) + 4 // a row without its message
@@ -414,7 +416,7 @@ func TestManyEntries(t *testing.T) {
 	u.accounts()
 }
 
-// TestAllTenants: when all have too much, the largest one loses files.
+// TestAllTenants: when all tenants together have too many bytes, files of the largest tenant are removed.
 func TestAllTenants(t *testing.T) {
 	u := newUser(t)
 	u.tree.cache.limits.all = 5 << 20
@@ -454,7 +456,7 @@ func TestAllTenants(t *testing.T) {
 	u.accounts()
 }
 
-// TestSpellingsOfDiffs: however the snapshots are named, it is one file.
+// TestSpellingsOfDiffs: all spellings of the names of two snapshots lead to one file.
 func TestSpellingsOfDiffs(t *testing.T) {
 	u := newUser(t)
 	u.must(u.write(createName, "v1\n"))
@@ -482,7 +484,7 @@ func TestSpellingsOfDiffs(t *testing.T) {
 	}
 }
 
-// TestRenderingsAtATime: a few run, some wait, and requests beyond that fail.
+// TestRenderingsAtATime: a few renderings run, a limited number waits, and further requests fail.
 func TestRenderingsAtATime(t *testing.T) {
 	u := newUser(t)
 	const count = 2 * (maxRenderings + maxWaiting)
@@ -516,7 +518,7 @@ func TestRenderingsAtATime(t *testing.T) {
 	u.accounts()
 }
 
-// TestOneRendering: requests for a file that is being rendered wait for that.
+// TestOneRendering: requests for a file that is being rendered wait for this rendering.
 func TestOneRendering(t *testing.T) {
 	u := newUser(t)
 	u.must(u.write(createName, "v1\n"))
@@ -548,8 +550,8 @@ func TestOneRendering(t *testing.T) {
 	}
 }
 
-// TestRenderingDir: nothing can be made in the directory in which files are rendered, and no other file is
-// found there.
+// TestRenderingDir: no file can be created in the directory in which files are rendered, and only such files are found
+// in it.
 func TestRenderingDir(t *testing.T) {
 	u := newUser(t)
 	e, err := u.tree.Lookup(u.dir, renderingDir, Request{Caller: u.who})
@@ -571,8 +573,8 @@ func TestRenderingDir(t *testing.T) {
 	}
 }
 
-// TestListIsRenderedOnce: the list is not rendered again while it is the same, and not
-// for changes of other workspaces.
+// TestListIsRenderedOnce: the list is not rendered again while no snapshot changes, nor for changes of other
+// workspaces.
 func TestListIsRenderedOnce(t *testing.T) {
 	u := newUser(t)
 	u.must(u.write(createName, "v1\n"))
@@ -616,8 +618,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestCallStream: what is short is in the answer, what is long or no text in a file
-// beside it.
+// TestCallStream: a short text is a part of the answer. A stream that is long, or not text, gets a file of its own.
 func TestCallStream(t *testing.T) {
 	u := newUser(t)
 	u.must(u.write(createName, "v1\n"))
@@ -683,8 +684,7 @@ func TestAnswersOfOthers(t *testing.T) {
 	u.result(createName, `"name":"theirs"`)
 }
 
-// TestAnswerAfterUnlink: the answer of a call file that has no name any more goes with
-// the file.
+// TestAnswerAfterUnlink: the answer of a call file without a name is removed with the file.
 func TestAnswerAfterUnlink(t *testing.T) {
 	u := newUser(t)
 	u.put("f", strings.Repeat("a line\n", 20_000))
@@ -708,8 +708,7 @@ func TestAnswerAfterUnlink(t *testing.T) {
 	u.accounts()
 }
 
-// TestRequestInPieces: JSON may come in several writes, and what several write at a
-// time stays apart.
+// TestRequestInPieces: JSON may be written in several pieces, and the pieces of several programs are not mixed.
 func TestRequestInPieces(t *testing.T) {
 	u := newUser(t)
 	request := `{"op":"snapshot","message":"` + strings.Repeat("x", 9<<10) + `"}`
@@ -763,8 +762,8 @@ func TestLinesOfTwo(t *testing.T) {
 	}
 }
 
-// TestStickyBit: where others may not remove what is not theirs, they may not remove
-// snapshots either.
+// TestStickyBit: .snapshots has the mode of the workspace's root with its sticky bit. So a user who may not remove files
+// of other users from the root may not remove snapshots either.
 func TestStickyBit(t *testing.T) {
 	u := newUser(t)
 	mode := uint32(0o1777)
@@ -776,8 +775,7 @@ func TestStickyBit(t *testing.T) {
 	}
 }
 
-// TestScratchFiles: what a program makes and leaves in .snapshots is bounded, and the
-// newest are there.
+// TestScratchFiles: the number of scratch files that programs leave in .snapshots is bounded, and the newest are kept.
 func TestScratchFiles(t *testing.T) {
 	u := newUser(t)
 	const count = 2 * maxEntries
@@ -809,8 +807,7 @@ func TestScratchFiles(t *testing.T) {
 	}
 }
 
-// TestLogGrows: the log keeps its node while it grows, and the page in which it ended is
-// dropped.
+// TestLogGrows: the log keeps its node while it grows, and the page with its old end is dropped.
 func TestLogGrows(t *testing.T) {
 	u := newUser(t)
 	record := func(path string) {
@@ -830,7 +827,7 @@ func TestLogGrows(t *testing.T) {
 	}
 }
 
-// TestStatusStays: what counts up automatically would make it another file each time.
+// TestStatusStays: the status has no counters that change by themselves, so its file stays the same.
 func TestStatusStays(t *testing.T) {
 	u := newUser(t)
 	if got := u.read("status"); strings.Contains(got, "requests") || !strings.Contains(got, `"workspace":"main"`) {
@@ -838,7 +835,7 @@ func TestStatusStays(t *testing.T) {
 	}
 }
 
-// TestDiffIsTheOwners: others do not even learn its size.
+// TestDiffIsTheOwners: a user who may not read a diff cannot look up its size either.
 func TestDiffIsTheOwners(t *testing.T) {
 	u := newUser(t)
 	u.must(u.write(createName, "v1\n"))
@@ -857,8 +854,8 @@ func TestDiffIsTheOwners(t *testing.T) {
 	}
 }
 
-// TestAnswerBehindRequest: a program that goes on with the descriptor that it wrote to
-// gets the whole answer, also that of a request that failed.
+// TestAnswerBehindRequest: a program that continues to read from the descriptor to which it wrote a request gets the
+// whole answer, also if the request failed.
 func TestAnswerBehindRequest(t *testing.T) {
 	u := newUser(t)
 	for _, name := range []string{callName, "call.mine"} {
@@ -887,8 +884,8 @@ func TestAnswerBehindRequest(t *testing.T) {
 	}
 }
 
-// TestResentWithLostFiles: private files die with the daemon. What the kernel sends again is not an
-// error for that alone, unless a command was lost.
+// TestResentWithLostFiles: private files end with the daemon. A request about such a file that the kernel sends again
+// fails only if a command was lost.
 func TestResentWithLostFiles(t *testing.T) {
 	u := newUser(t)
 	again := Request{Caller: u.who, Resent: true}

@@ -39,8 +39,8 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// TestInheritedLookups: what a daemon before handed over is held until the kernel says that it
-// does not hold it.
+// TestInheritedLookups: a node that an earlier daemon handed over counts as held until the kernel answers that it does
+// not hold the node.
 func TestInheritedLookups(t *testing.T) {
 	l := NewLookups()
 	old, unnamed, after := live.Node(0, 2), live.Node(0, 3), live.Node(0, 9)
@@ -66,7 +66,7 @@ func TestInheritedLookups(t *testing.T) {
 		t.Error("one directory of two is named")
 	}
 
-	// The kernel was given the answer about a new node, and may not have got to it.
+	// The kernel may not have processed the answer with a new node yet.
 	made := live.Node(0, 4)
 	l.Disinherit(made)
 	l.Add(made, 1)

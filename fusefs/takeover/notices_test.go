@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestNamesOf: a name that a restore removed is dropped, one that it made, and the nodes of both.
+// TestNamesOf: the names that a restore removed or created are dropped, with their nodes.
 func TestNamesOf(t *testing.T) {
 	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true})
 	must.OK(t, err)

@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stuckDaemon is a daemon that waits in a notice for a directory that a program has locked, which
-// waits for an answer. It does not end when it is killed.
+// stuckDaemon is a daemon that waits in a notice for a directory. A program has locked this directory, and waits for an
+// answer of the daemon. The daemon does not end when it is killed.
 type stuckDaemon struct {
 	dir             string
 	keeper, program *exec.Cmd
@@ -76,7 +76,7 @@ func newStuckDaemon(t *testing.T) *stuckDaemon {
 	return d
 }
 
-// fails waits for an error of the program.
+// fails waits until the program gets an error.
 func (d *stuckDaemon) fails(t *testing.T) {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -86,8 +86,7 @@ func (d *stuckDaemon) fails(t *testing.T) {
 	}
 }
 
-// TestGivesUpWhileStuck: when such a daemon is killed and no other one starts, the program gets an
-// error all the same.
+// TestGivesUpWhileStuck: if a stuck daemon is killed and no other daemon starts, the program gets an error.
 func TestGivesUpWhileStuck(t *testing.T) {
 	d := newStuckDaemon(t)
 	must.OK(t, syscall.Kill(d.pid, syscall.SIGKILL))
@@ -99,7 +98,7 @@ func TestGivesUpWhileStuck(t *testing.T) {
 	}
 }
 
-// TestAbort: so it is when its keeper was killed as well, once the connection is ended.
+// TestAbort: if the keeper of a stuck daemon is killed too, the program gets an error when the connection is aborted.
 func TestAbort(t *testing.T) {
 	d := newStuckDaemon(t)
 	must.OK(t, errors.Join(d.keeper.Process.Kill(), syscall.Kill(d.pid, syscall.SIGKILL)))

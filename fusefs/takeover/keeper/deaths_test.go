@@ -13,7 +13,7 @@ const (
 	crashed = unix.WaitStatus(exitPanic << 8)
 )
 
-// A dead is a daemon that was ready, and the requests that it had begun.
+// dead returns the death of a daemon that was ready, with the requests that it had begun.
 func dead(ws unix.WaitStatus, begun ...uint64) death {
 	d := death{status: ws, ready: true, begunRequests: make(map[uint64]bool)}
 	for _, unique := range begun {
@@ -22,8 +22,8 @@ func dead(ws unix.WaitStatus, begun ...uint64) death {
 	return d
 }
 
-// TestPoison: the third daemon that dies of a request is the last one: the first had it as a
-// new request, the others as one that was sent again.
+// TestPoison: a request is poison after three daemons died of it: one that read it as a new request, and two to which
+// the kernel sent it again.
 func TestPoison(t *testing.T) {
 	var d deaths
 	d.resetStarts()
@@ -37,8 +37,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestBystanders: of requests that were begun together, the one is poison that was being carried out
-// alone when a daemon died.
+// TestBystanders: of several requests that were begun together, only the request is poison that a daemon carried out
+// alone when it died.
 func TestBystanders(t *testing.T) {
 	var d deaths
 	d.add(dead(crashed, 7, 8, 9))
@@ -57,7 +57,7 @@ func TestBystanders(t *testing.T) {
 	}
 }
 
-// TestKillsAreNoPoison: what kills daemons from outside does not fail the requests that wait.
+// TestKillsAreNoPoison: requests that wait do not fail because daemons were killed from outside.
 func TestKillsAreNoPoison(t *testing.T) {
 	var d deaths
 	for range poisonKills - 1 {
@@ -97,8 +97,8 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestShortage: starts that fail for want of something are repeated for as long as the options say, with
-// pauses that grow.
+// TestShortage: starts that fail for want of a resource are repeated for as long as Config.Patience, with growing
+// pauses.
 func TestShortage(t *testing.T) {
 	var d deaths
 	last := time.Duration(0)

@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// TestMergeConfigs: configurations merge by their settings, and other files by lines.
+// TestMergeConfigs: configurations are merged by their settings, and other files by lines.
 func TestMergeConfigs(t *testing.T) {
 	isolate(t)
 	const base = "[core]\n\tbare = false\n[user]\n\tname = a\n[branch \"x\"]\n\tremote = o\n"

@@ -235,8 +235,8 @@ func (s *side) tips() (out []string) {
 	return append(append(out, s.commit), s.stash...)
 }
 
-// branches returns the tips that the receiving side must have after the merge. Moved tags and remote-tracking branches
-// are not among them.
+// branches returns the tips that the receiving side must have after the merge. Tags, which a side may move, and
+// remote-tracking branches are not among them.
 func (s *side) branches() (out []string) {
 	for name, id := range s.refs {
 		if strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/notes/") {

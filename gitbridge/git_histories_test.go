@@ -202,7 +202,7 @@ func (r *rig) in(dir, script string) string {
 	return string(out)
 }
 
-// bring merges theirs into ours, which is in a directory. ok is false if the merge was refused.
+// bring merges theirs into ours, which is in a directory. ok is false if the first attempt was refused.
 func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	h.t.Helper()
 	h.excused, h.to = make(map[string]bool), dir
@@ -330,7 +330,7 @@ func (h *histories) applied(o hostdir.ApplyOptions) (said string, conflicts []st
 }
 
 // interrupt begins an apply, and interrupts it at its nth call of git. If kill is set, the apply does not continue, as
-// after a kill. Otherwise this call of git fails.
+// after a kill. Otherwise this call of git and all later calls fail.
 func (h *histories) interrupt(n int, kill bool) {
 	killed, ended := make(chan bool), make(chan bool)
 	at := ""

@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestRenames has one side rename files, and the other side change them.
+// TestRenames has cases in which one side renames files, and the other side changes them.
 func TestRenames(t *testing.T) {
 	isolate(t)
 	const mine = `sed -i 's/^1$/mine/' s/l; `

@@ -34,7 +34,7 @@ func gitEnv(t testing.TB, dir string, env []string, args ...string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// isolate keeps the user's git settings out of a test.
+// isolate makes a test run without the user's git settings.
 func isolate(t *testing.T) {
 	t.Helper()
 	home := t.TempDir()
@@ -44,7 +44,7 @@ func isolate(t *testing.T) {
 		"[user]\n\tname = A U Thor\n\temail = author@example.com\n[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n"), 0o600))
 }
 
-// addAll is what git itself writes for the files in work.
+// addAll returns the tree that git itself writes for the files in work.
 func addAll(t testing.TB, repo, work string, gitignore bool) string {
 	t.Helper()
 	index := filepath.Join(repo, "test-index")
@@ -69,7 +69,7 @@ func bareRepo(t testing.TB, args ...string) string {
 
 var testInfo = Info{Name: "v1", ID: strings.Repeat("ab", 32), Message: "first\n\nbody", Time: time.Unix(1_700_000_000, 5)}
 
-// base is an export to build upon.
+// base returns an export as the Base of a later export.
 func base(st *tree.State, res *Result) Base {
 	return Base{Commit: res.Commit, State: func() (*tree.State, error) { return st, nil }}
 }

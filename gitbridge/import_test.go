@@ -53,7 +53,7 @@ func TestGitRoundTrip(t *testing.T) {
 	}
 }
 
-// sourceRepo has odd files, attributes and a submodule.
+// sourceRepo makes a repository with unusual files, attributes and a submodule.
 func sourceRepo(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "source")
@@ -147,7 +147,7 @@ func TestReadGitRefusals(t *testing.T) {
 	}
 }
 
-// hashObject writes an object however odd it is.
+// hashObject writes an object, also an invalid one.
 func hashObject(t *testing.T, repo, kind string, data []byte) string {
 	t.Helper()
 	out, err := runGit(context.Background(), repo, nil, strings.NewReader(string(data)), "hash-object", "-w", "--stdin", "--literally", "-t", kind)

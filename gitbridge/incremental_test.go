@@ -30,8 +30,8 @@ func (t tb) Fatal(args ...any)            { t.r.Fatal(args...) }
 func (t tb) Fatalf(f string, args ...any) { t.r.Fatalf(f, args...) }
 func (t tb) Errorf(f string, args ...any) { t.r.Errorf(f, args...) }
 
-// fewer makes rapid draw less than its 100 cases, because each costs many git
-// processes. The flag can still ask for more.
+// fewer makes rapid draw fewer than its 100 cases, because each case needs many git processes. The flag of rapid can
+// set a higher number.
 func fewer(t *testing.T, n int) {
 	t.Helper()
 	f := flag.Lookup("rapid.checks")
@@ -42,7 +42,7 @@ func fewer(t *testing.T, n int) {
 	t.Cleanup(func() { f.Value.Set(f.DefValue) })
 }
 
-// set puts a file, and takes away what stands in its way.
+// set adds a file, and removes other files that are in its way.
 func set(s trees.Spec, p string, n trees.Node) {
 	for dir := parentOf(p); dir != ""; dir = parentOf(dir) {
 		delete(s, dir)
@@ -82,8 +82,8 @@ func drawPath(t *rapid.T) string {
 	return strings.Join(parts, "/")
 }
 
-// A chain of exports, each built on the one before, must give the trees and
-// reports that exports from nothing give; and those must be git's.
+// TestRandomChainsOfExports: exports that each start from the previous export have the trees and reports of exports
+// without a base. These trees equal git's.
 func TestRandomChainsOfExports(t *testing.T) {
 	fewer(t, 10)
 	isolate(t)
@@ -146,8 +146,8 @@ func TestRandomChainsOfExports(t *testing.T) {
 	t.Logf("%d incremental exports", incremental)
 }
 
-// TestRandomRules: an export that builds on another one has the tree that an export of
-// everything has, and that git makes itself. Rules apply to files that change long after them.
+// TestRandomRules: an export that starts from another export has the tree of an export without a base, which is the tree
+// that git makes. Rules also apply to files that change long after the rules.
 func TestRandomRules(t *testing.T) {
 	histories := 8
 	if os.Getenv("AMBERFS_TEST_LONG") != "" {
@@ -329,8 +329,8 @@ func clearBelow(s trees.Spec, p string) {
 	maps.DeleteFunc(s, func(q string, _ trees.Node) bool { return q == p || strings.HasPrefix(q, p+"/") })
 }
 
-// Directories become repositories and are none again, with a git directory of their own or
-// elsewhere. An export on top of another is what one of everything is.
+// TestRandomNestedRepositories: directories become repositories and ordinary directories again, with a git directory
+// inside or elsewhere. An export that starts from another export has the tree of an export without a base.
 func TestRandomNestedRepositories(t *testing.T) {
 	fewer(t, 10)
 	isolate(t)

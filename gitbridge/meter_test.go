@@ -33,8 +33,8 @@ func treeBytes(t *testing.T, dir string) (bytes int64) {
 	return bytes
 }
 
-// TestExportIsChargedBefore: whatever git has written of an export was admitted before, one
-// that is refused leaves nothing and gives all back, and one that ends has what it needs.
+// TestExportIsChargedBefore: all bytes that git writes for an export are admitted before. A refused export leaves no
+// bytes in the repository and gives all admitted bytes back. A finished export has admitted the bytes that it needs.
 func TestExportIsChargedBefore(t *testing.T) {
 	isolate(t)
 	m := trees.NewMemory()
@@ -90,8 +90,7 @@ func TestExportIsChargedBefore(t *testing.T) {
 	}
 }
 
-// TestMostBytes: an export reads no more bytes than it may, and leaves out a file that is
-// larger than a disk.
+// TestMostBytes: an export reads at most ExportOptions.MaxBytes, and leaves out a file that is larger than a disk.
 func TestMostBytes(t *testing.T) {
 	isolate(t)
 	m := trees.NewMemory()
@@ -113,7 +112,7 @@ func TestMostBytes(t *testing.T) {
 	}
 }
 
-// TestTarOfLargeHoles: a file with more holes than a disk has bytes is its data in an archive.
+// TestTarOfLargeHoles: an archive has only the data of a file whose holes have more bytes than a disk.
 func TestTarOfLargeHoles(t *testing.T) {
 	m := trees.NewMemory()
 	st := m.State(t, trees.Spec{"small": trees.File("x"), "holes": trees.File("y")})

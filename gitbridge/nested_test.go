@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/tests/trees"
 )
 
-// loadSpec reads a directory of the host, with everything in it.
+// loadSpec reads a directory of the host with all files below it.
 func loadSpec(t testing.TB, root string) trees.Spec {
 	t.Helper()
 	s := trees.Spec{}
@@ -43,8 +43,7 @@ func loadSpec(t testing.TB, root string) trees.Spec {
 	return s
 }
 
-// nestedRepos makes a directory with repositories of all kinds that git add
-// takes.
+// nestedRepos makes a directory with repositories of all kinds that git add accepts.
 func nestedRepos(t testing.TB, work string) {
 	t.Helper()
 	source := filepath.Join(t.TempDir(), "source")

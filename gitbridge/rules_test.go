@@ -18,7 +18,7 @@ import (
 )
 
 // TestFilesThatNeverEnd: a repository in which git would wait for a FIFO, or read a device or
-// a huge file to its end, is refused, whoever trusts it. /dev/null is empty.
+// a huge file to its end, is refused with each kind of trust. /dev/null is read as an empty file.
 func TestFilesThatNeverEnd(t *testing.T) {
 	isolate(t)
 	pipe, huge := filepath.Join(t.TempDir(), "pipe"), filepath.Join(t.TempDir(), "huge")
@@ -92,7 +92,8 @@ func TestFilesThatNeverEnd(t *testing.T) {
 	}
 }
 
-// TestTheUsersFilesOfRules: the files of the user's settings count, as git finds them.
+// TestTheUsersFilesOfRules: an export uses the files of rules that the user's settings name, at the paths at which git
+// finds them.
 func TestTheUsersFilesOfRules(t *testing.T) {
 	isolate(t)
 	home, _ := os.UserHomeDir()

@@ -14,8 +14,8 @@ import (
 	"github.com/amberfs/amberfs/tests/trees"
 )
 
-// booby makes a program that leaves a file when it is run, and returns a
-// function that tells whether it was.
+// booby makes a program that creates a file when it is run, and returns a function that reports whether the program
+// was run.
 func booby(t *testing.T) (program string, ran func() bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,7 +27,7 @@ func booby(t *testing.T) (program string, ran func() bool) {
 	}
 }
 
-// arm makes a repository run a program wherever git lets one be named.
+// arm names a program in all settings of a repository with which git runs programs.
 func arm(t *testing.T, gitDir, program string) {
 	t.Helper()
 	for key, value := range map[string]string{
@@ -96,8 +96,8 @@ func TestTrustedFiltersAreRun(t *testing.T) {
 	}
 }
 
-// TestTheStoresOwnRepositoryIsItsOwn: filters of the daemon's user are not for
-// those who can write a .gitattributes.
+// TestTheStoresOwnRepositoryIsItsOwn: in the store's own repository, a .gitattributes file in a workspace cannot make
+// git run filters of the daemon's user.
 func TestTheStoresOwnRepositoryIsItsOwn(t *testing.T) {
 	isolate(t)
 	program, ran := booby(t)
@@ -166,7 +166,7 @@ func TestRepositoriesThatLeadElsewhere(t *testing.T) {
 	}
 }
 
-// Objects are not written through links, wherever these lead.
+// TestObjectsBehindLinks: objects are not written through symbolic links.
 func TestObjectsBehindLinks(t *testing.T) {
 	isolate(t)
 	for _, trusted := range []bool{false, true} {
@@ -191,8 +191,8 @@ func TestObjectsBehindLinks(t *testing.T) {
 	}
 }
 
-// A repository may say that objects are not compressed, so that the files that git
-// writes say what their maker wants.
+// TestObjectsAreCompressed: objects are compressed even if the settings of a repository forbid it. Otherwise the author
+// of the files could choose the bytes that git writes.
 func TestObjectsAreCompressed(t *testing.T) {
 	isolate(t)
 	repo, m := bareRepo(t), trees.NewMemory()

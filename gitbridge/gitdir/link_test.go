@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// shell runs a script in a directory, as a person who has no configuration.
+// shell runs a script in a directory, without a user's configuration of git.
 func shell(t *testing.T, dir, script string) string {
 	t.Helper()
 	cmd := exec.Command("sh", "-e", "-c", script)
@@ -22,7 +22,7 @@ func shell(t *testing.T, dir, script string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestLinks: a `.git` counts only if what it names points back.
+// TestLinks: a `.git` file is trusted only if the git directory that it names also names the working tree.
 func TestLinks(t *testing.T) {
 	dir := t.TempDir()
 	shell(t, dir, `git init -q secret; cd secret; echo x >x; git add x; git commit -qm s; cd ..
@@ -50,7 +50,7 @@ mkdir fake; mkdir fake/HEAD; echo "gitdir: $PWD/fake" >fake/.git`)
 	}
 }
 
-// TestPlainConfig: nothing that has a secret or names a program or a file is copied.
+// TestPlainConfig: settings that have a secret, or that name a program or a file, are not copied.
 func TestPlainConfig(t *testing.T) {
 	got := PlainConfig(`
 [core]

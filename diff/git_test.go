@@ -239,8 +239,7 @@ func TestCasesAgreeWithGit(t *testing.T) {
 	}
 }
 
-// inRepository commits nothing: it writes both trees as git trees and returns
-// their ids.
+// inRepository writes both trees as git trees, without commits, and returns their ids.
 func inRepository(t testing.TB, dir string, a, b spec) (treeA, treeB string) {
 	t.Helper()
 	git(t, dir, "", "init", "-q", "--bare", "r.git")

@@ -356,7 +356,7 @@ func checkTriple(t *testing.T, from rand.Source, rule threeway.Rule, name string
 	must.OK(t, os.RemoveAll(x.dir))
 }
 
-// check returns what is wrong with a result.
+// check describes the faults of a result.
 func (x *triple) check(got files, conflicts []string, err error) (wrong []string) {
 	if err != nil {
 		for p, f := range x.ours {

@@ -23,9 +23,11 @@
 //
 // A deleted file and an added one become a rename by the rules of git's diffcore-rename, so that the
 // letters and the similarities equal the output of `git diff -M`. The pairs are chosen in this order:
-// files with equal contents, preferably with equal base names; files with a base name that is unique
-// on both sides, if they are at least 75 % similar; of the other pairs the most similar ones from 50 %
-// on, unless there are more than 1000 × 1000 pairs.
+//
+//  1. files with equal contents, preferably with equal base names;
+//  2. files with a base name that is unique on both sides, if they are at least 75 % similar;
+//  3. the other pairs that are at least 50 % similar, the most similar first. This step is left out if
+//     there are more than 1000 × 1000 pairs.
 //
 // # Lines
 //

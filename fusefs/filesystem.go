@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// filesystem answers the requests of one mount. control.Tree handles the requests of the control tree; each
+// filesystem answers the requests of one mount. control.Tree handles the requests of the control tree. Each
 // other request becomes one call of the forest.
 type filesystem struct {
 	fuse.RawFileSystem // answers requests that filesystem does not implement with ENOSYS

@@ -35,9 +35,9 @@ const (
 // because the caller has locked no directory of the workspace: a rename in .snapshots locks only
 // .snapshots.
 //
-// There are three queues, which do not wait for each other: a notice for a name in .snapshots
-// may wait for the rename that runs a restore, and a notice for a page of a control file may wait
-// for the write that runs a restore.
+// There are three queues, which do not wait for each other. A notice for a name in .snapshots may wait for
+// the rename that runs a restore. A notice for a page of a control file may wait for the write that runs a
+// restore.
 type notifier struct {
 	log *slog.Logger
 	fd  int // a duplicate of the FUSE device, which is closed with the notifier

@@ -103,8 +103,9 @@ func (r *replies) fillEntry(out *fuse.EntryOut, dir live.NodeID, a *live.Attr) {
 }
 
 // answerResent answers a request that an earlier daemon carried out, with the node that the request created.
-// For a node without a name (op is opTmpfile) it calls Disinherit: the kernel does not hold the node before
-// it has this answer, and locks no directory that a probe could wait for.
+// For a node without a name (op is opTmpfile) it calls Disinherit, so that the node is not probed. Until the
+// kernel has this answer, it does not hold the node, and it has locked no directory that a probe could wait
+// for (see takeover.Probes).
 func (r *replies) answerResent(op string, h *fuse.InHeader, id live.NodeID, out *fuse.EntryOut) fuse.Status {
 	a, err := r.forest.GetAttr(id)
 	if err != nil {

@@ -25,7 +25,7 @@
 //
 // git writes the objects to a quarantine directory. After the last object, all are moved to the
 // repository, and one compare-and-swap moves the ref. An export changes only the objects and the ref.
-// After an error the ref is unchanged; if the error is in the last two steps, the repository may have
+// After an error the ref is unchanged. If the error is in the last two steps, the repository may have
 // new objects.
 //
 // The author of the files may also have written the repository's configuration. So no program that the

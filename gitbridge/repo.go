@@ -197,10 +197,14 @@ func initOwn(ctx context.Context, dir string) error {
 // all exports to a store's own repository are made by one process.
 var ownRepoLock sync.Mutex
 
-// checkOwn returns ErrNotSelfContained if the store's own repository contains a link or a special file, such as a
-// FIFO, on which git would block, if a file outside of objects has other hard links, or if the
-// repository has alternates. It does not check hooks, which are never run. Concurrent exports may
-// remove files during the walk.
+// checkOwn returns ErrNotSelfContained in these cases:
+//
+//   - The store's own repository contains a symbolic link, or a special file on which git would block,
+//     such as a FIFO.
+//   - A file outside of objects has other hard links.
+//   - The repository has alternates.
+//
+// It does not check hooks, which are never run. Concurrent exports may remove files during the walk.
 func checkOwn(root *os.Root) error {
 	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		switch {

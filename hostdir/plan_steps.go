@@ -150,8 +150,8 @@ func (pl *planner) planStep(d *decision) error {
 	return nil
 }
 
-// planMtime sets the time of a file that has the workspace's bytes: the directory's time if the directory's file
-// is kept and the workspace did not change its time, else the workspace's time. The merge itself ignores times.
+// planMtime sets the time of a file that has the workspace's bytes. If the directory's file is kept and the workspace
+// did not change its time, it gets the directory's time, else the workspace's time. The merge itself ignores times.
 // Base and workspace are compared by inode, not by path, so that all names of a file get one time. If a refresh
 // has changed the number of a file, the base's file at the path is compared.
 func (pl *planner) planMtime(d *decision, n *tree.Inode) error {

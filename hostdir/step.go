@@ -4,9 +4,9 @@ import "github.com/amberfs/amberfs/snapshot/tree"
 
 // A step is the action for one path, and its state.
 //
-// The planner decides the action, and the writer never changes it. The writer promises: if it is killed at any
-// moment, then each path has its old or its new version, all files that exist only in the directory still exist,
-// and a second apply completes the change. For this purpose, files are written under temporary names, and a
+// The planner decides the action, and the writer never changes it. The writer may be killed at any moment. It
+// promises that each path then has its old or its new version, that all files that exist only in the directory still
+// exist, and that a second apply completes the change. For this purpose, files are written under temporary names, and a
 // rename gives each its final name. Until the first rename, the directory has not changed. The temporary name
 // tells the next apply whether to remove the file (see replacedName). A file that changed since it was planned is
 // never replaced (see placeStaged). There is one exception: a file that only its owner could replace is overwritten

@@ -122,7 +122,7 @@ func TestWriterKilled(t *testing.T) {
 
 var isTemp = regexp.MustCompile(`(^|/)\.amberfs-apply-`)
 
-// allOf returns the files of now at all paths that one of the trees has.
+// allOf adds to now the paths that only the other trees have, each with "", and returns now.
 func allOf(now map[string]string, others ...map[string]string) map[string]string {
 	for _, o := range others {
 		for p := range o {

@@ -9,11 +9,11 @@
 //
 // # Nodes
 //
-// The roots of snapshots and forks are nodes of the forest; the tree only finds them by name. The nodes
-// of the tree are the two directories, whose ids are made of the view of their workspace, and files and
-// symlinks, which are in a cache (cache.go): if a tenant has too many, the least recently used ones are
-// removed. They are of five types with one interface (node.go): rendered files and symlinks, files with
-// answers, scratch files, call files, and the event log.
+// The roots of snapshots and forks are nodes of the forest. The tree only finds them by name. The nodes of
+// the tree are the two directories, files and symlinks. The id of a directory is made of the view of its
+// workspace. Files and symlinks are in a cache (cache.go): if a tenant has too many, the least recently used
+// of them are removed. They are of five types with one interface (node.go): rendered files and symlinks,
+// files with answers, scratch files, call files, and the event log.
 //
 // A [Tree] has five parts: the cache, the queue in which requests of a tenant wait (tenant.go), the renderer
 // of files that take long (query.go), the commands and their answers (command.go), and the event logs

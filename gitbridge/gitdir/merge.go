@@ -151,8 +151,8 @@ func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 	return nil
 }
 
-// checkHeads returns ErrUnsupported if the commit of HEAD of one of the states, or its tree, is missing: objects that a
-// side uses from another repository may be gone there, or may not exist on this machine.
+// checkHeads returns ErrUnsupported if one of the states lacks the commit of its HEAD, or the tree of this commit. A
+// side can use objects of another repository, which may have been removed there, or may not exist on this machine.
 func (p *Plan) checkHeads(ctx context.Context) error {
 	var heads []string
 	for _, s := range []*state{p.base, p.ours, p.theirs} {

@@ -196,8 +196,8 @@ func (p *refPlan) park(ctx context.Context, branch, commit string) string {
 	return strings.TrimPrefix(p.putAtFreeName(ctx, first, commit), branches)
 }
 
-// putAtFreeName sets a ref to a commit, and returns the name of the ref: the wanted name or, if a ref of that name has
-// commits that are not in the history of the commit, the wanted name with a number.
+// putAtFreeName sets a ref to a commit, and returns the name of the ref. This is the wanted name. If a ref with that
+// name has commits that are not in the history of the commit, it is the wanted name with a number.
 func (p *refPlan) putAtFreeName(ctx context.Context, wanted, value string) string {
 	name := wanted
 

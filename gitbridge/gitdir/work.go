@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A filePlan is the plan for git's own files: of an operation in progress, such as a merge or a rebase (see
+// A filePlan is the plan for git's own files: the files of an operation in progress, such as a merge or a rebase (see
 // operationNames), of linked working trees, of the stash, and of rerere.
 type filePlan struct {
 	contents   map[string][]byte // the bytes of files to write, by path; nil removes the file

@@ -56,8 +56,7 @@ func (h *hostTree) inodeAt(name string) (*tree.Inode, error) {
 	return h.edit.State.InodeAt(h.src, name)
 }
 
-// dirVersion returns the inode that the directory has at a path, nil if there is none. The caller must have read the
-// path.
+// dirVersion returns the directory's version of a path that was read, nil if there is none.
 func (h *hostTree) dirVersion(name string) (*tree.Inode, error) {
 	if n := h.alreadyApplied[name]; n != nil {
 		return n, nil
@@ -198,10 +197,13 @@ func (h *hostTree) putEntry(p *tree.Path, entry hostEntry, before *tree.Inode) e
 	return h.edit.Err()
 }
 
-// isApplied reports whether a change was already applied to n, the directory's earlier apply, which was interrupted, the change. An
-// apply sets attributes last, so n may still have the file of An base. If n also equals the file before the
-// change, a comparison proves nothing. Then only linked, which means that n already has its second name, shows that
-// the change was applied.
+// isApplied reports whether an earlier apply, which was interrupted, has already put the file c.After at its path. n is
+// the file that the directory has there. An apply first gives a file its new names and contents, and sets attributes
+// last, so an interrupted apply leaves files that have the contents of c.After and the attributes of the base.
+//
+// If c.Before has the same contents and attributes as n, they prove nothing. This is so if the change makes the path a
+// hard link of another file with equal contents. In this case, linked is the proof: n is also at another path, and the
+// base has two different files at the two paths. So the hard link is newer than the base, and the apply has made it.
 func (h *hostTree) isApplied(c tree.Change, n *tree.Inode, linked bool) (bool, error) {
 	if c.After == nil || c.After.IsDir() || n.IsDir() || c.After.Type() != n.Type() {
 		return false, nil

@@ -41,15 +41,16 @@ var wholeDirs = []string{"rr-cache", "reftable"}
 // leftoverNames are files that git commands leave behind. Each is from the last command that writes such a file.
 var leftoverNames = []string{"ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG"}
 
-// copiedSharedNames and copiedOwnNames are the paths that an import copies if the git directory of a working tree lies
-// outside of the imported directory. The copied from the names are in the common git directory of all working trees, the own
-// names in the git directory that belongs to this one working tree. Configuration, hooks and rules are copied, because they could contain
-// secrets or name programs. Objects are not copied: the copy has the original's original as alternates.
+// copiedSharedNames and copiedOwnNames are the paths that an import copies from the git directory of a working tree,
+// if that lies outside of the imported directory. copiedSharedNames are copied from the part that all working trees
+// share, and copiedOwnNames from the part that belongs to this working tree. Configuration, hooks and rules are not
+// copied, because they could contain secrets or name programs. Objects are not copied: the copy has the objects of the
+// original as alternates.
 var copiedSharedNames, copiedOwnNames = []string{"refs", "packed-refs", "logs", "shallow"},
 	slices.Concat([]string{"HEAD", "index", "ORIG_HEAD", "COMMIT_EDITMSG"}, operationNames, ownNames)
 
-// IsCopied reports whether an import copies the file name of a git directory that lies outside of the imported
-// directory. With own, the file is in the git directory of one working tree, else in the common git directory of all.
+// IsCopied reports whether an import copies a path from a git directory that lies outside of the imported directory.
+// own means that the path is in the part of the working tree, not in the shared part.
 func IsCopied(name string, own bool) bool {
 	if own {
 		return below(name, copiedOwnNames...) || strings.HasPrefix(name, "sharedindex.")

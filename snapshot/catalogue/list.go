@@ -247,12 +247,11 @@ func (l *List) Rename(s *Snapshot, name string) {
 // snapshots.
 //
 // It returns the approximate number of bytes that only the removed snapshots used. This is the sum of:
+//   - the bytes that their seals added to the store,
+//   - for each run of neighbouring removed snapshots, the size of the largest of them minus the larger of the
+//     sizes of the states before and after the run, if this is positive.
 //
-//   - the bytes that the seals of the removed snapshots added to the store;
-//   - for each run of neighbouring removed snapshots, the bytes by which the largest snapshot of the run is larger
-//     than the states next to the run, one before and one after it. The larger of these two states counts.
-//
-// The arguments before and after are the sizes of the states next to the whole list.
+// before and after are the sizes of the states before and after the whole list.
 func (l *List) Remove(removed []*Snapshot, before, after int64) (own int64) {
 	slices.SortFunc(removed, bySeq)
 	first, _ := l.index(removed[0].Seq)

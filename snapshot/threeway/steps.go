@@ -109,13 +109,8 @@ func (s *stepper) step(filePath string) (step graft.Step, ok bool, err error) {
 	return step, true, err
 }
 
-// unchanged reports whether a path of the file f can keep its present inode n. n has the contents and
-// attributes of f, and one of these conditions is true:
-//
-//   - f is a directory;
-//   - n
-// must also be the present inode of f;
-//   - neither f nor n has other hard links.
+// unchanged reports whether a path of the file f can keep its present inode n. n must equal f. If f is no directory, n
+// must also be the present inode of f, or neither n nor f may have other names.
 func (s *stepper) unchanged(f *file, n *tree.Inode) (bool, error) {
 	if !f.node.IsDir() && !f.isPresent(n) {
 		names, err := s.namesOf(f, 2)

@@ -109,7 +109,8 @@ type versioner interface {
 	DeleteVersion(ctx context.Context, v Version) error
 }
 
-// FormerVersions returns the versions that b keeps of the removed values whose keys begin with prefix.
+// FormerVersions returns the versions that b keeps of the removed values whose keys begin with prefix. The last version
+// of a key is the mark that the value is removed. Without it, the version before would be the present value again.
 func FormerVersions(ctx context.Context, b Backend, prefix string) ([]Version, error) {
 	if v := versionerOf(b); v != nil {
 		return v.FormerVersions(ctx, prefix)
@@ -117,23 +118,35 @@ func FormerVersions(ctx context.Context, b Backend, prefix string) ([]Version, e
 	return nil, nil
 }
 
-// DeleteVersions removes versions. It returns the versions that the service refuses to remove.
+// DeleteVersions removes versions, those of one key one after the other in their order. It returns the versions that
+// the service refuses to remove, and the versions of the same keys that follow them.
 func DeleteVersions(ctx context.Context, b Backend, all []Version) (refused []Version, err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelDeletes)
 	var mu sync.Mutex
 
+	byKey := make(map[string][]Version)
 	for _, v := range all {
+		byKey[v.Key] = append(byKey[v.Key], v)
+	}
+
+	for _, versions := range byKey {
 		g.Go(func() error {
-			err := versionerOf(b).DeleteVersion(ctx, v)
-			if err == nil || ctx.Err() != nil || errors.Is(err, ErrAway) {
-				return err
+			for i, v := range versions {
+				err := versionerOf(b).DeleteVersion(ctx, v)
+				if err == nil {
+					continue
+				}
+				if ctx.Err() != nil || errors.Is(err, ErrAway) {
+					return err
+				}
+
+				mu.Lock()
+				defer mu.Unlock()
+				refused = append(refused, versions[i:]...)
+
+				return nil
 			}
-
-			mu.Lock()
-			defer mu.Unlock()
-			refused = append(refused, v)
-
 			return nil
 		})
 	}

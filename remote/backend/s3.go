@@ -257,7 +257,7 @@ func (b *bucket) FormerVersions(ctx context.Context, prefix string) (former []Ve
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	var all []Version
+	var all, marks []Version
 	removed := make(map[string]bool)
 	for o := range b.core.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true, WithVersions: true}) {
 		if err := b.wrapError(ctx, "list the versions of", prefix, o.Err); errors.Is(err, ErrDenied) || errors.Is(err, ErrAway) {
@@ -265,11 +265,18 @@ func (b *bucket) FormerVersions(ctx context.Context, prefix string) (former []Ve
 		} else if err != nil {
 			break
 		}
-		all = append(all, Version{o.Key, o.VersionID})
-		removed[o.Key] = removed[o.Key] || o.IsLatest && o.IsDeleteMarker
+
+		v := Version{o.Key, o.VersionID}
+		if o.IsLatest && o.IsDeleteMarker {
+			removed[o.Key], marks = true, append(marks, v)
+		} else {
+			all = append(all, v)
+		}
 	}
 
-	return slices.DeleteFunc(all, func(v Version) bool { return !removed[v.Key] }), ctx.Err()
+	all = slices.DeleteFunc(all, func(v Version) bool { return !removed[v.Key] })
+
+	return append(all, marks...), ctx.Err()
 }
 
 // DeleteVersion implements versioner.

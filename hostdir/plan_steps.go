@@ -142,7 +142,7 @@ func (pl *planner) planStep(d *decision) error {
 
 	// If the file stays, the workspace may have removed a hard link to it, and a refresh may have changed its
 	// number.
-	if d.file != nil && d.action == changeAttributes && dirNode.Mode == n.Mode && dirNode.UID == n.UID && dirNode.GID == n.GID && tree.SameXattrs(dirNode, &n) {
+	if d.file != nil && d.action == changeAttributes && sameAttrs(d.change.Before, &n) {
 		n.Ino, d.action = dirNode.Ino, keep
 	}
 	d.change.After = &n

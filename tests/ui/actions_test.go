@@ -281,6 +281,7 @@ func TestActions(t *testing.T) {
 	b.undo("second is now called other")
 	shows(`"name":"second"`)
 	b.wait(`[...document.querySelectorAll('#snapshots .name')].some((e) => e.innerText === 'second')`)
+	b.chosen("The beginning") // so that the menu is not of the snapshot by its former name
 	of("Delete")
 	b.answer("This cannot be undone", "Delete")
 	b.wait(`!document.querySelector('#snapshots').innerText.includes("A person's")`)

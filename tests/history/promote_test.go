@@ -118,9 +118,10 @@ func scramble(t testing.TB, r *rand.Rand, dir string, n int) {
 // A promotion against a three-way merge by paths.
 func TestPromoteIsAThreeWayMerge(t *testing.T) {
 	m := harness.New(t)
+	first := harness.RandomSeed(t)
 	rounds := harness.Count(t, "ROUNDS", 15, 500)
 	for round := range rounds {
-		seed := rand.Uint64()
+		seed := first + uint64(round)
 		ok := t.Run(fmt.Sprintf("%d-%x", round, seed), func(t *testing.T) {
 			promoteRound(t, m, rand.New(rand.NewPCG(seed, 1)), fmt.Sprintf("fork%d", round))
 		})
@@ -288,6 +289,13 @@ func mergedFile(base, ours, theirs string) (merged string, ok bool) {
 // of one that changed here, or the other way round: a file where the other side
 // has a directory with something new in it.
 func structural(p string, base, ours, theirs side) bool {
+	if isDirLine(base[p]) && ours[p] != "" && !isDirLine(ours[p]) {
+		for _, q := range paths(base, theirs) {
+			if strings.HasPrefix(q, p+"/") && theirs[q] != base[q] {
+				return true
+			}
+		}
+	}
 	if theirs[p] == base[p] {
 		return false
 	}

@@ -67,11 +67,17 @@ func (f *namedFile) stat() error {
 // statusOf converts the status of statx(2) to the status of stat(2).
 func statusOf(x *unix.Statx_t) unix.Stat_t {
 	timespec := func(t unix.StatxTimestamp) unix.Timespec { return unix.Timespec{Sec: t.Sec, Nsec: int64(t.Nsec)} }
-	return unix.Stat_t{
-		Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino, Nlink: uint64(x.Nlink), Mode: uint32(x.Mode), Uid: x.Uid, Gid: x.Gid,
+	st := unix.Stat_t{
+		Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino, Mode: uint32(x.Mode), Uid: x.Uid, Gid: x.Gid,
 		Rdev: unix.Mkdev(x.Rdev_major, x.Rdev_minor), Size: int64(x.Size), Blocks: int64(x.Blocks), Atim: timespec(x.Atime), Mtim: timespec(x.Mtime), Ctim: timespec(x.Ctime),
 	}
+	setCount(&st.Nlink, x.Nlink)
+
+	return st
 }
+
+// setCount sets a number whose type depends on the processor.
+func setCount[T uint32 | uint64](to *T, n uint32) { *to = T(n) }
 
 // close closes the descriptors, except for a descriptor that takeData or takeDir returned.
 func (f *namedFile) close() {

@@ -174,6 +174,19 @@ func (m *Mount) Stop() {
 		m.t.Errorf("amberfs umount: %v\n%s", err, out)
 		detachMount(m.Dir)
 	}
+	m.checkEnd()
+}
+
+// StopUnused does as Stop for a mount whose users have just ended. The daemon may still count some of them.
+func (m *Mount) StopUnused() {
+	m.t.Helper()
+	Eventually(m.t, "the mount is not in use", func() bool { _, err := run(scratch.bin, "umount", m.Dir); return err == nil })
+	m.checkEnd()
+}
+
+// checkEnd waits for the end of a daemon whose mount is unmounted.
+func (m *Mount) checkEnd() {
+	m.t.Helper()
 	m.waitForEnd()
 	if m.endErr != nil {
 		m.t.Errorf("the daemon ended with: %v", m.endErr)

@@ -166,6 +166,7 @@ func TestNothingElseFails(t *testing.T) {
 func TestManyUsers(t *testing.T) {
 	const users = 3000
 	m := newMount(t)
+	defer m.StopUnused()
 	must.OK(t, os.WriteFile(m.Path("f"), nil, 0o644))
 	for i := range users {
 		j, err := service.Join(t.Context(), m.Store, "", fmt.Sprint("fork-with-a-long-name-", i))

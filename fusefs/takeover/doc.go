@@ -42,6 +42,18 @@
 // The keeper also has the lock of the store, the listening socket, and the connections of joined runs. The
 // kernel has no part in these: the keeper sends the descriptors to the successor.
 //
+// # Where it lies
+//
+// Parts that need the lock of the forest, the descriptors of the daemon or the kernel's requests lie in the
+// packages that have these:
+//
+//	the device, INIT and its answer  fusefs/connection.go (TakeOver, connect, resumeRequests)
+//	the keeper and its messages      fusefs/takeover/keeper, cmd/amberfs/internal/daemon/kept.go
+//	what a record says of a request  snapshot/live/request.go, snapshot/carried.go (Store.ResultOf)
+//	orphans and unsent notices       snapshot/live/inheritance.go, snapshot/live/orphans.go
+//	control files                    fusefs/control/resent.go
+//	all else                         this folder
+//
 // # A resent request
 //
 // The kernel sends a request again with its old number and ResentBit. Records of changes that must not be

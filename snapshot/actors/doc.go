@@ -1,6 +1,6 @@
 // Package actors names the actors that change files, and records the inodes that each actor changed.
 //
-// Imported by: all of cmd, all of fusefs, service, snapshot, snapshot/actors/blame, snapshot/catalogue,
+// Imported by: all of cmd, all of fusefs, service, snapshot, all of snapshot/actors, snapshot/catalogue,
 // snapshot/engine, snapshot/live.
 //
 // An actor is a string, see Check. A Set has the inodes that each actor changed between two snapshots. It has no

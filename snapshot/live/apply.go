@@ -170,6 +170,16 @@ func (v *view) apply(r *record) error {
 	v.state.Depth = max(v.state.Depth, r.depth)
 	defer func() { v.trees.mu.inApply = false }()
 
+	change := r.attributedChange()
+	earlier := v.attribution.BeginChange(change, v.trees.mu.actor, v)
+	err := v.applyRecord(r)
+	v.attribution.EndChange(change, earlier, v.trees.mu.actor, v)
+
+	return err
+}
+
+// applyRecord does the work of apply.
+func (v *view) applyRecord(r *record) error {
 	e := v.newEditor(r.time)
 
 	switch r.kind {
@@ -181,21 +191,12 @@ func (v *view) apply(r *record) error {
 			return nil
 		}
 
-		before := v.actorsAt(r.changedName())
-		v.recordCreation(r.changedName())
 		e.Add(r.parent, r.name, n)
-		v.inheritActors(r.changedName(), before)
 
 	case recLink:
-		before := v.actorsAt(r.changedName())
-		v.recordCreation(r.changedName())
 		v.link(e, r)
-		v.inheritActors(r.changedName(), before)
-
 	case recUnlink:
-		before := v.actorsAt(r.changedName())
 		e.Remove(r.parent, r.name)
-		v.recordRemoval(r.changedName(), before)
 	case recRename:
 		v.rename(e, r)
 	default:
@@ -230,29 +231,18 @@ func (v *view) link(e *tree.Editor, r *record) {
 
 // rename applies a recRename.
 func (v *view) rename(e *tree.Editor, r *record) {
-	from, to := r.changedName(), r.to
-	fromBy, toBy := v.actorsAt(from), v.actorsAt(to)
-	if v.inoAt(to) == 0 {
-		v.recordCreation(to)
-	}
-	defer v.inheritActors(to, toBy)
+	from, to := tree.Link{Parent: r.parent, Name: r.name}, r.to
 
 	switch {
 	case r.flags&unix.RENAME_EXCHANGE != 0:
 		e.Exchange(from, to)
-		v.inheritActors(from, fromBy)
 	case r.flags&unix.RENAME_WHITEOUT != 0:
 		v.trees.raiseNextIno(r.ino)
 		e.Whiteout(from, to, newInode(r.ino, &r.create, r.time))
-		v.inheritActors(from, fromBy)
 	default:
 		e.Rename(from, to)
-		v.recordRemoval(from, fromBy)
 	}
 }
-
-// changedName returns the name that a record changes.
-func (r *record) changedName() tree.Link { return tree.Link{Parent: r.parent, Name: r.name} }
 
 // applyToInode applies a change of one inode.
 func (v *view) applyToInode(r *record) error {

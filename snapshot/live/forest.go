@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/internal/changed"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/actors/attribution"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -120,7 +121,7 @@ type view struct {
 	ended          bool          // its nodes are stale, see Tx.EndView
 	replacedStates []*tree.State // states before edits, between Tx.Apply and End, see Edit.keepHeldInodes
 
-	attribution attribution
+	attribution attribution.Attribution
 	protection  protection
 
 	// mountOrphans has the inode numbers of orphans on which a file system is mounted, by their former names.

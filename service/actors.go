@@ -101,8 +101,8 @@ func listActors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
 	return out, nil
 }
 
-// checkActor returns an error for an unknown actor: an actor that has changed nothing in the workspace, is not
-// registered for the workspace, and is not the caller's.
+// checkActor returns an error for an unknown actor. The known actors are the actor of the caller, those that changed
+// something in the workspace, and those that are registered for the workspace.
 func checkActor(ctx context.Context, r *Request, actor string) error {
 	if err := actors.Check(actor); err != nil {
 		return err
@@ -125,9 +125,9 @@ func checkActor(ctx context.Context, r *Request, actor string) error {
 	return withSuggestion(errs.Fail(errs.NotExist, "there is no actor %s", actor), actor, names, "see `amberfs actors`")
 }
 
-// completeUndo completes the options of a request to undo the changes of an actor. If o.Since is not the name of a
-// snapshot, completeUndo reads it as a time, and moves it to o.After.
-func completeUndo(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
+// completeUndoOptions completes the options of a request to undo the changes of an actor. If o.Since is not the
+// name of a snapshot, completeUndoOptions reads it as a time, and moves it to o.After.
+func completeUndoOptions(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
 	if err := checkActor(ctx, r, o.Actor); err != nil {
 		return o, err
 	}
@@ -151,7 +151,7 @@ func completeUndo(ctx context.Context, r *Request, o snapshot.UndoByOptions) (sn
 }
 
 func undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy, error) {
-	o, err := completeUndo(ctx, r, a)
+	o, err := completeUndoOptions(ctx, r, a)
 	if err != nil {
 		return UndoneBy{}, err
 	}

@@ -31,23 +31,23 @@ const sinceLastLook = "last"
 // before.
 func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, error) {
 	a.Look = cmp.Or(a.Look, r.Caller.Actor, "caller")
-	looks := a.Since == "" || strings.EqualFold(a.Since, sinceLastLook)
+	sinceLook := a.Since == "" || strings.EqualFold(a.Since, sinceLastLook)
 	d := WhatChanged{Since: a.Since, Effects: []PathEffect{}}
-	first := false
-	if looks {
-		d.Since, first = lastLookOf(r, a.Look)
+	isFirst := false
+	if sinceLook {
+		d.Since, isFirst = lastLookOf(r, a.Look)
 	}
 
-	same := false
+	isEqual := false
 	err := withStates(r, d.Since, "", func(from, to *tree.State) (err error) {
-		same, err = tree.Equal(ctx, r.source(), from, to, tree.DiffOptions{SkipData: true}, 0)
+		isEqual, err = tree.Equal(ctx, r.source(), from, to, tree.DiffOptions{SkipData: true}, 0)
 		return err
 	})
-	if err != nil || same && !first {
+	if err != nil || isEqual && !isFirst {
 		return d, err
 	}
 
-	if looks {
+	if sinceLook {
 		if len(a.Look) > maxLookLabel {
 			return d, errs.Fail(errs.Invalid, "look is at most %d bytes long", maxLookLabel)
 		}
@@ -71,8 +71,8 @@ func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, err
 // maxLookLabel is the largest length of the value of LookLabel, in bytes.
 const maxLookLabel = 200
 
-// lastLookOf returns the name of the snapshot of the last look. look is the value of LookLabel. isFirst is true
-// if there was no look: then name is the newest snapshot, or the base.
+// lastLookOf returns the name of the snapshot of the last look that has the value look of LookLabel. If there was no
+// such look, isFirst is true, and name is the newest snapshot or, without snapshots, the base.
 func lastLookOf(r *Request, look string) (name string, isFirst bool) {
 	newest := ""
 	for i := range r.Workspace.Snapshots().NewestFirst() {
@@ -89,7 +89,7 @@ func lastLookOf(r *Request, look string) (name string, isFirst bool) {
 // itself maintains in git directories: d.Git describes their changes in the terms of git.
 func setEffects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChanged) error {
 	src := r.source()
-	repos := make(map[string]bool) // the git directories of both states
+	repos := make(map[string]bool) // the git directories of both states; true if both states have the directory
 	inGit := func(p string) bool {
 		repo, rel, ok := threeway.SplitGitPath(p)
 		if !ok || gitdir.IsFile(rel) {
@@ -135,9 +135,9 @@ func setEffects(ctx context.Context, r *Request, from, to *tree.State, d *WhatCh
 // markIgnored sets Ignored for the files in list that were added or overwritten and that .gitignore names. It does
 // not mark deletions, because git has no other copy of an ignored file.
 func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEffect) error {
-	const maxLookups = 10_000 // git is not asked about further paths, which count as not ignored
+	const maxLookups = 10_000 // further paths are listed as not ignored, without asking git
 	var paths []string
-	at := make(map[string]*PathEffect)
+	byPath := make(map[string]*PathEffect)
 
 	for i := range list {
 		e := &list[i]
@@ -145,12 +145,12 @@ func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEff
 			continue
 		}
 
-		p := e.bytes()
+		p := e.rawPath()
 		if e.Dir {
 			p += "/"
 		}
 
-		paths, at[p] = append(paths, p), e
+		paths, byPath[p] = append(paths, p), e
 	}
 	if len(paths) == 0 {
 		return nil
@@ -163,7 +163,7 @@ func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEff
 	}
 
 	for p := range ignored {
-		at[p].Ignored = true
+		byPath[p].Ignored = true
 	}
 
 	return nil

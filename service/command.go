@@ -28,14 +28,14 @@ type Command struct {
 	// PreferSides has the values of the flag --prefer: those that stand for --ours, and those that stand for
 	// --theirs. Each of the two is a list of values, separated by blanks.
 	PreferSides [2]string
-	// Convert, if set, converts the arguments that the command line sets to the arguments of the call, which
-	// may be arguments of another operation. See converter.
+	// Convert, if set, converts the arguments that the command line sets to the arguments of the call. The result may
+	// be arguments of another operation. See convertFunc.
 	Convert      func(args any, g *ParsedLine) (any, error)
 	UsesPager    bool            // on a terminal, the text is shown by the pager
 	PrintsDamage bool            // if an error is of the kind Damaged, its result is printed, too
 	Forms        map[string]Form // text forms that replace Op.Text, by the flag that selects them
-	// PathHint is the format of a hint for the error that a word is not a snapshot, but a path. Its argument is
-	// the path, quoted for a shell.
+	// PathHint is the format of a hint for the case that a word is not a snapshot, but an existing path. The argument
+	// of the format is the path, quoted for a shell.
 	PathHint string
 }
 
@@ -75,8 +75,8 @@ func (g *ParsedLine) HasFlag(flag string) bool { _, ok := g.Flags[flag]; return 
 // IsSet reports whether a flag without a value was given, and not as --FLAG=false.
 func (g *ParsedLine) IsSet(flag string) bool { return g.Flags[flag] == strconv.FormatBool(true) }
 
-// Arguments returns the arguments for a call of the operation, which the command line sets. c.Convert, if set,
-// converts them.
+// Arguments returns the arguments for a call of the operation: a copy of preset with the fields that the command line
+// sets. If c.Convert is set, it converts them.
 func (c *Command) Arguments(o *Op, preset any, g *ParsedLine) (any, error) {
 	for i, w := range c.Args.Words() {
 		if i < len(g.Words) && g.Words[i] == "" && FieldNamed(reflect.New(o.Args).Elem(), w.Field).Type() == reflect.TypeFor[naming.BytePath]() {
@@ -92,8 +92,8 @@ func (c *Command) Arguments(o *Op, preset any, g *ParsedLine) (any, error) {
 	return c.Convert(args, g)
 }
 
-// converter converts a function that takes arguments of the type A to a function for Command.Convert.
-func converter[A any](convert func(A, *ParsedLine) (any, error)) func(any, *ParsedLine) (any, error) {
+// convertFunc converts a function that takes arguments of the type A to a function for Command.Convert.
+func convertFunc[A any](convert func(A, *ParsedLine) (any, error)) func(any, *ParsedLine) (any, error) {
 	return func(args any, g *ParsedLine) (any, error) { return convert(args.(A), g) }
 }
 
@@ -174,8 +174,8 @@ func convertRestore(a snapshot.RestoreOptions, g *ParsedLine) (any, error) {
 	return Revert{Path: naming.BytePath(a.Name)}, nil
 }
 
-// convertUndo returns the arguments of one of three operations: of undo-by for --by, of Restore for --turn and
-// --keep, else of undo-op, by default for the last operation.
+// convertUndo returns arguments of undo-by for --by, of restore for --turn or --keep, and otherwise of undo-op.
+// Without --op, undo-op undoes the last operation.
 func convertUndo(a snapshot.UndoByOptions, g *ParsedLine) (any, error) {
 	turn, err := strconv.Atoi(g.Flags["turn"])
 	if g.HasFlag("turn") && (err != nil || turn < 1 || g.HasFlag("by") || g.HasFlag("op")) {

@@ -184,8 +184,8 @@ const (
 	// maxLineBytes.
 	maxHunkLines = 500
 	maxLineBytes = 4 << 10
-	// maxFileRead is the largest number of bytes that one call of the operation File returns.
-	maxFileRead = 64 << 20
+	// maxReadBytes is the largest number of bytes that one call of the operation File returns.
+	maxReadBytes = 64 << 20
 )
 
 // Hunks has the arguments of the operation hunks.
@@ -219,12 +219,12 @@ func readHunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
 	return out, err
 }
 
-// sliceHunks returns one part of a diff. cursor is the number of the first line in the part, and the parameter lines is
-// the number of lines in it. The result next is the cursor of the following part, 0 at the end. seen is the number of
-// lines of the diff that precede hunks.
-func sliceHunks(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next int) {
+// sliceHunks returns the part of a diff that begins at the line with the number cursor and has at most maxLines
+// lines. The result next is the cursor of the following part, 0 at the end. seen is the number of lines of the diff
+// that precede hunks.
+func sliceHunks(hunks []diff.Hunk, seen, cursor, maxLines int) (part []diff.Hunk, next int) {
 	part = []diff.Hunk{}
-	room := lines
+	room := maxLines
 
 	for _, h := range hunks {
 		skip := max(0, cursor-seen)
@@ -237,8 +237,8 @@ func sliceHunks(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, n
 		}
 	}
 
-	if cursor+lines < seen {
-		next = cursor + lines
+	if cursor+maxLines < seen {
+		next = cursor + maxLines
 	}
 
 	return part, next
@@ -307,9 +307,9 @@ func readFile(_ context.Context, r *Request, a File) (None, error) {
 		return None{}, errs.Fail(errs.Invalid, "offset and limit count bytes")
 	}
 
-	length := maxFileRead
+	length := maxReadBytes
 	if a.Limit > 0 {
-		length = int(min(a.Limit, maxFileRead))
+		length = int(min(a.Limit, maxReadBytes))
 	}
 
 	part := io.NewSectionReader(n.Content.Reader(src.Files), a.Offset, int64(length))

@@ -17,8 +17,8 @@ import (
 
 // explainConflict returns an error of the kind Conflict for these two errors of a merge:
 //
-//   - threeway.ErrConflict: the text is the number of paths in conflict, followed by the parameter change, such as
-//     "changed in the fork and in the workspace". The error also has the hint and the result.
+//   - threeway.ErrConflict: the text is the number of paths, followed by change, such as "changed in the fork and in
+//     the workspace". The error also has the hint and the result.
 //   - threeway.ErrStaleDecision: contents have changed after the user decided about them.
 //
 // It returns other errors unchanged.
@@ -79,7 +79,7 @@ func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting,
 
 // undoConflict returns the sides of a path in conflict in the undo of an actor. ours is the present file.
 func undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode) (out Conflicting, err error) {
-	o, err := completeUndo(ctx, r, snapshot.UndoByOptions{Actor: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
+	o, err := completeUndoOptions(ctx, r, snapshot.UndoByOptions{Actor: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
 	if err != nil {
 		return out, err
 	}
@@ -95,8 +95,8 @@ func undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode)
 	return out, err
 }
 
-// compareSides compares the versions of a file on the three sides of a merge: base, ours and theirs. A version is
-// nil if the side does not have the file. Conflicting.Of of the result is the digest of the files in digested.
+// compareSides compares the versions of a file on the three sides of a merge: base, ours and theirs. A version is nil
+// if the side does not have the file. The field Of of the result is the digest of the files in digested.
 func compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inode, digested ...*tree.Inode) (out Conflicting, err error) {
 	const maxSideSize = 1 << 20
 

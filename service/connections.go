@@ -22,7 +22,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Connection connects a store to its registered remotes and to the remotes from which it reads objects.
+// A Connection gives a store access to its registered remotes, and to the remotes from which it reads objects.
 type Connection struct {
 	// StartSnapshot is the snapshot on a remote, as URL@SNAPSHOT, with which a new store begins; "" for none.
 	StartSnapshot string
@@ -33,8 +33,8 @@ type Connection struct {
 
 	Remotes *known.Registry // set by Connect
 
-	// mountedBefore is set unless the store is new. Such a store may read from remotes that do not
-	// answer now, so Run probes them.
+	// mountedBefore is set if the store is not new. Such a store may read from remotes that do not answer now. So Run
+	// probes these remotes.
 	mountedBefore bool
 }
 
@@ -64,9 +64,8 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tr
 }
 
 // startState returns the snapshot with which a new store begins: the snapshot of an interrupted attempt, or
-// c.StartSnapshot. It returns nil for a store that begins empty, and for an existing store. If the user gives
-// c.StartSnapshot for an existing store, startState records that the user agrees to requests to that remote. isNew
-// is set for a new store.
+// c.StartSnapshot. It returns nil for a store that begins empty, and for an existing store (isNew is false). If
+// c.StartSnapshot is set for an existing store, startState records that the user agrees to requests to its remote.
 func (c *Connection) startState(ctx context.Context, isNew bool) (*snapshot.StartSnapshot, error) {
 	url, name, _ := known.SplitSnapshotURL(c.StartSnapshot)
 	if !isNew && c.StartSnapshot != "" {
@@ -116,16 +115,17 @@ func (c *Connection) Close() {
 const retryPause = 5 * time.Second
 
 // firstHoldDelay is the time from the mount to the first hold that a store writes to a remote. A hold protects
-// objects on the remote from gc. The first one may be late because the remote's gc keeps unused objects for a
-// day. So short mounts write no hold, and the hold does not slow down the first reads.
+// objects on the remote from gc. The delay is safe because the remote's gc keeps unused objects for a day. With the
+// delay, short mounts write no hold, and the first reads are not slowed down.
 const firstHoldDelay = 10 * time.Second
 
-// Run does the background work for a store that reads from remotes, until ctx ends. It fetches contents before they
-// are read. prefetch is one of the constants known.PrefetchNone, PrefetchTree and PrefetchAll. Run also renews the
-// holds, which protect the objects that the store needs from the gc of the remotes.
+// Run does the background work for a store that reads from remotes, until ctx ends:
+//
+//   - It fetches contents before they are read. prefetch is known.PrefetchNone, PrefetchTree or PrefetchAll.
+//   - It renews the holds. They protect objects that the store needs from the gc of the remotes.
 func (c *Connection) Run(ctx context.Context, prefetch string) {
 	heldAt := map[string]time.Time{}
-	first := time.Now().Add(firstHoldDelay)
+	firstHoldAt := time.Now().Add(firstHoldDelay)
 	if c.mountedBefore {
 		c.Remotes.ProbeSources()
 	}
@@ -137,7 +137,7 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 		}
 
 		// The first hold is written late, see firstHoldDelay. After that, holds are renewed.
-		untilFirst := time.Until(first)
+		untilFirst := time.Until(firstHoldAt)
 		if untilFirst <= 0 && !errors.Is(err, backend.ErrAway) {
 			err = c.Remotes.Hold(ctx, heldAt)
 		}
@@ -158,9 +158,9 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 	}
 }
 
-// CheckStore verifies a store that is not mounted. memory is the largest number of bytes of its journal's contents in
-// memory. If the store can be opened and has damage, the error is of the kind Damaged and has the report as its
-// result.
+// CheckStore verifies a store that is not mounted. memory is the largest number of bytes that the contents of the
+// store's journal take in memory. If the store can be opened and has damage, the error is of the kind Damaged and has
+// the report as its result.
 func CheckStore(ctx context.Context, dir string, memory int64, show func(Progress)) (*repair.Report, error) {
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
@@ -171,7 +171,7 @@ func CheckStore(ctx context.Context, dir string, memory int64, show func(Progres
 		return r, DamageError(r, hint)
 	}
 
-	// Errors of the operating system do not mean that the store is damaged.
+	// These errors of the operating system do not mean that the store is damaged.
 	system := []error{fs.ErrPermission, unix.EROFS, unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM}
 	ofSystem := slices.ContainsFunc(system, func(e error) bool { return errors.Is(err, e) })
 	if errs.ScriptKind(err) == errs.Busy || errors.Is(err, errs.Format) || errors.Is(err, cas.ErrLost) || errors.Is(err, backend.ErrAway) || errors.Is(err, vfs.ErrLinked) || ofSystem {

@@ -8,8 +8,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// A Cost is the set of the shared resources that an operation uses. An operation with another cost than Cheap waits
-// for its turn.
+// A Cost is the set of the shared resources that an operation uses. Operations wait for their turn, except for Cheap
+// ones.
 type Cost int
 
 const (
@@ -24,8 +24,8 @@ const (
 	gitPool  // uses the memory pool GitMemory
 )
 
-// The pools of memory. An operation that uses a pool also uses much processor time. It reserves memory in the
-// pool before it allocates the memory.
+// The pools of memory. An operation reserves memory in a pool before it allocates the memory. An operation with a
+// pool is also CPUHeavy.
 const (
 	ListMemory = listPool | CPUHeavy // for lists of changes and of snapshots
 	TextMemory = textPool | CPUHeavy // for comparisons of texts, and for imports
@@ -40,16 +40,16 @@ func (r *Request) budget(p Cost) *budget.Budget {
 	}
 
 	if p == GitMemory && !r.Workspace.IsFork() {
-		return r.mainGit // requests in main do not wait for those in forks
+		return r.mainGitPool // requests in main do not wait for those in forks
 	}
 
 	return r.pools[p].ForTenant(r.Workspace.Tenant())
 }
 
 // reserveMemory reserves memory for a list. It waits while other requests have reserved too much.
-func reserveMemory(ctx context.Context, list *budget.Charge, bytes int64) error {
-	if list.TryAdd(bytes) != nil {
-		return list.RemoveLimit(ctx)
+func reserveMemory(ctx context.Context, charge *budget.Charge, bytes int64) error {
+	if charge.TryAdd(bytes) != nil {
+		return charge.RemoveLimit(ctx)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 type door struct {
 	*net.UnixListener
 	mu         sync.Mutex
-	openSignal chan struct{} // while the door is shut: closed when the door opens; nil while it is open
+	openSignal chan struct{} // nil while the door is open; otherwise, open closes the channel to wake Accept
 }
 
 // Accept implements net.Listener.
@@ -67,7 +67,7 @@ func (d *door) open() {
 	}
 }
 
-// A callSet has the unanswered requests of a server that would fail if the daemon ended now.
+// A callSet has the unanswered requests to a server. They would fail if the daemon ended now.
 type callSet struct {
 	mu         sync.Mutex
 	active     map[*pendingCall]bool
@@ -113,7 +113,8 @@ func exemptCall(r *http.Request) {
 	}
 }
 
-// wake closes the channel that pending has returned, after a removal from the set. The caller holds c.mu.
+// wake wakes the callers of pending after a removal from the set: it closes the channel that they wait for. The
+// caller holds c.mu.
 func (c *callSet) wake() {
 	close(c.removal)
 	c.removal = make(chan struct{})
@@ -131,8 +132,9 @@ func (c *callSet) connState(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// pending returns the paths of the unanswered requests in the set. fresh is true if there are connections without a
-// request yet. The channel changed is closed at the next removal of a request or connection.
+// pending returns the paths of the unanswered requests in the set, and whether there are connections on which the
+// client has not sent a request yet (fresh). The channel changed is closed at the next removal of a request or
+// connection.
 func (c *callSet) pending() (paths []string, fresh bool, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,8 +29,8 @@ const (
 	GitCache = "gitcache"
 )
 
-// Exports has the operation that exports a snapshot, which writes it to the store's own git repository. It
-// also deletes exports.
+// Exports has the operation export, which writes a snapshot to the store's own git repository. It also deletes
+// exports.
 type Exports struct {
 	store       *snapshot.Store
 	requestDrop func() // see Config.RequestDrop
@@ -136,7 +136,7 @@ const (
 	exportMemory = 12 << 20
 	// maxExportBytes is the largest number of bytes of files that an export of a fork reads.
 	maxExportBytes = 16 << 30
-	// allExports is the weight of the semaphore Exports.runningExports: an export takes 1, pruning takes
+	// allExports is the weight of the semaphore Exports.runningExports: an export acquires 1, pruning acquires
 	// all.
 	allExports = 1 << 20
 )
@@ -195,10 +195,9 @@ func (es *Exports) withoutExports(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// keepCommits deletes refs of the store's own repository, and the objects that only these refs need. It deletes the
-// refs from which a commit can be reached that is not in commits. It returns the refs. If dryRun is set, it deletes
-// nothing.
-func (es *Exports) keepCommits(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
+// deleteOtherRefs deletes each ref of the store's own repository from which a commit can be reached that is not in
+// commits, and the objects that only these refs need. It returns the refs. If dryRun is set, it deletes nothing.
+func (es *Exports) deleteOtherRefs(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
 	return gitbridge.KeepCommits(ctx, es.repository(), commits, dryRun)
 }
 
@@ -224,8 +223,8 @@ func GitInfo(i info.Info, parents []string) gitbridge.Info {
 	return gitbridge.Info{Name: i.Name, ID: i.ID, Message: i.Message, Time: i.Created, Parents: parents, Authors: i.Actors}
 }
 
-// authors returns the actors that a commit names. It omits actors that stand for a user, because git has the
-// user's own name.
+// authors returns the actors that a commit names. It omits actors that stand for a user, because git adds the name of
+// the user from its configuration.
 func authors(ws *snapshot.Workspace, names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), ws.Store().Actors().IsUser)
 }
@@ -235,12 +234,12 @@ func recordExport(_ context.Context, r *Request, a Exported) (None, error) {
 	return None{}, r.Workspace.Snapshots().Amend(a.Name, func(i *info.Info) { i.AddExport(a.Commit) })
 }
 
-// maxSkipped bounds the list of entries that an archive cannot represent.
+// maxSkipped is the largest number of listed entries that an archive cannot represent.
 const maxSkipped = 100
 
 func exportTar(ctx context.Context, r *Request, a ExportTar) (*archive.TarResult, error) {
 	if _, err := r.Workspace.Find(a.Name); err != nil {
-		return nil, err // Held would return the present state for an empty name
+		return nil, err // for an empty name, HoldToSend would return the present state
 	}
 
 	st, release, err := r.Workspace.Remotes().HoldToSend(ctx, a.Name)

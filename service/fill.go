@@ -22,7 +22,7 @@ import (
 
 // FillOptions are the options of FillStore.
 type FillOptions struct {
-	Exclude      []string // directories
+	Exclude      []string // directories that are not copied
 	Hidden       hostdir.Hidden
 	ShowProgress func(Progress)
 	// Skip is called for each path that cannot be read and is left out of the copy.
@@ -75,10 +75,10 @@ type pathScan struct {
 	dir    string // without a slash at its end
 	relink bool   // symbolic links to existing paths in dir get relative targets in the copy
 
-	absoluteLinks, relinked int // numbers of symbolic links that stay absolute, and that were made relative
-	worktrees               int // the number of files .git of linked worktrees
-	otherFiles              int // the number of other files with such paths
-	firstOther              string
+	absoluteLinks, relinked int             // numbers of symbolic links that stay absolute, and that were made relative
+	worktrees               int             // the number of files .git of linked worktrees
+	otherFiles              int             // the number of other files with such paths
+	firstOther              string          // the path of the first of these files
 	virtualenvs             map[string]bool // directories of Python's virtual environments
 }
 
@@ -119,8 +119,8 @@ func (l *pathScan) scanLink(e *stream.Entry) {
 	l.absoluteLinks++
 }
 
-// scanFile searches the beginning of a file for absolute paths. Afterwards e.Data yields the whole file
-// again.
+// scanFile searches the beginning of a file for absolute paths. It replaces e.Data by a reader that again returns the
+// whole file.
 func (l *pathScan) scanFile(e *stream.Entry) error {
 	const maxScan = 1 << 20
 	name := path.Base(e.Path)

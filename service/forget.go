@@ -24,7 +24,7 @@ import (
 type erasure struct {
 	exports interface {
 		withoutExports(ctx context.Context, fn func() error) error
-		keepCommits(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error)
+		deleteOtherRefs(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error)
 	}
 	registry   *known.Registry
 	readStored func(context.Context, cas.Hash) (cas.StoredObject, error)
@@ -44,7 +44,7 @@ func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOpti
 
 	// Record that the contents must be removed from the remotes. If the daemon is killed now, the next daemon does
 	// it at its start.
-	before := er.registry.MustForget()
+	mustForgetBefore := er.registry.MustForget()
 	if a.Remotes && !a.DryRun {
 		if err := er.registry.SetMustForget(true); err != nil {
 			return nil, err
@@ -53,7 +53,7 @@ func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOpti
 
 	receipt, err := er.forgetInStore(ctx, r, a)
 	if err != nil {
-		return nil, errors.Join(err, er.registry.SetMustForget(before))
+		return nil, errors.Join(err, er.registry.SetMustForget(mustForgetBefore))
 	}
 	if a.Remotes && !a.DryRun {
 		if err := er.forgetOnRemotes(ctx, r, receipt); err != nil {
@@ -67,8 +67,8 @@ func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOpti
 	return receipt, nil
 }
 
-// forgetInStore forgets contents in the store. It excludes exports, because an export that runs now could write a ref
-// with forgotten contents afterwards.
+// forgetInStore forgets contents in the store, while no export runs: an export that runs now could later write a ref
+// with forgotten contents.
 func (er *erasure) forgetInStore(ctx context.Context, r *Request, a snapshot.ForgetOptions) (receipt *forget.Receipt, err error) {
 	if a.DryRun {
 		return r.Workspace.Forget(ctx, a)
@@ -113,7 +113,7 @@ func (er *erasure) prune(ctx context.Context, commits map[string]bool, dryRun bo
 			return nil, fmt.Errorf("erase the cache of remote objects: %w", err)
 		}
 	}
-	return er.exports.keepCommits(ctx, commits, dryRun)
+	return er.exports.deleteOtherRefs(ctx, commits, dryRun)
 }
 
 // verify returns an error of the kind Damaged, with the proof, if forgotten bytes are in the store.
@@ -231,7 +231,7 @@ func ProofText(p *forget.Proof) string {
 	return text.String()
 }
 
-// forgetOnRemotes removes all contents that were ever forgotten from all remotes. It adds to receipt.Cannot the
+// forgetOnRemotes removes from all remotes the contents that were ever forgotten. It adds to receipt.Unremovable the
 // contents that it cannot remove, and the remotes that do not answer.
 func (er *erasure) forgetOnRemotes(ctx context.Context, r *Request, receipt *forget.Receipt) error {
 	chunks, err := r.Workspace.Store().ForgottenContents().Chunks()
@@ -350,7 +350,7 @@ func (f *remoteForget) pushRewritten(ctx context.Context, target *remote.Remote,
 }
 
 // resend reads a snapshot from a remote and pushes it again. It is called for a snapshot that was not rewritten in
-// this store, but shares objects with a replaced snapshot. It fails if the snapshot has forgotten contents.
+// this store, and that shares objects with a replaced snapshot. It fails if the snapshot has forgotten contents.
 func (f *remoteForget) resend(ctx context.Context, target *remote.Remote, ref *remote.Ref, base string) error {
 	there := target.Snapshot(ref)
 	src := tree.NewSource(pullSource{ctx, f.store, there}, nil, 16<<20)

@@ -28,13 +28,13 @@ import (
 // forks has the operations that create and delete forks, and list them.
 type forks struct {
 	events         *events.Log
-	programsInside func(views []uint32, roots bool) []Program
-	joinedPrograms func(fork string) int // see Joins.programCount
+	programsInside func(views []uint32, rootsOnly bool) []Program // see Mount.ProgramsInside
+	joinedPrograms func(fork string) int                          // see Joins.programCount
 	// remotes finds snapshots on remotes, with which forks can begin.
 	remotes interface {
 		localName(ctx context.Context, r *Request, from string) (string, error)
 		localNameOf(r *Request, ref *remote.Ref) (string, error)
-		remoteRef(ctx context.Context, r *Request, from string, again bool) (*remote.Ref, error)
+		remoteRef(ctx context.Context, r *Request, from string, refresh bool) (*remote.Ref, error)
 	}
 }
 
@@ -107,13 +107,13 @@ func (fs *forks) delete(_ context.Context, r *Request, a DeleteFork) (DeletedFor
 	return DeletedFork{a.Name, last.Name, until}, err
 }
 
-// maxForkChanges is the number of changes in a fork after which the count ends.
+// maxForkChanges is the largest number of changes that are counted in a fork.
 const maxForkChanges = 1000
 
-// list lists the forks. It stops counting changes after countTime.
+// list lists the forks. It stops counting changes after maxCountTime.
 func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error) {
-	const countTime = time.Second
-	counting, cancel := context.WithTimeout(ctx, countTime)
+	const maxCountTime = time.Second
+	counting, cancel := context.WithTimeout(ctx, maxCountTime)
 	defer cancel()
 
 	out := ForkList{Forks: []ForkState{}}
@@ -132,9 +132,9 @@ func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error
 		f.Run = fs.runState(counting, ws, i.Name)
 		err = withStates(&Request{Workspace: ws}, baseName, "", func(base, now *tree.State) error {
 			if f.Run != nil {
-				return countRun(counting, &f, ws, now)
+				return countRunChanges(counting, &f, ws, now)
 			}
-			return countFork(counting, r.source(), &f, base, now)
+			return countForkChanges(counting, r.source(), &f, base, now)
 		})
 
 		f.More = f.More || err != nil
@@ -150,9 +150,9 @@ func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error
 	return out, ctx.Err()
 }
 
-// countFork counts the files outside of git directories that differ from the fork's base. If only git directories
-// differ, the count is 1.
-func countFork(ctx context.Context, src *tree.Source, f *ForkState, base, present *tree.State) error {
+// countForkChanges sets f.Changed to the number of files outside of git directories that differ from the fork's base.
+// If only git directories differ, it sets 1. It also sets f.More and the first f.Paths.
+func countForkChanges(ctx context.Context, src *tree.Source, f *ForkState, base, present *tree.State) error {
 	files, more, err := diff.FirstFiles(ctx, src, base, present, diff.Options{}, maxForkChanges)
 	all := len(files)
 	files = slices.DeleteFunc(files, func(c diff.File) bool { _, _, git := threeway.SplitGitPath(c.Path); return git })
@@ -172,9 +172,9 @@ func countFork(ctx context.Context, src *tree.Source, f *ForkState, base, presen
 	return err
 }
 
-// countRun counts the changes of a run since its directory was read, as an apply would write them. Files and
-// paths in git directories are counted separately.
-func countRun(ctx context.Context, f *ForkState, ws *snapshot.Workspace, to *tree.State) error {
+// countRunChanges counts the changes of a run that an apply would write, since the directory of the run was read.
+// Paths in git directories are counted in f.Run.InGit, other files in f.Changed.
+func countRunChanges(ctx context.Context, f *ForkState, ws *snapshot.Workspace, to *tree.State) error {
 	from, release, err := ws.Directory().Hold(ctx)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func countRun(ctx context.Context, f *ForkState, ws *snapshot.Workspace, to *tre
 	})
 }
 
-// errCounted ends a comparison after maxForkChanges changes.
+// errCounted ends a comparison when maxForkChanges changes have been counted.
 var errCounted = errors.New("maxForkChanges changes were counted")
 
 // runState returns the state of a run, or nil if the fork is no run. It takes the state from the newest snapshot of
@@ -223,7 +223,7 @@ func (fs *forks) runState(ctx context.Context, ws *snapshot.Workspace, name stri
 		run.State = RunKept
 	}
 	if run.State == RunApplied {
-		_, _ = fmt.Sscanf(i.Labels[CountLabel], CountFormat, &run.Files, &run.InGit) // 0 without the label
+		_, _ = fmt.Sscanf(i.Labels[AppliedLabel], AppliedFormat, &run.Files, &run.InGit) // 0 without the label
 	}
 
 	switch {
@@ -317,16 +317,16 @@ func forkNames(ws *snapshot.Workspace) []string {
 // findWorkspace finds a workspace in or below ws. names has the names of the forks on the path from ws to the
 // workspace, with / between them. It is "" for ws itself.
 func findWorkspace(ws *snapshot.Workspace, names string) (*snapshot.Workspace, error) {
-	at := ""
+	reached := ""
 
 	for name := range strings.SplitSeq(names, "/") {
 		if name == "" {
 			continue
 		}
-		at = path.Join(at, name)
+		reached = path.Join(reached, name)
 		next, err := ws.Forks().Named(name)
 		if err != nil {
-			return nil, errs.Fail(errs.NotExist, "no such fork: %s", at).WithHint("see `amberfs forks`")
+			return nil, errs.Fail(errs.NotExist, "no such fork: %s", reached).WithHint("see `amberfs forks`")
 		}
 		ws = next
 	}

@@ -59,9 +59,9 @@ type HandoffBack struct {
 // defaultLineLife is the default time after which a line expires.
 const defaultLineLife = "24h"
 
-// handoffRemote returns the URL of the remote with a name. If name is empty, it returns the URL of the remote of
+// handoffURL returns the URL of the remote with a name. If name is empty, it returns the URL of the remote of
 // the last handoff or, if there was no handoff, of the default remote.
-func (rs *remotes) handoffRemote(r *Request, name string, areas map[string]*handoff.Area) (string, error) {
+func (rs *remotes) handoffURL(r *Request, name string, areas map[string]*handoff.Area) (string, error) {
 	newest := time.Time{}
 	for url, a := range areas {
 		if name == "" && len(areas) == 1 || name == "" && a.LastUsed.After(newest) {
@@ -104,7 +104,7 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (result H
 	if err != nil {
 		return result, err
 	}
-	url, err := rs.handoffRemote(r, a.Remote, areas)
+	url, err := rs.handoffURL(r, a.Remote, areas)
 	if err != nil {
 		return result, err
 	}
@@ -253,9 +253,9 @@ func (rs *remotes) setMerged(id string, areas map[string]*handoff.Area) error {
 	return errs.Fail(errs.NotExist, "no such handoff: %q", id)
 }
 
-// fetchReturned finds a handoff with a returned snapshot, and restores this snapshot in the handoff's fork, unless
-// it is restored already. It returns the handoff's record, which is a part of areas and which it may change: the
-// caller stores areas.
+// fetchReturned finds a handoff with a returned snapshot, and restores this snapshot in the handoff's fork, unless it
+// is restored already. It returns the URL of the remote and the handoff's record. The record is an element of
+// areas[url]. fetchReturned may have changed it, so the caller stores areas[url].
 func (rs *remotes) fetchReturned(ctx context.Context, r *Request, a HandoffBack, areas map[string]*handoff.Area) (url string, sent *handoff.SentHandoff, err error) {
 	none := errs.Fail(errs.NotExist, "nothing came back").WithHint("on the other machine, run `amberfs handoff --back` in the directory")
 	if len(areas) == 0 {

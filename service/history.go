@@ -29,7 +29,7 @@ type history struct {
 // the present state.
 func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error) {
 	h := History{Path: string(a.Path), Entries: []HistoryEntry{}}
-	states, err := historyEntries(ctx, r)
+	entries, err := historyEntries(ctx, r)
 	if err != nil {
 		return h, err
 	}
@@ -47,7 +47,7 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 
 	inBase, intervals := node != nil, r.Workspace.Snapshots().Intervals()
 
-	for i, e := range states {
+	for i, e := range entries {
 		state, releaseState, err := r.Workspace.HoldState(e.Snapshot)
 		if err != nil {
 			return h, err
@@ -61,7 +61,7 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 			return h, err
 		}
 
-		r.progress(Progress{What: "comparing snapshots", Done: int64(i + 1), Total: int64(len(states))})
+		r.progress(Progress{What: "comparing snapshots", Done: int64(i + 1), Total: int64(len(entries))})
 		if e.Action == "" || e.Action == pathUnchanged && !a.All {
 			continue
 		}
@@ -92,9 +92,9 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 	return h, nil
 }
 
-// historyEntries returns an entry for each snapshot, the oldest first, and one for the present state. The entries
-// have no action yet.
-func historyEntries(ctx context.Context, r *Request) (states []HistoryEntry, err error) {
+// historyEntries returns an entry for each snapshot, the oldest first, and an entry for the present state. The caller
+// sets the actions of the entries.
+func historyEntries(ctx context.Context, r *Request) (entries []HistoryEntry, err error) {
 	for _, i := range slices.Backward(r.Workspace.List()) {
 		if !i.IsPastState() {
 			continue
@@ -102,10 +102,10 @@ func historyEntries(ctx context.Context, r *Request) (states []HistoryEntry, err
 		if err := chargeInfo(ctx, r.listMemory(), i); err != nil {
 			return nil, err
 		}
-		states = append(states, HistoryEntry{Snapshot: i.Name, Seq: i.Seq, ID: i.ID, Created: i.Created, Message: i.Message})
+		entries = append(entries, HistoryEntry{Snapshot: i.Name, Seq: i.Seq, ID: i.ID, Created: i.Created, Message: i.Message})
 	}
 
-	return append(states, HistoryEntry{Created: time.Now()}), nil
+	return append(entries, HistoryEntry{Created: time.Now()}), nil
 }
 
 // pathUnchanged is the action in a HistoryEntry if the snapshot did not change the path.
@@ -132,14 +132,14 @@ func comparePath(ctx context.Context, src *tree.Source, previous, state *tree.St
 	return now, pathUnchanged, err
 }
 
-// A version is a change of a file's contents in an interval.
-type version struct {
+// A contentChange is a change of a file's contents in an interval. It is the beginning of a version of the file.
+type contentChange struct {
 	catalogue.Interval
 	before, after *tree.Inode // the file before and after the interval
 }
 
-// blame finds the version in which each line of a file was written. It lists the versions of the file, the
-// newest first, and then follows the lines from the oldest version on.
+// blame finds the change with which each line of a file was written. It lists the versions of the file, the newest
+// first, and then follows the lines from the oldest version on.
 func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error) {
 	out := Blamed{Path: string(a.Path), Lines: []BlamedLine{}}
 	var end info.Info
@@ -183,7 +183,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 		}
 	}()
 
-	versions, paths, err := fileVersions(ctx, r, string(a.Path), node, intervals, &releases)
+	changes, paths, err := contentChanges(ctx, r, string(a.Path), node, intervals, &releases)
 	if err != nil {
 		return out, err
 	}
@@ -193,7 +193,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 
 	b := diff.Blame{Source: r.source(), Cache: &h.blameCache, Memory: memory}
 
-	for n, v := range slices.Backward(versions) {
+	for n, v := range slices.Backward(changes) {
 		if err := b.AddVersion(ctx, v.after, n); err != nil {
 			if errors.Is(err, diff.ErrNoText) {
 				err = errs.Fail(errs.Invalid, "%s has no lines: %w", a.Path, err)
@@ -201,7 +201,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 			return out, err
 		}
 
-		r.progress(Progress{What: "comparing versions", Done: int64(len(versions) - n), Total: int64(len(versions))})
+		r.progress(Progress{What: "comparing versions", Done: int64(len(changes) - n), Total: int64(len(changes))})
 	}
 
 	lines, from, err := b.Lines(ctx)
@@ -209,19 +209,19 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 		return out, err
 	}
 
-	const answerCost = 400 // bytes of a line in the answer, without its text
-	const copies = 3       // number of copies of the text in memory, until the answer is sent
-	if err := r.listMemory().Add(ctx, int64(len(lines))*answerCost+copies*node.Size()); err != nil {
+	const lineBytes = 400 // bytes of a line in the answer, without its text
+	const copies = 3      // number of copies of the text in memory, until the answer is sent
+	if err := r.listMemory().Add(ctx, int64(len(lines))*lineBytes+copies*node.Size()); err != nil {
 		return out, err
 	}
 
-	changes := h.fileEvents(r, paths)
+	writes := h.fileEvents(r, paths)
 	known := make(map[int]BlamedLine)
 
 	for n, line := range lines {
 		l, ok := known[from[n]]
 		if !ok {
-			if l, err = describeVersion(r, versions[from[n]], changes); err != nil {
+			if l, err = describeChange(r, changes[from[n]], writes); err != nil {
 				return out, err
 			}
 			known[from[n]] = l
@@ -234,10 +234,10 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	return out, nil
 }
 
-// fileVersions returns the versions of a file, the newest first, and the paths that the file had. node is the file
-// at the end of the newest interval. The caller calls the functions that fileVersions appends to releases, also
-// after an error.
-func fileVersions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []catalogue.Interval, releases *[]func()) (all []version, paths []string, err error) {
+// contentChanges returns the changes with which the versions of a file began, the newest first, and the paths that
+// the file had. node is the file at the end of the newest interval. The caller calls the functions that
+// contentChanges appends to releases, also after an error.
+func contentChanges(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []catalogue.Interval, releases *[]func()) (all []contentChange, paths []string, err error) {
 	src := r.source()
 	paths = []string{path}
 
@@ -278,7 +278,7 @@ func fileVersions(ctx context.Context, r *Request, path string, node *tree.Inode
 			}
 
 			if !same {
-				all = append(all, version{i, before, node})
+				all = append(all, contentChange{i, before, node})
 			}
 			if before == nil {
 				return all, paths, nil
@@ -287,7 +287,7 @@ func fileVersions(ctx context.Context, r *Request, path string, node *tree.Inode
 
 		node = before
 		if n == len(intervals)-1 && node != nil {
-			all = append(all, version{catalogue.Interval{To: i.From}, nil, node})
+			all = append(all, contentChange{catalogue.Interval{To: i.From}, nil, node})
 		}
 	}
 
@@ -310,9 +310,10 @@ func (h *history) fileEvents(r *Request, paths []string) []events.Event {
 	return all
 }
 
-// describeVersion returns a BlamedLine of a version, without number and text. It has the version's snapshot
-// and actors, and the last command that changed the file if the event log still has it.
-func describeVersion(r *Request, v version, changes []events.Event) (BlamedLine, error) {
+// describeChange returns a BlamedLine for the lines that came with the change v, without number and text. It has the
+// snapshot and the actors of the change. If the event log still has the last command of the change, it also has the
+// command.
+func describeChange(r *Request, v contentChange, fileEvents []events.Event) (BlamedLine, error) {
 	l := BlamedLine{Snapshot: v.To.Name, Time: v.To.Created, Actors: []string{actors.Unknown}}
 	if v.IsPresent() {
 		l.Time = time.Now()
@@ -329,7 +330,7 @@ func describeVersion(r *Request, v version, changes []events.Event) (BlamedLine,
 		l.Actors = changers
 	}
 
-	for _, e := range slices.Backward(changes) {
+	for _, e := range slices.Backward(fileEvents) {
 		if !e.Time.After(l.Time) && e.Time.After(v.From.Created) {
 			l.Command, l.Time = e.Command, e.Time
 			break
@@ -378,7 +379,7 @@ func (h *history) events(ctx context.Context, r *Request, a Log) (None, error) {
 		return None{}, errs.Fail(errs.Invalid, "the limit of events is 1 to %d, not %d", maxEventLimit, a.Limit)
 	}
 
-	if err := reserveMemory(ctx, r.listMemory(), eventCost*int64(a.Limit)); err != nil {
+	if err := reserveMemory(ctx, r.listMemory(), eventBytes*int64(a.Limit)); err != nil {
 		return None{}, err
 	}
 
@@ -397,7 +398,7 @@ func (h *history) events(ctx context.Context, r *Request, a Log) (None, error) {
 
 const (
 	maxEventLimit = 10_000 // the largest limit in a request for events
-	eventCost     = 2000   // bytes of an event in memory
+	eventBytes    = 2000   // bytes of an event in memory
 )
 
 // matches reports whether an event has the action, the command and the actor in the fields of a.

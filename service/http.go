@@ -36,8 +36,9 @@ const (
 	ResultTrailer = "Amberfs-Result"
 	ErrorTrailer  = "Amberfs-Error"
 
-	// maxBody is the largest number of bytes of arguments, which may name many paths.
-	maxBody = 16 << 20
+	// maxBodyBytes is the largest size of the arguments of a request. It is large because arguments may name many
+	// paths.
+	maxBodyBytes = 16 << 20
 	// closeGrace is the time that Server.Close gives to answers under way.
 	closeGrace = 2 * time.Second
 )
@@ -47,17 +48,17 @@ type Server struct {
 	service  *Service
 	http     *http.Server
 	door     *door
-	release  func() // releases the name of the socket
+	release  func() // ends the use of the socket's path, see socketPath
 	cancel   context.CancelFunc
 	handlers sync.WaitGroup // handlers that run
 	calls    *callSet
 }
 
-// peerKey is the key of the peer's credentials in the context of a request.
+// peerKey is the key, in the context of a request, of the peer's credentials.
 type peerKey struct{}
 
-// filesKey is the key of the descriptors.Receiver, which receives open files from the client, in the context of a
-// request.
+// filesKey is the key, in the context of a request, of the descriptors.Receiver that receives open files from the
+// client.
 type filesKey struct{}
 
 // Listen creates the socket of the store dir and answers requests until Close. socket, if set, is the
@@ -284,7 +285,7 @@ func writeError(w http.ResponseWriter, err error) {
 	writeJSON(w, e.Kind.HTTPStatus(), e)
 }
 
-// writeJSON sends an answer. An error of the connection is ignored: the client has closed it.
+// writeJSON sends an answer. It ignores an error of the connection, which means that the client has closed it.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -302,7 +303,7 @@ type answer struct {
 
 	mu         sync.Mutex
 	headSent   bool
-	progressAt time.Time // when progress was reported
+	progressAt time.Time // when progress was last reported
 }
 
 // writeHead sends the HTTP head of a stream, unless it was sent. The caller holds a.mu.

@@ -115,9 +115,10 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 		}
 	}
 
-	const maxSize = 64 << 10 // each snapshot in a list has its configuration
-	if raw, err := json.Marshal(im); err != nil || len(raw) > maxSize {
-		return nil, errs.Fail(errs.Invalid, "the configuration of the image has over %d bytes", maxSize)
+	// The limit is low because a list of snapshots contains the configuration of each snapshot's image.
+	const maxConfigBytes = 64 << 10
+	if raw, err := json.Marshal(im); err != nil || len(raw) > maxConfigBytes {
+		return nil, errs.Fail(errs.Invalid, "the configuration of the image has over %d bytes", maxConfigBytes)
 	}
 	// The archive must end here. If it has no end marker, it was cut off.
 	if _, err := t.Next(); err != io.EOF {
@@ -128,9 +129,9 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 	return im, cmp.Or(err, blobs.FS.SyncDir(blobs.Dir), blobs.FS.SyncDir(imp.store.Dir()))
 }
 
-// readLayer reads the stored blob of a layer, either its whiteouts or its files. diff is the digest of
-// the uncompressed layer.
-func readLayer(ctx context.Context, blobs image.Blobs, blob, diff digest.Digest, layers archive.Layers, whiteouts bool) error {
+// readLayer reads the stored blob of a layer. If whiteouts is set, it reads the whiteouts of the layer, else the
+// files. diffID is the digest of the uncompressed layer.
+func readLayer(ctx context.Context, blobs image.Blobs, blob, diffID digest.Digest, layers archive.Layers, whiteouts bool) error {
 	f, err := blobs.Open(blob)
 	if err != nil {
 		return err
@@ -147,8 +148,8 @@ func readLayer(ctx context.Context, blobs image.Blobs, blob, diff digest.Digest,
 	if err := layers.Read(ctx, io.TeeReader(plain, sum.Hash()), whiteouts); err != nil {
 		return err
 	}
-	if sum.Digest() != diff {
-		return fmt.Errorf("its contents have the digest %s, and the configuration says %s: %w", sum.Digest(), diff, image.ErrDigest)
+	if sum.Digest() != diffID {
+		return fmt.Errorf("its contents have the digest %s, and the configuration says %s: %w", sum.Digest(), diffID, image.ErrDigest)
 	}
 
 	return nil
@@ -172,8 +173,8 @@ func (imp *imports) sweepImages() {
 		}
 	}
 
-	// The deletions of snapshots must be on disk before their blobs are deleted: a power cut must not bring a
-	// snapshot back whose blobs are missing.
+	// The deletions of snapshots must be on disk before their blobs are deleted. Otherwise a power cut could bring
+	// back a snapshot whose blobs are missing.
 	err := imp.store.Sync()
 	if err != nil {
 		imp.log.Warn("removing layers of images", "err", err)
@@ -185,20 +186,20 @@ func (imp *imports) sweepImages() {
 	}
 }
 
-// lastImage finds the last import of an image before a snapshot, or before the present state if name is "". It
+// lastImageImport finds the last import of an image before a snapshot, or before the present state if name is "". It
 // searches the workspace, then its parent and the workspaces above. It returns the workspace and the snapshot of the
 // import, or a nil workspace if there is no import.
-func lastImage(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
-	at := info.Info{Seq: math.MaxUint64, Parent: ws.Snapshots().Head()}
+func lastImageImport(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
+	start := info.Info{Seq: math.MaxUint64, Parent: ws.Snapshots().Head()}
 	if name != "" {
 		var err error
-		if at, err = ws.Find(name); err != nil || at.Image != nil {
-			return ws, at, err
+		if start, err = ws.Find(name); err != nil || start.Image != nil {
+			return ws, start, err
 		}
 	}
 
-	for ; ws != nil; ws, at = forkPoint(ws) {
-		for _, before := range ancestors(ws, at) {
+	for ; ws != nil; ws, start = forkPoint(ws) {
+		for _, before := range ancestors(ws, start) {
 			if before.Image != nil {
 				return ws, before, nil
 			}
@@ -209,7 +210,7 @@ func lastImage(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.I
 }
 
 func findImage(_ context.Context, r *Request, a GetImage) (FoundImage, error) {
-	_, i, err := lastImage(r.Workspace, a.Name)
+	_, i, err := lastImageImport(r.Workspace, a.Name)
 	return FoundImage{Snapshot: i.Name, Image: i.Image}, err
 }
 
@@ -247,7 +248,7 @@ func exportLayer(ctx context.Context, r *Request, a ExportLayer) (out Layer, err
 	}
 	defer release()
 
-	find, name := lastImage, a.Name
+	find, name := lastImageImport, a.Name
 	if a.Base != "" {
 		find, name = findImport, a.Base
 	}

@@ -44,9 +44,9 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 	}
 	defer release()
 
-	// No state refers to the imported objects yet, so gc must wait until finished is called.
-	finished := sync.OnceFunc(imp.store.BeginImport())
-	defer finished()
+	// No state refers to the imported objects yet, so gc must wait until endImport is called.
+	endImport := sync.OnceFunc(imp.store.BeginImport())
+	defer endImport()
 
 	now := time.Now().UnixNano()
 	dirMeta := stream.Meta{Mode: 0o777 &^ a.Umask, UID: r.Caller.UID, GID: r.Caller.GID, Atime: now, Mtime: now}
@@ -77,14 +77,14 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 		}, o)
 	})
 	if err != nil {
-		finished()
+		endImport()
 		return Imported{}, abandonImport(ctx, r, err)
 	}
 
 	// From here on, the hold of the tree protects its objects.
 	defer imp.store.Hold(g.Tree)()
 
-	finished()
+	endImport()
 	done, err := r.Workspace.Graft(ctx, g)
 	if err != nil {
 		return Imported{}, err
@@ -95,9 +95,9 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 	return Imported{Path: string(a.Path), GraftResult: done, Image: g.Image}, nil
 }
 
-// importOwner returns the owner of all imported files, nil if they keep the owners in the source. Files of a
-// directory keep their owners. Files of an archive keep them only if the caller is root, because an archive can
-// name any owner.
+// importOwner returns the owner that all imported files get, nil if each keeps its owner in the source. Files of a
+// directory keep their owners. Files of an archive keep them only if the caller is root, because an archive can name
+// any owner.
 func importOwner(c actors.Caller, from string) *stream.Owner {
 	if from == FromGit || (from == FromTar || from == FromImage) && c.UID != 0 {
 		return &stream.Owner{UID: c.UID, GID: c.GID}
@@ -210,8 +210,7 @@ func refreshWorkspace(ctx context.Context, r *Request, a Refresh) (Refreshed, er
 }
 
 // readOverlay reads from r.In the entries that differ from the sealed state base, and returns a copy of base with
-// these entries. The returned state is protected from gc until release is called. It is nil if there are no
-// entries.
+// these entries. The copy is protected from gc until release is called. If r.In has no entries, st is nil.
 func readOverlay(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, release func(), err error) {
 	free, err := r.budget(TextMemory).Take(ctx, importer.MemoryNeeded)
 	if err != nil {
@@ -252,8 +251,8 @@ func addOverlayEntry(b *importer.Builder, e stream.Entry) error {
 	return b.AddLayerEntry(e)
 }
 
-// OverlayState returns a copy of the sealed state base with the entries that feed passes to a sink. It stores new
-// objects in objects.
+// OverlayState returns a copy of the sealed state base with the entries that the function feed passes to a sink. It
+// puts the objects of changed pages and files into the object store objects.
 func OverlayState(ctx context.Context, src *tree.Source, objects content.ObjectStore, base cas.Hash, feed func(stream.Sink) error) (*tree.State, error) {
 	b, err := importer.NewFrom(ctx, src, objects, importer.Destination{IsWorkspaceRoot: true}, base)
 	if err != nil {

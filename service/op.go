@@ -87,9 +87,9 @@ type Op struct {
 	Name   string
 	About  string // one sentence
 	Access Access
-	// Mutates is set for operations that change the workspace. The daemon refuses them when the mount is
-	// read-only, as the kernel refuses writes to control files. The operation that takes a snapshot is not
-	// refused.
+	// Mutates is set for operations that change the workspace. If the mount is read-only, the daemon refuses them, as
+	// the kernel refuses writes to control files. It is not set for the operation snapshot, which is also possible in
+	// a read-only mount.
 	Mutates bool
 	Effect  Effect
 	Cost    Cost

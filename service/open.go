@@ -102,9 +102,9 @@ func idOf(st *tree.State) string {
 }
 
 // holdStored protects the objects of a snapshot from gc until the caller calls release of the result. It fails if the
-// snapshot has no id yet. The function held is Workspace.HoldState or, for an export, calls Remotes.HoldToSend.
-func holdStored(i info.Info, held func(name string) (*tree.State, func(), error)) (storedSnapshot, error) {
-	st, release, err := held(i.Name)
+// snapshot has no id yet. The function hold is Workspace.HoldState or, for an export, calls Remotes.HoldToSend.
+func holdStored(i info.Info, hold func(name string) (*tree.State, func(), error)) (storedSnapshot, error) {
+	st, release, err := hold(i.Name)
 	if err != nil {
 		return storedSnapshot{}, err
 	}
@@ -117,8 +117,8 @@ func holdStored(i info.Info, held func(name string) (*tree.State, func(), error)
 	return storedSnapshot{i, st, release}, nil
 }
 
-// openUndo sends the changes that undo an apply, as openChanges sends changes: they lead from the state of the
-// directory after the apply to its state before the apply.
+// openUndo does as openChanges for the undo of an apply: the changes lead from the state of the directory after the
+// apply to its state before the apply.
 func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 	op, err := r.Workspace.Ops().Named(number)
 	if err != nil {
@@ -128,7 +128,8 @@ func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 		return None{}, errs.Fail(errs.Invalid, "operation %d is no apply", number)
 	}
 
-	// If the apply was killed, After is "": the directory has only a part of the state Now that was applied.
+	// If the apply was killed, After is "". Then the directory has a part of the applied state, which is used
+	// instead.
 	base, now := cmp.Or(op.Apply.After, op.Apply.AppliedState), op.Apply.Before
 	for _, id := range []string{base, now} {
 		release, err := holdStateID(r.Workspace.Store(), id)

@@ -118,8 +118,8 @@ func undoneOpLines(result *UndoneOp) string {
 	return "undid " + what + "\n"
 }
 
-// keptLine returns a line with the time until which undo can restore something, "" for the zero time.
-func keptLine(until time.Time) string {
+// undoDeadlineLine returns a line with the time until which undo can restore something, "" for the zero time.
+func undoDeadlineLine(until time.Time) string {
 	if until.IsZero() {
 		return ""
 	}

@@ -20,7 +20,7 @@ PATHs after "--" limit the diff.`,
 			Example: `  amberfs diff v1
   amberfs diff v1 v2 --stat
   amberfs diff v1 -- internal/ go.mod`,
-			Args: "[a] [b]", ArgsText: "perhaps snapshots A and B, then -- before PATHs", DashField: "paths", Convert: converter(convertDiff),
+			Args: "[a] [b]", ArgsText: "perhaps snapshots A and B, then -- before PATHs", DashField: "paths", Convert: convertFunc(convertDiff),
 			PathHint: "paths come after --: amberfs diff -- %s",
 			Flags: []Flag{
 				{"fork=", "", "what the fork `NAME` changed"},
@@ -71,7 +71,7 @@ a second undo undoes the first. Deleted snapshots and forks are restored for a d
 does. Text that others changed later is merged by lines. Conflicts are listed, and then
 nothing is changed. PATHs limit the undo.`,
 			Example: "  amberfs undo --dry-run\n  amberfs undo --by claude/4f2a --since 2h",
-			Args:    "[paths...]", Convert: converter(convertUndo), PreferSides: [2]string{"workspace run fork", "undo"},
+			Args:    "[paths...]", Convert: convertFunc(convertUndo), PreferSides: [2]string{"workspace run fork", "undo"},
 			Flags: []Flag{
 				{"keep", "", "leave `PATH` as it is; repeatable"},
 				{"turn=", "", "restore the state before the turn `N`"},
@@ -131,7 +131,7 @@ changed since the newest snapshot.`,
 			Long: `Shows the events of the workspace, oldest first: time, action, path, and the command
 and process that caused it. With PATH, only events at or below it.`,
 			Example: "  amberfs log -n 20\n  amberfs log --since 2h --action deleted src/",
-			Args:    "[path]", ArgsText: "at most one PATH", UsesPager: true, Convert: converter(convertLog),
+			Args:    "[path]", ArgsText: "at most one PATH", UsesPager: true, Convert: convertFunc(convertLog),
 			Flags: []Flag{
 				{"follow", "f", "continue as events happen"},
 				{"lines=limit", "n", "only the last `N`"},

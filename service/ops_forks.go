@@ -35,7 +35,7 @@ var forkOps = []*Op{
   amberfs fork label:task=17 again --ttl 1h
   amberfs fork team@start box-18
   amberfs fork --delete try-right`,
-			Args: "[snapshot] name", ArgsText: "perhaps a SNAPSHOT, and a NAME", Convert: converter(convertFork),
+			Args: "[snapshot] name", ArgsText: "perhaps a SNAPSHOT, and a NAME", Convert: convertFunc(convertFork),
 			Flags: []Flag{
 				{"delete=", "d", "delete the fork NAME; its last state becomes a snapshot"},
 				{"discard=", "", "delete the fork NAME without a snapshot"},
@@ -123,6 +123,6 @@ The fork stays.`,
 		Commands: []Command{{Group: "Mounting:", Use: "actor NAME [--pid PID]", Short: "Name the actor of a process's changes",
 			Long: `Later changes of the calling process and its descendants are by the actor NAME. In a
 fork, the name counts in that fork only.`,
-			Example: "  amberfs actor alice\n  amberfs actor claude/4f2a --pid $PPID", Args: "name", ArgsText: "one NAME", Convert: converter(convertActor),
+			Example: "  amberfs actor alice\n  amberfs actor claude/4f2a --pid $PPID", Args: "name", ArgsText: "one NAME", Convert: convertFunc(convertActor),
 			Flags: []Flag{{"pid", "", "the process `PID` instead of the caller"}}}}}, registerActor),
 }

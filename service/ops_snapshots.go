@@ -40,7 +40,7 @@ it survives a power cut, and prints its id.`,
 id ("-" until it is stored), time and message.
 
 --turns lists turns: number, time, AGENT/SESSION, the agent's id of the message, prompt.`,
-			UsesPager: true, Convert: converter(convertList),
+			UsesPager: true, Convert: convertFunc(convertList),
 			Forms: map[string]Form{"turns": Rows(turnRows), "long": Rows((*Snapshots).LongRows)},
 			Flags: []Flag{
 				{"limit", "n", "only the newest `N`"},
@@ -142,7 +142,7 @@ restore_keeps in the policy is a --keep for every such restore.
   amberfs restore v1 go.mod internal/
   amberfs restore v1 --keep .git
   amberfs restore ./src/parse.go`,
-			Args: "name [paths...]", ArgsText: "a NAME and perhaps PATHs", Convert: converter(convertRestore),
+			Args: "name [paths...]", ArgsText: "a NAME and perhaps PATHs", Convert: convertFunc(convertRestore),
 			PathHint: "to restore the path %[1]s from the newest snapshot in which it differs, use `amberfs restore ./%[1]s`",
 			Flags: []Flag{
 				{"keep", "", "leave `PATH` as it is; repeatable"},

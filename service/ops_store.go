@@ -25,7 +25,7 @@ var storeOps = []*Op{
 			Long: `Shows the policy of the workspace as JSON, or changes it by the JSON merge patch in
 FILE ("-" is standard input).`,
 			Example: "  amberfs policy > policy.json\n  amberfs policy policy.json",
-			Args:    "[patch]", ArgsText: "at most one FILE", Convert: converter(convertPolicy)}}}, (*upkeep).setPolicy),
+			Args:    "[patch]", ArgsText: "at most one FILE", Convert: convertFunc(convertPolicy)}}}, (*upkeep).setPolicy),
 	familyOp(Op{Name: "status", Cost: Cheap,
 		About: "Returns the state of the workspace and its store.",
 		Text:  Fields(statusFields),

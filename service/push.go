@@ -138,9 +138,9 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, target *remo
 	return out, rs.registry.SetPushBase(target, pushed.Ref.Name)
 }
 
-// freeName makes the name of ref on the remote free for a push. It copies the snapshot that has the name to
-// NAME.ID, and returns true: the caller may replace that snapshot. If that snapshot is not an earlier state of the
-// same claimed fork, freeName returns the error inUse.
+// freeName prepares a push of ref under a name that another snapshot on the remote has. If that snapshot is an
+// earlier state of the same claimed fork, freeName copies it to NAME.ID and returns true: the push may replace it.
+// Otherwise freeName returns the error inUse.
 func (rs *remotes) freeName(ctx context.Context, target *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
 	present, err := target.Ref(ctx, ref.Name)
 	if err != nil {
@@ -158,11 +158,12 @@ func (rs *remotes) freeName(ctx context.Context, target *remote.Remote, ref *rem
 	return true, nil
 }
 
-// newRef returns the ref for a push of a snapshot under a name. actors are the hashes of its actor sets.
-func newRef(i info.Info, name string, actors []cas.Hash) remote.Ref {
+// newRef returns the ref for a push of a snapshot under a name. actorSets has the hashes of the snapshot's actor
+// sets.
+func newRef(i info.Info, name string, actorSets []cas.Hash) remote.Ref {
 	ref := remote.Ref{
 		Name: name, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: i.Kind, Files: i.Files, Bytes: i.Bytes,
-		Actors: i.Actors, ActorSets: actors,
+		Actors: i.Actors, ActorSets: actorSets,
 	}
 	if i.Expires != nil {
 		ref.Expires = *i.Expires
@@ -171,8 +172,8 @@ func newRef(i info.Info, name string, actors []cas.Hash) remote.Ref {
 	return ref
 }
 
-// markFunc returns a function for remote.PushOptions.Mark: it calls keep for each object of a state, and for each
-// of hashes.
+// markFunc returns a function for remote.PushOptions.Mark. This function passes the hash of each object of the state
+// st, and each of the given hashes, to its parameter keep.
 func markFunc(st *tree.State, src *tree.Source, hashes []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
 	return func(ctx context.Context, keep func(cas.Hash) bool) error {
 		for _, h := range hashes {
@@ -182,7 +183,8 @@ func markFunc(st *tree.State, src *tree.Source, hashes []cas.Hash) func(context.
 	}
 }
 
-// readStored returns an object in its stored form, from the store or else from a remote from which the store reads.
+// readStored returns an object in its stored form. If the store does not have the object, readStored reads it from
+// one of the remotes that are sources of the store.
 func (rs *remotes) readStored(ctx context.Context, h cas.Hash) (cas.StoredObject, error) {
 	rec, err := rs.store.CAS().GetStored(h)
 	if errors.Is(err, cas.ErrNotFound) {
@@ -192,7 +194,7 @@ func (rs *remotes) readStored(ctx context.Context, h cas.Hash) (cas.StoredObject
 }
 
 const (
-	// minBackupPause is the shortest time between two checks for new snapshots.
+	// minBackupPause is the shortest time between two checks whether snapshots are to be pushed.
 	minBackupPause = time.Second
 	// maxRetryPause is the longest pause after a failed backup.
 	maxRetryPause = time.Minute
@@ -222,20 +224,19 @@ func (bs *Backups) state() *BackupState {
 	if p.Remote == "" || p.IntervalSeconds == 0 {
 		return nil
 	}
-	st := bs.lastBackup(p.Remote)
+	st := bs.lastStateFor(p.Remote)
 	return &st
 }
 
-// lastBackup returns the state of the backups to a remote, empty if there were none.
-func (bs *Backups) lastBackup(remoteName string) BackupState {
+// lastStateFor returns the last state of the backups to a remote. Only the remote is set if there were none.
+func (bs *Backups) lastStateFor(remoteName string) BackupState {
 	if st := bs.lastState.Load(); st != nil && st.Remote == remoteName {
 		return *st
 	}
 	return BackupState{Remote: remoteName}
 }
 
-// Run pushes snapshots until ctx ends. Between pushes it sleeps until the store changes, and does not contact
-// the remote.
+// Run pushes snapshots until ctx ends. While the store does not change, Run sleeps and does not contact the remote.
 func (bs *Backups) Run(ctx context.Context) {
 	var next time.Time
 	var last policy.Push
@@ -283,7 +284,7 @@ func (bs *Backups) Run(ctx context.Context) {
 
 // recordError records the error of a backup, and logs it unless the last backup failed with the same text.
 func (bs *Backups) recordError(p policy.Push, err error) {
-	st, text := bs.lastBackup(p.Remote), errs.ErrorOf(err).Error()
+	st, text := bs.lastStateFor(p.Remote), errs.ErrorOf(err).Error()
 	if st.Error != text {
 		bs.core.log.Warn("automatic push", "remote", p.Remote, "error", text)
 	}
@@ -329,7 +330,7 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 	}
 
 	if damaged == nil {
-		st := bs.lastBackup(p.Remote)
+		st := bs.lastStateFor(p.Remote)
 		st.Error = ""
 		bs.lastState.Store(&st)
 	}
@@ -337,8 +338,8 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 	return damaged
 }
 
-// backUpOne pushes a snapshot. If another snapshot on the remote has its name, backUpOne adds the beginning of its
-// id to the name. So a name that is in use never blocks a backup.
+// backUpOne pushes a snapshot. If another snapshot on the remote has the same name, backUpOne pushes the snapshot as
+// NAME-ID, with the first 8 digits of its id. So a name that is in use never blocks a backup.
 func (bs *Backups) backUpOne(ctx context.Context, p policy.Push, target *remote.Remote, i info.Info) error {
 	r := &Request{
 		Caller:    actors.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},

@@ -22,14 +22,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// remotes has the operations on remotes, and finds snapshots on remotes for forks that begin with such a
-// snapshot.
+// remotes has the operations on remotes. For a fork that begins with a snapshot on a remote, it finds the snapshot.
 type remotes struct {
 	store    *snapshot.Store
 	registry *known.Registry
 	addLock  sync.Mutex // locked by localNameOf, so that a remote snapshot is added to a workspace only once
-	// handoffLock is locked by the operations Handoff and HandoffBack, so that only one at a time changes the
-	// areas.
+	// handoffLock is locked by the operations Handoff and HandoffBack, so that only one of them at a time changes the
+	// areas of handoffs (known.Areas).
 	handoffLock sync.Mutex
 }
 
@@ -167,8 +166,8 @@ func (rs *remotes) copyObjects(ctx context.Context, r *Request, pulled *remote.S
 	return store.Commit()
 }
 
-// A pullSource is a read-only object store. It reads objects from a snapshot on a remote, else from the local
-// store.
+// A pullSource is a read-only object store. It reads objects from a snapshot on a remote. Objects that the snapshot
+// does not have are read from the local store.
 type pullSource struct {
 	ctx    context.Context
 	store  *snapshot.Store
@@ -300,8 +299,8 @@ func namesRemote(name string) bool {
 	return strings.Contains(name, "@") && !strings.HasPrefix(name, "label:")
 }
 
-// NamesRemote reports whether arguments have a field "from" or "snapshot" that names a snapshot on a remote. Then the
-// operation must first ask the remote.
+// NamesRemote reports whether arguments have a field "from" or "snapshot" that names a snapshot on a remote. A call
+// with such arguments must first ask the remote.
 func NamesRemote(args any) bool {
 	return slices.ContainsFunc([]string{"from", "snapshot"}, func(field string) bool {
 		f := FieldNamed(reflect.ValueOf(args), field)

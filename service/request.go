@@ -43,7 +43,7 @@ func (o *Op) readArgs(r *http.Request) (any, error) {
 			WithHint("arguments are the JSON object of the body; workspace is the only query parameter")
 	}
 
-	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBodyBytes))
 	if err != nil {
 		return nil, errs.Fail(errs.Invalid, "reading the request: %w", err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Access says which callers may call an operation through a control file. docs/reference/control-files.md has a
-// table of these rights. The root directory is that of the workspace.
+// Access says which callers may call an operation through a control file. docs/reference/control-files.md has a table
+// of these rights. The constants describe the callers. "The root directory" is the root directory of the workspace.
 type Access int
 
 const (

@@ -31,7 +31,7 @@ type Config struct {
 	Log     *slog.Logger
 	Mount   Mount
 	Daemon  Daemon
-	// Pools has the memory pools ListMemory, TextMemory and GitMemory. A pool that is missing has no limit.
+	// Pools has the memory pools ListMemory, TextMemory and GitMemory. The memory of a missing pool is not limited.
 	Pools map[Cost]*budget.Budget
 	// RequestDrop makes the daemon call Exports.Drop again. It must not block.
 	RequestDrop func()
@@ -49,9 +49,9 @@ type Mount struct {
 	// WaitReady waits until the mount is up. It returns an error if the mount is ending.
 	WaitReady func(ctx context.Context) error
 	ReadOnly  func() bool
-	// ProgramsInside lists the programs with their root or working directory in one of the views. If roots is
+	// ProgramsInside lists the programs with their root or working directory in one of the views. If rootsOnly is
 	// set, it lists only the programs with their root there.
-	ProgramsInside func(views []uint32, roots bool) []Program
+	ProgramsInside func(views []uint32, rootsOnly bool) []Program
 	// Requests returns the numbers of the kernel's requests by FUSE operation.
 	Requests func() map[string]uint64
 	// StaleNames returns the number of names in the kernel's cache that a restore, merge or import
@@ -97,9 +97,9 @@ type core struct {
 	log        *slog.Logger
 	// Turns limits the operations that use much processor time, so that a processor is free for the
 	// goroutines that answer the kernel.
-	Turns   *turns.Turns
-	pools   map[Cost]*budget.Budget
-	mainGit *budget.Budget // the pool GitMemory for requests in main, of the same size as the pool for forks
+	Turns       *turns.Turns
+	pools       map[Cost]*budget.Budget
+	mainGitPool *budget.Budget // the pool GitMemory for requests in main, of the same size as the pool for forks
 }
 
 // A family is the state that some operations share, such as *forks. The method familyOf returns the family of this
@@ -120,7 +120,7 @@ func New(c Config) *Service {
 	s := &Service{
 		Config: c,
 		core: &core{
-			mountpoint: c.Mount.Point, log: c.Log, Turns: turns.New(max(1, runtime.NumCPU()-1)), pools: c.Pools, mainGit: c.Pools[GitMemory].WithNewPool(),
+			mountpoint: c.Mount.Point, log: c.Log, Turns: turns.New(max(1, runtime.NumCPU()-1)), pools: c.Pools, mainGitPool: c.Pools[GitMemory].WithNewPool(),
 		},
 		Joins:   &Joins{JoinHooks: c.JoinHooks, log: c.Log, mountpoint: c.Mount.Point, programsByFork: make(map[string]int)},
 		history: &history{log: c.Events},
@@ -193,7 +193,7 @@ func explainError(log *slog.Logger, o *Op, err error) error {
 	return errs.ErrorOf(err)
 }
 
-// Explain returns an error of the packages below with its kind, and nil for nil.
+// Explain returns an error of a lower package with its kind, as an *errs.Error. It returns nil for nil.
 func Explain(err error) error {
 	if err == nil {
 		return nil
@@ -204,27 +204,27 @@ func Explain(err error) error {
 // suggestName adds the most similar name to an error about an unknown snapshot or fork.
 func suggestName(ws *snapshot.Workspace, args any, err error) error {
 	var known []string
-	var missing func(name string) error
+	var find func(name string) error
 
 	switch {
 	case errors.Is(err, catalogue.ErrNotFound):
 		for _, i := range ws.List() {
 			known = append(known, i.Name)
 		}
-		missing = func(name string) error { _, err := ws.Find(name); return err }
+		find = func(name string) error { _, err := ws.Find(name); return err }
 
 	case errors.Is(err, catalogue.ErrNoFork):
 		for _, f := range ws.Forks().List() {
 			known = append(known, f.Name)
 		}
-		missing = func(name string) error { _, err := ws.Forks().Named(name); return err }
+		find = func(name string) error { _, err := ws.Forks().Named(name); return err }
 
 	default:
 		return err
 	}
 
 	for _, name := range namesInArgs(reflect.ValueOf(args)) {
-		if e := *errs.ErrorOf(err); missing(name) != nil && NearestName(name, known) != "" {
+		if e := *errs.ErrorOf(err); find(name) != nil && NearestName(name, known) != "" {
 			return withSuggestion(&e, name, known, "")
 		}
 	}
@@ -305,19 +305,19 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// staleReportPause is the time between two reports of reportStaleNames.
-const staleReportPause = 200 * time.Millisecond
+// staleReportInterval is the time between two reports of reportStaleNames.
+const staleReportInterval = 200 * time.Millisecond
 
 // reportStaleNames reports, as the progress of a request, how many changed names the kernel has dropped from its
-// cache. It does so until stop is called. A restore, merge or import waits until the kernel has dropped all of
-// them. stale returns the number of names that the kernel has still to drop.
-func reportStaleNames(r *Request, o *Op, stale func() int64) (stop func()) {
+// cache: a restore, merge or import waits until the kernel has dropped all of them. The reports end when stop is
+// called. staleCount returns the number of names that the kernel has still to drop.
+func reportStaleNames(r *Request, o *Op, staleCount func() int64) (stop func()) {
 	if !o.Mutates || r.Progress == nil {
 		return func() {}
 	}
 	done := make(chan struct{})
 	go func() {
-		tick := time.NewTicker(staleReportPause)
+		tick := time.NewTicker(staleReportInterval)
 		defer tick.Stop()
 
 		var total int64
@@ -329,7 +329,7 @@ func reportStaleNames(r *Request, o *Op, stale func() int64) (stop func()) {
 			case <-tick.C:
 			}
 
-			left := stale()
+			left := staleCount()
 			if total = max(total, left); left > 0 {
 				r.progress(Progress{What: "dropping names from the kernel's cache", Done: total - left, Total: total})
 			}

@@ -100,7 +100,7 @@ const maxNamesAtOnce = 1000
 
 // add counts one entry.
 func (t *sizeCounter) add(ctx context.Context, n *tree.Inode) error {
-	const cost = 512 // bytes in memory of a directory in addTree, or of an inode number in linked
+	const entryBytes = 512 // bytes in memory of a directory in addTree, or of an inode number in linked
 	hasLinks := n.Nlink > 1 && !n.IsDir()
 	if t.linked[n.Ino] {
 		return nil
@@ -112,7 +112,7 @@ func (t *sizeCounter) add(ctx context.Context, n *tree.Inode) error {
 	t.Files++
 	t.Bytes += n.FileSize()
 	if hasLinks || n.IsDir() {
-		if err := reserveMemory(ctx, t.list, cost); err != nil {
+		if err := reserveMemory(ctx, t.list, entryBytes); err != nil {
 			return err
 		}
 	}

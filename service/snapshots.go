@@ -93,13 +93,13 @@ func checkKinds(what, list string) (err error) {
 // chargeInfo reserves the memory for a snapshot in an answer. It waits while other requests have reserved too
 // much.
 func chargeInfo(ctx context.Context, list *budget.Charge, i info.Info) error {
-	const infoCost = 1000 // bytes of a snapshot in memory, without the message and the labels
-	const copies = 4      // number of copies of the message and the labels in memory, until the answer is sent
+	const infoBytes = 1000 // bytes of a snapshot in memory, without the message and the labels
+	const copies = 4       // number of copies of the message and the labels in memory, until the answer is sent
 	n := len(i.Message)
 	for k, v := range i.Labels {
 		n += len(k) + len(v)
 	}
-	return reserveMemory(ctx, list, infoCost+copies*int64(n))
+	return reserveMemory(ctx, list, infoBytes+copies*int64(n))
 }
 
 // matches reports whether a snapshot has the kind, the labels and the actor that the list asks for.
@@ -272,7 +272,7 @@ func emptyIfNil[T any](list []T) []T {
 	return list
 }
 
-// restoreHunk restores the lines of one hunk. Other lines of the file may have changed since the
+// restoreHunk restores the lines of one hunk. It also works if other lines of the file have changed since the
 // comparison that showed the hunk.
 func restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.RestoreResult, err error) {
 	err = withStates(r, a.Name, a.B, func(from, to *tree.State) (err error) {
@@ -362,7 +362,7 @@ func errNoPath(path string) error {
 	return errs.Fail(errs.NotExist, "no such path, now or in any snapshot: %s", path)
 }
 
-// pathDiffers reports whether two states differ at path or below, modification times included.
+// pathDiffers reports whether two states differ at or below path. It also compares modification times.
 func pathDiffers(ctx context.Context, src *tree.Source, a, b *tree.State, path string) (bool, error) {
 	equal, err := tree.Equal(ctx, src, a, b, tree.DiffOptions{Paths: diffPaths(naming.BytePath(path))}, tree.MtimeDiffers)
 	return err == nil && !equal, err

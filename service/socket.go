@@ -115,7 +115,7 @@ type JoinHooks struct {
 	// Join counts a user of the mount. It fails if the mount has other options; "" allows any options. tree is
 	// a detached copy of the mount, or nil.
 	Join func(options string) (tree *os.File, err error)
-	// Leave subtracts a user of the mount, and reports whether the daemon ends now.
+	// Leave subtracts a user of the mount. It returns true if that was the last user, and so the daemon ends now.
 	Leave func() (ends bool)
 	// Hold, if set, makes the connection of a program outlive the daemon. The caller calls joined when the client
 	// has its answer, and left when the connection is not needed any more.
@@ -127,8 +127,8 @@ type Joins struct {
 	JoinHooks
 	log            *slog.Logger
 	mountpoint     string
-	mu             sync.Mutex     // guards programs
-	programsByFork map[string]int // the number of programs by fork
+	mu             sync.Mutex     // guards programsByFork
+	programsByFork map[string]int // the number of programs that joined for each fork
 	// lastConn is the connection of the last program. The end of the process closes it.
 	lastConn atomic.Pointer[net.UnixConn]
 }
@@ -167,7 +167,7 @@ func (srv *Server) join(w http.ResponseWriter, r *http.Request) error {
 		joined, left = js.Hold(c, fork)
 	}
 
-	js.add(fork, 1)
+	js.addPrograms(fork, 1)
 	if err := js.sendTree(c, tree); err != nil {
 		js.log.Warn("join", "err", err)
 	}
@@ -181,7 +181,7 @@ func (srv *Server) join(w http.ResponseWriter, r *http.Request) error {
 // awaitLeave waits until a joined program leaves, and then subtracts it.
 func (js *Joins) awaitLeave(c *net.UnixConn, fork string, left func()) {
 	_, _ = io.Copy(io.Discard, c) // until the client shuts its side down, or the server ends
-	js.add(fork, -1)
+	js.addPrograms(fork, -1)
 
 	if js.Leave() {
 		// The client waits for EOF. The connection stays open, so that EOF arrives at the end of this
@@ -203,14 +203,14 @@ func (js *Joins) Rejoin(f *os.File, fork string, left func()) error {
 		return err
 	}
 
-	js.add(fork, 1)
+	js.addPrograms(fork, 1)
 	go js.awaitLeave(conn.(*net.UnixConn), fork, left)
 
 	return nil
 }
 
-// add adds n to the number of programs that joined for a fork.
-func (js *Joins) add(fork string, n int) {
+// addPrograms adds n to the number of programs that joined for a fork.
+func (js *Joins) addPrograms(fork string, n int) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	js.programsByFork[fork] += n
@@ -297,8 +297,7 @@ func errDaemonEnded(dir string, err error) error {
 	return errs.Fail(errs.NotExist, "the daemon of the store %s ended before it answered: %w", dir, err)
 }
 
-// receivedFile returns the file whose descriptor was sent with a message, nil if the message has no
-// descriptor.
+// receivedFile returns the file of the descriptor in the control data of a message, nil if there is no descriptor.
 func receivedFile(rights []byte) *os.File {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) == 0 {
@@ -324,17 +323,17 @@ func (j *JoinConnection) Close() {
 	}
 }
 
-// Leave reports to the daemon that the program no longer uses the mount. It returns true if the daemon ends in time.
-// The parameter wait is the largest time to wait, in milliseconds.
-func (j *JoinConnection) Leave(wait int) bool {
+// Leave reports to the daemon that the program no longer uses the mount. It returns true if the daemon ends within
+// maxMillis milliseconds.
+func (j *JoinConnection) Leave(maxMillis int) bool {
 	_ = unix.Shutdown(int(j.Conn.Fd()), unix.SHUT_WR)
-	return j.WaitEnded(wait)
+	return j.WaitEnded(maxMillis)
 }
 
-// WaitEnded waits for the end of the daemon, and returns true if the daemon has ended. The parameter wait is the
-// largest time to wait, in milliseconds.
-func (j *JoinConnection) WaitEnded(wait int) bool {
-	for end := time.Now().Add(time.Duration(wait) * time.Millisecond); ; {
+// WaitEnded waits for the end of the daemon, but at most maxMillis milliseconds. It returns true if the daemon has
+// ended.
+func (j *JoinConnection) WaitEnded(maxMillis int) bool {
+	for end := time.Now().Add(time.Duration(maxMillis) * time.Millisecond); ; {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(j.Conn.Fd()), Events: unix.POLLIN}}, max(0, int(time.Until(end).Milliseconds())))
 		if !errors.Is(err, unix.EINTR) { // a signal, such as SIGCHLD, interrupts the wait
 			return err == nil && n > 0

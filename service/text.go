@@ -32,17 +32,17 @@ func Fields[R any](rows func(*R) [][]string) Form {
 	return f
 }
 
-// Lines returns a Form that writes the lines in a text. Each line ends in a newline.
+// Lines returns a Form with a function that writes a result as lines of text. Each line ends in a newline.
 func Lines[R any](lines func(*R) string) Form {
 	return Form{lines: func(_, result any) string { return lines(result.(*R)) }}
 }
 
-// LinesOf returns a Form that writes the lines in a text about a result and the arguments of its call.
+// LinesOf does as Lines, for a function that also gets the arguments of the call.
 func LinesOf[A, R any](lines func(A, *R) string) Form {
 	return Form{lines: func(args, result any) string { return lines(args.(A), result.(*R)) }}
 }
 
-// Text writes the result of a call with arguments, with tabs between columns.
+// Text returns the result of a call as text, with tabs between columns. args are the arguments of the call.
 func (f Form) Text(args, result any) string {
 	switch {
 	case f.lines != nil:
@@ -53,8 +53,7 @@ func (f Form) Text(args, result any) string {
 	return JoinRows(f.rows(result), "\t")
 }
 
-// Table returns the rows of a result. fields is true if each row is a name and a value. It returns nil for a form of
-// lines.
+// Table returns the rows of a result, nil for a Form of lines. fields is true if each row is a name and a value.
 func (f Form) Table(result any) (rows [][]string, fields bool) {
 	if f.rows == nil {
 		return nil, false

@@ -12,12 +12,12 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// maxAgentReport is the length in bytes at which a report for an agent omits further lines. The lines about
-// deletions and overwritten files are never omitted.
-const maxAgentReport = 1200
+// maxAgentReportBytes is the largest length of a report for an agent. Further lines are omitted, but never the lines
+// about deletions and overwritten files.
+const maxAgentReportBytes = 1200
 
 // changedLines returns a report of changes, "" if there are none. It lists all deletions and overwritten
-// files first, then other changes. For an agent, it omits other changes after maxAgentReport bytes.
+// files first, then other changes. For an agent, it omits other changes beyond maxAgentReportBytes.
 func changedLines(a Changed, d *WhatChanged) string {
 	if len(d.Effects)+len(d.Git) == 0 {
 		return ""
@@ -25,17 +25,18 @@ func changedLines(a Changed, d *WhatChanged) string {
 
 	var out strings.Builder
 	fmt.Fprintf(&out, "changed since %s:\n", d.Since)
-	const mostIgnored = 20 // if more files that git ignores were overwritten, they are output of a build, and summed up
+	// If more files that git ignores were overwritten, they are probably the output of a build, and are summed up.
+	const maxListedIgnored = 20
 	var lost, rest []PathEffect
-	rebuilt := 0
+	overwrittenIgnored := 0
 	for _, e := range d.Effects {
 		if e.Ignored && e.Action == string(diff.ActionOverwrite) {
-			rebuilt++
+			overwrittenIgnored++
 		}
 	}
 
 	for _, e := range d.Effects {
-		e.Ignored = e.Ignored && (e.Action == string(diff.ActionAdd) || rebuilt > mostIgnored)
+		e.Ignored = e.Ignored && (e.Action == string(diff.ActionAdd) || overwrittenIgnored > maxListedIgnored)
 		if e.isLoss() {
 			lost = append(lost, e)
 		} else {
@@ -55,7 +56,7 @@ func changedLines(a Changed, d *WhatChanged) string {
 
 	for i, line := range lines {
 		const more = "and %d more lines: amberfs diff --name-status %s\n"
-		if a.ForAgent && out.Len()+len(line)+len(undo)+len(more)+len(d.Since) > maxAgentReport {
+		if a.ForAgent && out.Len()+len(line)+len(undo)+len(more)+len(d.Since) > maxAgentReportBytes {
 			fmt.Fprintf(&out, more, len(lines)-i, d.Since)
 			break
 		}
@@ -68,13 +69,13 @@ func changedLines(a Changed, d *WhatChanged) string {
 	return out.String()
 }
 
-// isLoss reports whether an effect removed contents of which git may have no copy.
+// isLoss reports whether an effect deleted or overwrote contents. Overwritten files that git ignores do not count.
 func (e *PathEffect) isLoss() bool {
 	return e.Action == string(diff.ActionDelete) || e.Action == string(diff.ActionOverwrite) && !e.Ignored
 }
 
-// bytes returns the bytes of the path in the tree.
-func (e *PathEffect) bytes() string {
+// rawPath returns the bytes of the path in the tree.
+func (e *PathEffect) rawPath() string {
 	if e.Raw == "" {
 		return e.Path
 	}
@@ -115,7 +116,7 @@ func groupLines(list []PathEffect) (lines []string) {
 
 // sameGroup reports whether two effects can share a line.
 func sameGroup(a, b *PathEffect) bool {
-	return a.Action == b.Action && a.From == "" && b.From == "" && !a.Dir && !b.Dir && a.Note == b.Note && path.Dir(a.bytes()) == path.Dir(b.bytes())
+	return a.Action == b.Action && a.From == "" && b.From == "" && !a.Dir && !b.Dir && a.Note == b.Note && path.Dir(a.rawPath()) == path.Dir(b.rawPath())
 }
 
 // groupToLines returns the lines for effects that sameGroup puts into one group.
@@ -128,14 +129,14 @@ func groupToLines(list []PathEffect) (lines []string) {
 		return lines
 	}
 
-	dir := gitquote.ReadableName(path.Dir(e.bytes())) + "/"
+	dir := gitquote.ReadableName(path.Dir(e.rawPath())) + "/"
 	if e.Action == string(diff.ActionAdd) {
 		return []string{fmt.Sprintf("added %s %s files", dir, humanize.Comma(int64(len(list))))}
 	}
 
 	var names []string
 	for _, e := range list {
-		names = append(names, gitquote.ReadableName(path.Base(e.bytes())))
+		names = append(names, gitquote.ReadableName(path.Base(e.rawPath())))
 	}
 
 	line := fmt.Sprintf("%s %d files in %s: %s", e.Action, len(list), dir, strings.Join(names, " "))
@@ -148,7 +149,7 @@ func groupToLines(list []PathEffect) (lines []string) {
 
 // line returns the line for one effect.
 func (e *PathEffect) line() string {
-	name := gitquote.ReadableName(e.bytes())
+	name := gitquote.ReadableName(e.rawPath())
 	if e.Dir {
 		name += "/"
 	}
@@ -187,7 +188,7 @@ func (e *PathEffect) line() string {
 
 // ignoredLines returns a summary of the effects on ignored files.
 func ignoredLines(list []PathEffect) []string {
-	const named = 5
+	const maxNames = 5
 	files := 0
 	var names []string
 
@@ -195,7 +196,7 @@ func ignoredLines(list []PathEffect) []string {
 		if !e.Ignored {
 			continue
 		}
-		name := gitquote.ReadableName(e.bytes())
+		name := gitquote.ReadableName(e.rawPath())
 		if e.Dir {
 			name, files = name+"/", files+e.Files
 		} else {
@@ -207,8 +208,8 @@ func ignoredLines(list []PathEffect) []string {
 	if len(names) == 0 {
 		return nil
 	}
-	if len(names) > named {
-		names = append(names[:named], "…")
+	if len(names) > maxNames {
+		names = append(names[:maxNames], "…")
 	}
 
 	return []string{fmt.Sprintf("ignored by git: %s added or overwritten (%s)", plural(files, "file", "files"), strings.Join(names, " "))}

@@ -229,7 +229,7 @@ func diffText(text *string) string {
 }
 
 func removedLines(result *Removed) string {
-	return formatNames("snapshot %s deleted\n", result.Names) + keptLine(result.Kept)
+	return formatNames("snapshot %s deleted\n", result.Names) + undoDeadlineLine(result.Kept)
 }
 
 func pinnedLines(result *Pinned) string {
@@ -287,7 +287,7 @@ func deletedForkLine(result *DeletedFork) string {
 	case result.Kept.IsZero():
 		text += "; nothing was kept"
 	}
-	return text + "\n" + keptLine(result.Kept)
+	return text + "\n" + undoDeadlineLine(result.Kept)
 }
 
 func restoredLines(r *snapshot.RestoreResult) string {
@@ -308,7 +308,7 @@ func HiddenText(paths []string) string {
 	return "hidden paths, which stay as they are: " + gitquote.ListNames(paths) + "\n"
 }
 
-// WithoutGit returns the paths outside of .git directories, and the number of the others.
+// WithoutGit returns the paths outside of .git directories, and the number of paths inside of them.
 func WithoutGit(paths []graft.PathChange) (work []graft.PathChange, inGit int) {
 	for _, p := range paths {
 		if _, _, git := threeway.SplitGitPath(p.Path); !git {
@@ -382,8 +382,8 @@ func policyText(p *policy.Policy) string {
 	return b.String()
 }
 
-// createdLine returns a line for a new snapshot: its name and id, or its number if the call did not wait for
-// the id.
+// createdLine returns a line for a new snapshot: its name and id or, if the call did not wait for the id, only its
+// number.
 func createdLine(a snapshot.CaptureOptions, i *info.Info) string {
 	if !a.Wait {
 		return fmt.Sprintf("cp-%d\n", i.Seq)

@@ -14,8 +14,8 @@ const turnPrefix = "turn-"
 // TurnName returns the name of the snapshot of an agent's turn.
 func TurnName(turn uint64) string { return turnPrefix + strconv.FormatUint(turn, 10) }
 
-// TurnOf returns the number of a turn, 0 if its snapshot was renamed.
-func TurnOf(i info.Info) uint64 {
+// TurnNumber returns the number of a turn, 0 if its snapshot was renamed.
+func TurnNumber(i info.Info) uint64 {
 	n, _ := strconv.ParseUint(strings.TrimPrefix(i.Name, turnPrefix), 10, 32) // 0 after an error
 	return n
 }
@@ -23,7 +23,7 @@ func TurnOf(i info.Info) uint64 {
 // turnRows returns a row for each snapshot of an agent's turn.
 func turnRows(l *Snapshots) (rows [][]string) {
 	for _, i := range l.Snapshots {
-		if n := TurnOf(i); n > 0 {
+		if n := TurnNumber(i); n > 0 {
 			rows = append(rows, []string{
 				strconv.FormatUint(n, 10), SnapshotRow(i)[2], SessionActor(i.Labels["agent"], i.Labels["session"]),
 				cmp.Or(OneLine(i.Labels["message"]), "-"), OneLine(i.Message),

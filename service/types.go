@@ -132,7 +132,7 @@ type DiffedFile struct {
 	Path   string `json:"path"`
 	From   string `json:"from,omitempty" jsonschema:"the old path, of a rename"`
 	Score  int    `json:"score,omitempty" jsonschema:"similarity in percent, of a rename"`
-	// A caller can pass Raw and RawFrom as arguments of the type naming.BytePath.
+	// Raw and RawFrom can be passed as arguments of the type naming.BytePath.
 	Raw     string `json:"raw,omitempty" jsonschema:"the bytes of path in base64, if they are not UTF-8"`
 	RawFrom string `json:"raw_from,omitempty" jsonschema:"the bytes of from in base64, if they are not UTF-8"`
 	OldSize int64  `json:"old_size" jsonschema:"bytes before"`
@@ -246,7 +246,7 @@ type Log struct {
 	Limit   int             `json:"limit,omitempty" jsonschema:"only the newest this many"`
 	Follow  bool            `json:"follow,omitempty" jsonschema:"continue as events happen"`
 	New     bool            `json:"new,omitempty" jsonschema:"only events from now on"`
-	// The web page, which shows all forks, sets Elsewhere.
+	// Elsewhere is set by the web page, because the page shows all forks.
 	Elsewhere bool `json:"elsewhere,omitempty" jsonschema:"with follow: also an event elsewhere after events of any workspace"`
 }
 
@@ -310,7 +310,7 @@ type ForkState struct {
 	Check   string   `json:"check,omitempty" jsonschema:"the label check of its newest snapshot that has one: passed, failed, timeout or stopped, of explore"`
 }
 
-// Run is a fork that `amberfs run` made.
+// Run describes the run for which `amberfs run` made a fork.
 type Run struct {
 	State   string    `json:"state" jsonschema:"running, kept, applied or removed"`
 	Command string    `json:"command"`
@@ -319,15 +319,15 @@ type Run struct {
 	Files   int       `json:"files,omitempty" jsonschema:"files that were applied, if the state is applied"`
 }
 
-// RunLabel is the label of the snapshots that `amberfs run` takes in the fork of a run: when the
-// program starts, when it ends, and when the run is applied or removed. Its value is a state.
+// RunLabel is a label of the snapshots that `amberfs run` takes in the fork of a run: when the program starts, when
+// it ends, and when the run is applied or removed. The value of the label is the state of the run, such as RunKept.
 const RunLabel = "run"
 
-// CountLabel is the label of the snapshot that marks a run as applied. Its value, in the format CountFormat,
-// has the numbers of files and git repositories that the apply changed.
+// AppliedLabel is a label of the snapshot that marks a run as applied. The value of the label has the numbers of
+// files and git repositories that the apply changed, in the format AppliedFormat.
 const (
-	CountLabel  = "applied"
-	CountFormat = "%d files, %d repositories"
+	AppliedLabel  = "applied"
+	AppliedFormat = "%d files, %d repositories"
 )
 
 // The states of a run, which are the values of RunLabel.

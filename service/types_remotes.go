@@ -34,8 +34,8 @@ type Open Show
 type Opened struct {
 	Info  info.Info `json:"info"`
 	State string    `json:"state" jsonschema:"hash of the state object"`
-	// Parents are the commits of earlier snapshots, the nearest first. Bases are snapshots that were
-	// exported, the one that is probably most similar first.
+	// Parents are the commits of earlier snapshots, the nearest first. Bases are snapshots that were exported. The
+	// first of them is probably the most similar one.
 	Parents []string `json:"parents"`
 	Bases   []Base   `json:"bases"`
 }
@@ -54,7 +54,7 @@ type OpenChanges struct {
 type OpenedChanges struct {
 	Base string `json:"base" jsonschema:"hash of the state object of the directory"`
 	Now  string `json:"now" jsonschema:"hash of the state object of the snapshot"`
-	// Hide and HideAsEmpty have the values of these fields in the workspace's policy.
+	// Hide and HideAsEmpty are copied from the policy of the workspace.
 	Hide        []string `json:"hide,omitempty" jsonschema:"patterns of paths of the directory that the workspace does not have"`
 	HideAsEmpty bool     `json:"hide_empty,omitempty" jsonschema:"the workspace has hidden files and directories, without their contents"`
 }
@@ -78,8 +78,8 @@ const (
 	FromDir = "dir"
 	FromTar = "tar"
 	FromGit = "git"
-	// FromImage is an archive with an image's manifest, its configuration and its layers. Each has its digest
-	// as its name.
+	// FromImage is an archive that contains the manifest, the configuration and the layers of an image. The name of
+	// each file in the archive is the digest of the file.
 	FromImage = "image"
 )
 
@@ -186,8 +186,7 @@ type RemoteState struct {
 	Since time.Time `json:"since,omitzero" jsonschema:"since when it does not answer"`
 }
 
-// AddedRemote is the result of AddRemote. Warnings name guarantees that the remote's service does not
-// provide.
+// AddedRemote is the result of AddRemote. Each warning names a guarantee that the remote's service does not provide.
 type AddedRemote struct {
 	Remote
 	Warnings []string `json:"warnings"`

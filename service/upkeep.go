@@ -173,15 +173,15 @@ type freezes struct {
 }
 
 const (
-	maxFreeze     = 10 * time.Minute
-	defaultFreeze = "30s"
+	maxFreezeTime     = 10 * time.Minute
+	defaultFreezeTime = "30s"
 )
 
 // freeze stops all changes for a time.
 func (fr *freezes) freeze(_ context.Context, r *Request, a Freeze) (Frozen, error) {
-	d, err := policy.ParseSpan(cmp.Or(a.For, defaultFreeze))
-	if err != nil || d <= 0 || d > maxFreeze {
-		return Frozen{}, errs.Fail(errs.Invalid, "a freeze takes a time such as 30s, of at most %s, not %q", maxFreeze, a.For)
+	d, err := policy.ParseSpan(cmp.Or(a.For, defaultFreezeTime))
+	if err != nil || d <= 0 || d > maxFreezeTime {
+		return Frozen{}, errs.Fail(errs.Invalid, "a freeze takes a time such as 30s, of at most %s, not %q", maxFreezeTime, a.For)
 	}
 
 	until := time.Now().Add(d)

@@ -206,7 +206,7 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 
 	next := uint64(1)
 	for _, i := range newest.Snapshots {
-		next = service.TurnOf(i) + 1
+		next = service.TurnNumber(i) + 1
 	}
 
 	if labels["message"] != "" {

@@ -16,9 +16,9 @@ import (
 // before.
 const maxAttempts = 10
 
-// smallRequest is the size in bytes below which a daemon reads the arguments of a request, with the HTTP
-// head, by one read(2). A daemon that ends has read either the whole of such a request or no byte of it.
-const smallRequest = 2 << 10
+// smallRequestBytes is a size of arguments. A daemon reads a request with fewer bytes of arguments, and its HTTP
+// head, by one read(2). So a daemon that ends has read either the whole of such a request or no byte of it.
+const smallRequestBytes = 2 << 10
 
 // doWithRetries sends a request, and sends it again to the next daemon if a daemon ended before it answered. It
 // repeats a request only if that is harmless: either the daemon has not read the request, or the operation
@@ -27,7 +27,7 @@ func (c *Client) doWithRetries(ctx context.Context, o *service.Op, args any, x S
 	for range maxAttempts {
 		passed := false
 		err = c.doHTTP(ctx, o, args, x.markPassed(&passed), result)
-		harmless := isUnread(err) && requestSize(args) < smallRequest || o.Effect == service.Reads && !passed
+		harmless := isUnread(err) && requestSize(args) < smallRequestBytes || o.Effect == service.Reads && !passed
 		if !errors.Is(err, errBroken) || o.Input != "" || !harmless {
 			return err
 		}
@@ -35,10 +35,9 @@ func (c *Client) doWithRetries(ctx context.Context, o *service.Op, args any, x S
 	return err
 }
 
-// isUnread reports whether err means that the daemon ended, or closed the connection, before it read the
-// request. The kernel returns ECONNRESET if unread bytes were left in the connection, and EPIPE if the
-// connection was closed before the request was written. errIdle means that net/http found the connection
-// closed, see explainBroken.
+// isUnread reports whether err means that the daemon ended, or closed the connection, before it read the request. The
+// kernel returns ECONNRESET if unread bytes were left in the connection, and EPIPE if the connection was closed
+// before the request was written. If net/http finds the connection closed, the error is errIdle, see explainBroken.
 func isUnread(err error) bool {
 	return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) || errors.Is(err, errIdle)
 }
@@ -46,7 +45,7 @@ func isUnread(err error) bool {
 func requestSize(args any) int {
 	b, err := json.Marshal(args)
 	if err != nil {
-		return smallRequest
+		return smallRequestBytes
 	}
 	return len(b)
 }
@@ -83,16 +82,16 @@ func (c *Client) follow(ctx context.Context, l service.Log, x Streams) error {
 	o := service.OpOf(l)
 
 	for {
-		err := c.doHTTP(ctx, o, l, Streams{Item: trackSeq(&l.After, x.Item)}, nil)
+		err := c.doHTTP(ctx, o, l, Streams{Item: seqTracker(&l.After, x.Item)}, nil)
 		if !errors.Is(err, errBroken) || ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
-// beginFollowing prepares l for follow. If l.New is set, or else l.Limit, it sets l.After to the number of
-// the newest event, after which each daemon continues. For l.Limit, it also passes the newest l.Limit events
-// to x.
+// beginFollowing prepares l for follow. If l.New or l.Limit is set, it clears both, and sets l.After to the number of
+// the newest event: each daemon continues after that event. For l.Limit without l.New, it also passes the newest
+// l.Limit events to x.
 func (c *Client) beginFollowing(ctx context.Context, l *service.Log, x Streams) error {
 	if !l.New && l.Limit == 0 {
 		return nil
@@ -106,12 +105,12 @@ func (c *Client) beginFollowing(ctx context.Context, l *service.Log, x Streams) 
 
 	l.New, l.Limit = false, 0
 
-	return c.Do(ctx, past, Streams{Item: trackSeq(&l.After, item)}, nil)
+	return c.Do(ctx, past, Streams{Item: seqTracker(&l.After, item)}, nil)
 }
 
-// trackSeq returns a function for Streams.Item. This function stores the number of each event in *last, and then calls
-// the function item.
-func trackSeq(last *uint64, item func(json.RawMessage) error) func(json.RawMessage) error {
+// seqTracker returns a function for Streams.Item. This function stores the number of each event in *last, and then
+// calls the function item.
+func seqTracker(last *uint64, item func(json.RawMessage) error) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		var e events.Event
 		if err := json.Unmarshal(raw, &e); err != nil {

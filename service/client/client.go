@@ -83,8 +83,8 @@ func WithClient(ctx context.Context, t Target, fn func(*Client) error) error {
 // errOtherUser is wrapped in the error for a daemon of a user that Target.AcceptUser does not accept.
 var errOtherUser = errors.New("its daemon is of another user than the mount")
 
-// dial connects to the socket of the store, and checks the user of the daemon: the source of a mount can name
-// a store, and so a socket, of any user.
+// dial connects to the socket of the store, and checks the user of the daemon. The check is needed because the source
+// of a mount can name a store, and so a socket, of any user.
 func (t *Target) dial(ctx context.Context) (*net.UnixConn, *unix.Ucred, error) {
 	conn, err := service.Dial(ctx, t.Store)
 	if err != nil {
@@ -169,7 +169,7 @@ func (c *Client) Do(ctx context.Context, args any, x Streams, result any) error 
 	return err
 }
 
-// decode reads a JSON value that the daemon sent into result. If result is nil, it drops the value.
+// decode reads a JSON value of the daemon, and decodes it into result. If result is nil, it drops the value.
 func (c *Client) decode(r io.Reader, result any) error {
 	if result == nil {
 		result = new(json.RawMessage)
@@ -191,7 +191,7 @@ func (c *Client) decodeError(r io.Reader, result any) error {
 	return e
 }
 
-// errBroken is wrapped in the error for a connection that ended before the end of the answer.
+// errBroken is wrapped in the error for a connection that was closed before the end of the answer.
 var errBroken = errors.New("the connection ended")
 
 // errIdle is wrapped in the error for a connection that the daemon closed between two requests.
@@ -217,7 +217,7 @@ func (c *Client) explainBroken(err error) error {
 
 // doHTTP sends one request over the socket, and decodes the answer into result.
 func (c *Client) doHTTP(ctx context.Context, o *service.Op, args any, x Streams, result any) error {
-	req, err := c.request(ctx, o, args, x)
+	req, err := c.newRequest(ctx, o, args, x)
 	if err != nil {
 		return err
 	}
@@ -252,9 +252,9 @@ func (c *Client) doHTTP(ctx context.Context, o *service.Op, args any, x Streams,
 	return c.readStream(resp, x, result)
 }
 
-// request builds the request for an operation. The arguments are the body or, if the body is a stream,
+// newRequest builds the request for an operation. The arguments are the body or, if the body is a stream,
 // the query.
-func (c *Client) request(ctx context.Context, o *service.Op, args any, x Streams) (*http.Request, error) {
+func (c *Client) newRequest(ctx context.Context, o *service.Op, args any, x Streams) (*http.Request, error) {
 	query, in := url.Values{}, x.In
 
 	if o.Input != "" {

@@ -75,9 +75,9 @@ func (c *Client) doThroughMount(ctx context.Context, o *service.Op, args any, x 
 	})
 }
 
-// readStreamFile passes the stream in the file name to x.
-func (x Streams) readStreamFile(name string, o *service.Op) error {
-	f, err := os.Open(name)
+// readStreamFile passes the contents of a file to x, as the stream of the operation o.
+func (x Streams) readStreamFile(file string, o *service.Op) error {
+	f, err := os.Open(file)
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "reading the mount's answer: %w", err)
 	}
@@ -118,9 +118,9 @@ func requestLine(o *service.Op, args any) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// call writes a request to a control file of its own, and calls the function read with the answer. If the daemon dies,
-// the open file fails with ESTALE. If no daemon carried the request out, call repeats it. If the answer is
-// lost, call repeats the request only if the operation o only reads.
+// call writes a request to a control file of its own, and calls the function read with the answer. If the daemon
+// dies, reads and writes of the open file fail with ESTALE. Then call repeats the request if no daemon carried it
+// out, or if the operation o only reads.
 func (c *Client) call(o *service.Op, request []byte, read func(file string, answer []byte) error) error {
 	for attempt := 1; ; attempt++ {
 		answered, err := c.callOnce(request, read)
@@ -144,7 +144,7 @@ func (c *Client) call(o *service.Op, request []byte, read func(file string, answ
 var errNotCarriedOut = errors.New("the request was not carried out")
 
 // callOnce writes a request, and calls the function read if there is an answer. If answered is true, err is the error
-// of read. If the write fails, there is an answer, too: it has the reason.
+// of read. There may also be an answer if the write fails: it has the reason.
 func (c *Client) callOnce(request []byte, read func(file string, answer []byte) error) (answered bool, err error) {
 	name := filepath.Join(c.target.Root, callName+"."+rand.Text())
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -173,7 +173,7 @@ func (c *Client) callOnce(request []byte, read func(file string, answer []byte) 
 // followInterval is the time between two requests of followMount.
 const followInterval = 200 * time.Millisecond
 
-// followMount follows events by a request every followInterval, because requests through the mount cannot wait
+// followMount follows events. It sends a request every followInterval, because requests through the mount cannot wait
 // for events.
 func (c *Client) followMount(ctx context.Context, l service.Log, x Streams) error {
 	if err := c.beginFollowing(ctx, &l, x); err != nil {
@@ -181,7 +181,7 @@ func (c *Client) followMount(ctx context.Context, l service.Log, x Streams) erro
 	}
 
 	l.Follow = false
-	next := Streams{Item: trackSeq(&l.After, x.Item)}
+	next := Streams{Item: seqTracker(&l.After, x.Item)}
 
 	for ctx.Err() == nil {
 		if err := c.doThroughMount(ctx, service.OpOf(l), l, next, nil); err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// A Snapshot is a snapshot of a store whose files this process reads. The daemon protects its objects from gc until
-// Close.
+// A Snapshot is an open snapshot: this process reads its files from the daemon. The daemon protects the objects of
+// the snapshot from gc until Close.
 type Snapshot struct {
 	service.Opened
 	Tree *tree.State
@@ -59,8 +59,8 @@ func (c *Client) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 	return s, nil
 }
 
-// Changes has two states. Their differences are the changes of a workspace: Base is the state of the directory from
-// which the workspace was filled, and Now is a later state of the workspace.
+// Changes has two states. Base is the state of the directory from which the workspace was filled. Now is a later
+// state of the workspace. The differences between the two are the changes of the workspace.
 type Changes struct {
 	Base, Now *tree.State
 	// Undo is set if the changes undo an apply. Then Base and Now are the states of the directory after and before

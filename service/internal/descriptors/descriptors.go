@@ -22,9 +22,9 @@ import (
 // kernel allows 253 in a message.
 const maxDescriptors = 64
 
-// maxReceived is the largest number of received descriptors that wait for Next. A client sends at most one message
-// with descriptors for each buffer of its connection, so few of them wait.
-const maxReceived = 8 * maxDescriptors
+// maxWaitingReceived is the largest number of received descriptors that wait for Next. A client sends at most one
+// message with descriptors for each buffer of its connection, so few descriptors wait.
+const maxWaitingReceived = 8 * maxDescriptors
 
 // localFileSystems are the types of the file systems whose files can be sent. A daemon that reads a file of another
 // file system could wait for a network, or for itself.
@@ -141,9 +141,9 @@ func (r *Receiver) add(rights []byte) error {
 		if err != nil {
 			return fmt.Errorf("receiving open files: %w", err)
 		}
-		if r.isClosed || len(r.waitingFDs)+len(fds) > maxReceived {
+		if r.isClosed || len(r.waitingFDs)+len(fds) > maxWaitingReceived {
 			closeAll(fds)
-			return errs.New(errs.Invalid, "over %d open files were sent that belong to no entry", maxReceived)
+			return errs.New(errs.Invalid, "over %d open files were sent that belong to no entry", maxWaitingReceived)
 		}
 
 		r.waitingFDs = append(r.waitingFDs, fds...)

@@ -92,10 +92,10 @@ func TestReceivedFilesAreBounded(t *testing.T) {
 	f, err := os.Open("/dev/null")
 	must.OK(t, err)
 	defer f.Close()
-	for i := range maxReceived + 1 {
+	for i := range maxWaitingReceived + 1 {
 		_, _, err = out.(*sendingConn).WriteMsgUnix([]byte("x"), unix.UnixRights(int(f.Fd())), nil)
 		must.OK(t, err)
-		if _, err = in.Read(make([]byte, 1)); err != nil != (i == maxReceived) {
+		if _, err = in.Read(make([]byte, 1)); err != nil != (i == maxWaitingReceived) {
 			t.Fatalf("message %d: %v", i, err)
 		}
 	}

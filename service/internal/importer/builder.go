@@ -22,19 +22,19 @@ import (
 const (
 	// maxWorkers is the largest number of chunks of a file that are stored at the same time.
 	maxWorkers = 4
-	// maxUnsealed is the largest number of bytes in memory for changes of the tree since the last seal. If there
-	// are more, the Builder seals the tree: it stores the changed pages as objects.
-	maxUnsealed = 32 << 20
-	// maxCopied is the largest number of bytes in memory for copies of sealed pages. A sealed page is copied before
-	// it is changed.
-	maxCopied = 32 << 20
-	// inodeSize is the approximate number of bytes of an inode in memory, with its directory entry and its page.
-	inodeSize = 1 << 10
+	// maxUnsealedBytes is the largest size in memory of the changes of the tree since the last seal. If they take
+	// more, the Builder seals the tree: it stores the changed pages as objects.
+	maxUnsealedBytes = 32 << 20
+	// maxCopiedBytes is the largest size in memory of the copies of sealed pages. A sealed page is copied before it
+	// is changed.
+	maxCopiedBytes = 32 << 20
+	// inodeBytes is the approximate size of an inode in memory, with its directory entry and its page.
+	inodeBytes = 1 << 10
 )
 
-// maxReplaced is the largest number of files with several names that keep their inode numbers when their contents are
-// replaced. Further such files get new numbers.
-const maxReplaced = 1 << 17
+// maxReplacedFiles is the largest number of files with several names that keep their inode numbers when their
+// contents are replaced. Further such files get new numbers.
+const maxReplacedFiles = 1 << 17
 
 // MemoryNeeded is the approximate number of bytes of memory that a Builder and its source need, for sources of any
 // size.
@@ -76,8 +76,9 @@ type pendingFile struct {
 	node *tree.Inode
 }
 
-// maxPending is the largest number of pending files when the next entry is read.
-const maxPending = 64
+// maxPendingFiles is the largest number of files whose contents may still be being stored when the next entry is
+// read.
+const maxPendingFiles = 64
 
 // New returns a Builder with an empty tree. objects receives the contents and the pages of the tree.
 func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, dest Destination) *Builder {
@@ -87,7 +88,7 @@ func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, des
 		sealer:        &content.Sealer{Src: src.Files, Objects: objects, Workers: maxWorkers, StoreSlots: make(chan struct{}, maxWorkers), FindHoles: true},
 		dest:          dest,
 		nextIno:       tree.RootIno,
-		unsealedLimit: maxUnsealed,
+		unsealedLimit: maxUnsealedBytes,
 		dirs:          make(map[string]uint64),
 		epoch:         1,
 	}
@@ -99,7 +100,7 @@ func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, des
 	return b
 }
 
-// NewFrom returns a Builder that begins with the sealed tree with an id. That tree itself does not change.
+// NewFrom returns a Builder that begins with a copy of the sealed tree that has the given id.
 func NewFrom(ctx context.Context, src *tree.Source, objects content.ObjectStore, dest Destination, id cas.Hash) (*Builder, error) {
 	b := New(ctx, src, objects, dest)
 	st, err := tree.Load(b.src, id)
@@ -135,10 +136,10 @@ func (b *Builder) Add(e stream.Entry) error {
 	}
 
 	p := path.Join(b.dest.Dir, e.Path)
-	if n := metaSize(e.Meta); n > live.MaxXattrs {
+	if n := xattrBytes(e.Meta); n > live.MaxXattrs {
 		return errs.New(errs.TooBig, "%s has %d bytes of extended attributes, at most %d are possible", e.Path, n, live.MaxXattrs)
 	}
-	if err := b.makeRoom(2*len(e.Path) + len(e.Target) + metaSize(e.Meta)); err != nil {
+	if err := b.makeRoom(2*len(e.Path) + len(e.Target) + xattrBytes(e.Meta)); err != nil {
 		return err
 	}
 
@@ -175,19 +176,19 @@ func (b *Builder) Add(e stream.Entry) error {
 	return b.state.Put(b.src, b.epoch, n)
 }
 
-// keepsIno reports whether an entry for the path of a file replaces only the file's contents, so that the file keeps
-// its inode number. The parameter old is the file. The result is true for a file with one name. For a file with
-// several names, the entry must have the same size, times, owner and link target. It must also be the first such
+// keepsIno reports whether an entry replaces only the contents of the file that is at its path, so that the file
+// keeps its inode number. The parameter old is this file. The result is true for a file with one name. For a file
+// with several names, the entry must have the same size, times, owner and link target. It must also be the first such
 // entry: for the other names of the file, the source has hard links.
 func (b *Builder) keepsIno(old *tree.Inode, e stream.Entry) bool {
 	if old == nil || old.Type() != e.Mode&unix.S_IFMT {
 		return false
 	}
 	isSameFile := old.Btime == cmp.Or(e.Btime, e.Mtime) && old.Mtime == e.Mtime && old.UID == e.UID && contentSize(old) == e.Size && old.Target == e.Target
-	return len(old.Links) == 1 || b.replacedInos != nil && len(b.replacedInos) < maxReplaced && isSameFile && !b.replacedInos[old.Ino]
+	return len(old.Links) == 1 || b.replacedInos != nil && len(b.replacedInos) < maxReplacedFiles && isSameFile && !b.replacedInos[old.Ino]
 }
 
-// replaceFile returns the inode ino of the tree, with new attributes and without contents.
+// replaceFile gives the inode ino of the tree new attributes, removes its contents, and returns it.
 func (b *Builder) replaceFile(ino uint64, m stream.Meta) (*tree.Inode, error) {
 	n, err := b.state.Own(b.src, b.epoch, ino)
 	if err != nil {
@@ -218,7 +219,7 @@ func (b *Builder) storeContents(p string, n *tree.Inode, e stream.Entry) error {
 	}
 
 	b.pendingFiles = append(b.pendingFiles, &pendingFile{s, p, n})
-	return b.finishPending(maxPending)
+	return b.finishPending(maxPendingFiles)
 }
 
 // finishPending waits until at most maxLeft files are pending. It adds the stored contents of the other files to
@@ -238,13 +239,13 @@ func (b *Builder) finishPending(maxLeft int) error {
 	return nil
 }
 
-// makeRoom seals the tree if it would take too much memory. The caller is about to add an inode, and n bytes
-// of names and attributes.
+// makeRoom is called before an inode is added that has n bytes of names and attributes. If the tree would take too
+// much memory with it, makeRoom seals the tree.
 func (b *Builder) makeRoom(n int) error {
 	if err := b.ctx.Err(); err != nil {
 		return err
 	}
-	if b.unsealedBytes += inodeSize + n; b.unsealedBytes < b.unsealedLimit && b.copiedBytes.Load() < maxCopied {
+	if b.unsealedBytes += inodeBytes + n; b.unsealedBytes < b.unsealedLimit && b.copiedBytes.Load() < maxCopiedBytes {
 		return nil
 	}
 	if err := b.seal(); err != nil {
@@ -268,7 +269,7 @@ func (b *Builder) seal() error {
 	return err
 }
 
-func metaSize(m stream.Meta) (n int) {
+func xattrBytes(m stream.Meta) (n int) {
 	for _, x := range m.Xattrs {
 		n += len(x.Name) + len(x.Value)
 	}

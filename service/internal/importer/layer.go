@@ -98,7 +98,7 @@ func (b *Builder) find(p string) (*tree.Inode, error) {
 	return n, err
 }
 
-// removePath removes the name of n at a path and, if n is a directory, all entries below.
+// removePath removes the name p of the inode n and, if n is a directory, all entries below it.
 func (b *Builder) removePath(p string, n *tree.Inode) error {
 	parent, err := b.makeDirs(path.Dir(p))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// lookup returns the entry with a name in the directory with the inode number dir. The bool is false if there is no such
-// entry.
+// lookup returns the entry with a name in the directory with the inode number dir. The bool is false if there is no
+// such entry.
 func (b *Builder) lookup(dir uint64, name string) (tree.Dirent, bool, error) {
 	n, err := b.state.Get(b.src, dir)
 	if err != nil {
@@ -52,7 +52,7 @@ func (b *Builder) makeDirs(p string) (uint64, error) {
 	}
 
 	b.dirs[p] = e.Ino
-	b.unsealedBytes += inodeSize + len(p)
+	b.unsealedBytes += inodeBytes + len(p)
 
 	return e.Ino, nil
 }

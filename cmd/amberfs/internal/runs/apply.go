@@ -295,8 +295,8 @@ func (r *Run) FinishApply(ctx context.Context, c *client.Client, done *hostdir.A
 	}
 
 	if allApplied && (r.State != service.RunApplied || done.Changed > 0) {
-		count := fmt.Sprintf(service.CountFormat, done.Files, len(done.Git))
-		err = errors.Join(err, takeSnapshot(ctx, c, r.Command, map[string]string{service.RunLabel: service.RunApplied, service.CountLabel: count}))
+		count := fmt.Sprintf(service.AppliedFormat, done.Files, len(done.Git))
+		err = errors.Join(err, takeSnapshot(ctx, c, r.Command, map[string]string{service.RunLabel: service.RunApplied, service.AppliedLabel: count}))
 	}
 
 	return err

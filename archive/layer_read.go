@@ -27,20 +27,20 @@ func NewLayers(sink stream.Sink, o stream.Options) Layers {
 	return Layers{tarReader{stream.NewChecker(sink, o), true}}
 }
 
-// Read reads one layer, which is not compressed. It feeds either only the layer's whiteouts, or all other
-// entries. The caller reads the whiteouts first, even if they are at the end of the layer, because they remove
-// files of the layers below only.
-func (l Layers) Read(ctx context.Context, r io.Reader, whiteouts bool) error {
+// Read reads one layer, which is not compressed. It feeds either the layer's whiteouts (whiteoutsOnly) or all other
+// entries. The caller reads the whiteouts first, because they remove only files of the layers below, even if they are
+// at the end of the layer.
+func (l Layers) Read(ctx context.Context, r io.Reader, whiteoutsOnly bool) error {
 	c := *l.Checker
 	c.Sink = func(e stream.Entry) error {
-		if (e.Whiteout || e.Opaque) != whiteouts {
+		if (e.Whiteout || e.Opaque) != whiteoutsOnly {
 			return nil
 		}
 		return l.Sink(e)
 	}
 
 	err := tarReader{&c, true}.readArchive(ctx, r)
-	if !whiteouts {
+	if !whiteoutsOnly {
 		l.Total = c.Total
 	}
 

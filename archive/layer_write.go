@@ -19,14 +19,14 @@ type LayerOptions struct {
 	Source       *tree.Source
 	Base, Target *tree.State
 	Dir          string // the path of the image's root in both states; "" if it is their root
-	// Owner is the user who became the owner of the image's files when it was imported. In the layer, files of
+	// Owner is the user who became the owner of the image's files when the image was imported. In the layer, files of
 	// this user belong to root.
 	Owner *stream.Owner
 }
 
-// WriteLayer writes the layer that changes the state Base to the state Target, as an archive. Its bytes depend only
-// on the two states. The layer has changed files as a whole, the directories above them, and whiteouts. It needs
-// no opaque directories, because all paths are compared.
+// WriteLayer writes the layer that changes the state Base to the state Target, as an archive. The bytes of the
+// archive depend only on the two states. The layer has changed files as a whole, the directories above them, and a
+// whiteout for each removed path. So it needs no opaque directories.
 func WriteLayer(ctx context.Context, w io.Writer, o LayerOptions) (*TarResult, error) {
 	l := &layerWriter{LayerOptions: o, tarWriter: tarWriter{NewTarSink(w), ctx, o.Source, o.Owner}, writtenDirs: map[string]bool{".": true}, writtenLinks: make(map[uint64]bool)}
 	var only []string

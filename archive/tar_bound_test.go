@@ -10,11 +10,11 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-// TestHolesHaveABound: maxHoles limits the holes of all files of an archive together. A file that would exceed the
-// limit is left out and reported.
+// TestHolesHaveABound: maxHoleBytes limits the holes of all files of an archive together. A file that would exceed
+// the limit is left out and reported.
 func TestHolesHaveABound(t *testing.T) {
 	sink := NewTarSink(io.Discard)
-	sink.holes = maxHoles - 10
+	sink.holeBytes = maxHoleBytes - 10
 	for _, e := range []struct {
 		path  string
 		holes int64

@@ -97,8 +97,8 @@ func (m *endDetector) Read(p []byte) (int, error) {
 func (m *endDetector) foundEnd() bool { return m.zeros >= blockSize || !m.anyRead }
 
 // drainTrailer reads up to 1 GiB after the end of the archive, for two reasons. A compressed archive has its checksum
-// there. And the writer of a pipe would get SIGPIPE if its last bytes were not read. As in tar, other bytes may
-// follow.
+// there. And the writer of a pipe would get SIGPIPE if its last bytes were not read. Other bytes after the archive
+// are no error, as in tar.
 func drainTrailer(r io.Reader) error {
 	const maxTrailer = 1 << 30
 	_, err := io.CopyN(io.Discard, r, maxTrailer)

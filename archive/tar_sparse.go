@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// A file with at least minSparseHoles bytes in holes is written as its parts with data. A file with fewer
+	// A file with at least minSparseHoleBytes bytes in holes is written as its parts with data. A file with fewer
 	// bytes in holes is written as an ordinary entry, which every program can read.
-	minSparseHoles = 1 << 20
-	// maxSparseMap is the largest size, in bytes, of a list of parts that package archive/tar reads.
-	maxSparseMap = 1 << 20
+	minSparseHoleBytes = 1 << 20
+	// maxSparseMapBytes is the largest size, in bytes, of a list of parts that package archive/tar reads.
+	maxSparseMapBytes = 1 << 20
 )
 
 // setParts sets Sparse, Parts and Data of the entry of a file with holes. It leaves the entry as it is if the file
@@ -36,7 +36,7 @@ func (t tarWriter) setParts(e *stream.Entry, c *content.Content) {
 		if err == nil {
 			off, err = c.SeekHole(t.src.Files, dataStart, content.SeekBlock)
 		}
-		if err != nil || len(parts) > maxSparseMap/4 {
+		if err != nil || len(parts) > maxSparseMapBytes/4 {
 			return // the file is read as a whole later, and that read returns the error
 		}
 
@@ -44,7 +44,7 @@ func (t tarWriter) setParts(e *stream.Entry, c *content.Content) {
 		data = append(data, io.NewSectionReader(c.Reader(t.src.Files), dataStart, off-dataStart))
 	}
 
-	if len(sparseMap(parts, e.Size)) <= maxSparseMap {
+	if len(sparseMap(parts, e.Size)) <= maxSparseMapBytes {
 		e.Sparse, e.Parts, e.Data = true, parts, stream.WithContext(t.ctx, io.MultiReader(data...))
 	}
 }

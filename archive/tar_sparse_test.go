@@ -50,7 +50,7 @@ func TestSparseEntries(t *testing.T) {
 	}
 	must.OK(t, sink.Add(plain("after")))
 	must.OK(t, sink.Close())
-	if out.Len() > 100_000 || len(sink.Skipped) > 0 || sink.holes != 0 {
+	if out.Len() > 100_000 || len(sink.Skipped) > 0 || sink.holeBytes != 0 {
 		t.Fatalf("%d bytes, and %v are skipped", out.Len(), sink.Skipped)
 	}
 

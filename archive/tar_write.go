@@ -24,7 +24,7 @@ type TarResult struct {
 	Skipped []stream.Omission `json:"skipped"` // files and attributes that tar cannot represent
 }
 
-// WriteTar writes a state as a tar archive. Its bytes depend only on the state.
+// WriteTar writes a state as a tar archive. The bytes of the archive depend only on the state.
 func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State) (*TarResult, error) {
 	t := tarWriter{NewTarSink(w), ctx, src, nil}
 	firstPaths := make(map[uint64]string) // the first paths of files with several names, by inode number
@@ -60,7 +60,7 @@ func (t tarWriter) entry(path string, n *tree.Inode, linkTo string) stream.Entry
 	if n.IsRegular() && linkTo == "" {
 		e.Holes = n.Size() - n.Content.Allocated()
 		e.Size, e.Data = n.Size(), stream.WithContext(t.ctx, n.Content.Reader(t.src.Files))
-		if e.Holes >= minSparseHoles {
+		if e.Holes >= minSparseHoleBytes {
 			t.setParts(&e, n.Content)
 		}
 	}
@@ -76,7 +76,7 @@ type TarSink struct {
 	w         *bufio.Writer // buffers the archive that tar writes
 	tar       *tar.Writer
 	buf       []byte
-	holes     int64 // bytes of holes that were written as zeros
+	holeBytes int64 // number of zeros that were written for holes
 }
 
 // NewTarSink returns a TarSink. The caller closes it.
@@ -110,8 +110,8 @@ func (t *TarSink) finish(err error) (*TarResult, error) {
 	return &t.TarResult, nil
 }
 
-// maxHoles is the largest number of bytes of holes, in all files together, that are written as zeros.
-const maxHoles = 1 << 40
+// maxHoleBytes is the largest number of bytes of holes, in all files together, that are written as zeros.
+const maxHoleBytes = 1 << 40
 
 // paxXattr is the prefix of the PAX record of an extended attribute. The attribute's name follows.
 const paxXattr = "SCHILY.xattr."
@@ -139,8 +139,8 @@ func (t *TarSink) Add(e stream.Entry) error {
 		e.Holes = 0
 	}
 
-	if t.holes += e.Holes; t.holes > maxHoles {
-		t.holes -= e.Holes
+	if t.holeBytes += e.Holes; t.holeBytes > maxHoleBytes {
+		t.holeBytes -= e.Holes
 		t.skip(e.Path, fmt.Sprintf("an archive would hold its %d bytes of holes as zeros; copy it with `cp --sparse=always`", e.Holes))
 		return nil
 	}

@@ -166,8 +166,8 @@ func (d *dirReader) readRoot(dir string) error {
 	return d.readEntries(".", f.takeDir(), before)
 }
 
-// readEntries reads the entries of an open directory, and closes it. dirPath is its path in the directory that is read,
-// and before is the version of the directory in the tree d.before, nil if it is new.
+// readEntries reads the entries of an open directory, and closes it. dirPath is its path in the directory that is
+// read, and before is the version of the directory in the tree d.before, nil if it is new.
 func (d *dirReader) readEntries(dirPath string, f *os.File, before *tree.Inode) error {
 	if f == nil {
 		return nil // a directory that cannot be read is copied without its entries
@@ -267,8 +267,8 @@ func (d *dirReader) readFile(entryPath string, f *namedFile, before *tree.Inode)
 	if same && !isDir {
 		return nil
 	}
-	if d.before != nil && len(entryPath) > stream.MaxPath {
-		return d.SkipFile(entryPath, fmt.Errorf("%.40q… is over %d bytes long", entryPath, stream.MaxPath))
+	if d.before != nil && len(entryPath) > stream.MaxPathBytes {
+		return d.SkipFile(entryPath, fmt.Errorf("%.40q… is over %d bytes long", entryPath, stream.MaxPathBytes))
 	}
 
 	id, linked := fileID{st.Dev, st.Ino}, st.Nlink > 1 && !isDir

@@ -19,7 +19,7 @@ import (
 // ReadChanges feeds to sink the differences between a directory and a tree that was read from it earlier: new and
 // changed entries as in Read, and whiteouts for entries that were deleted. A file is not read if its type, owner,
 // permissions, size, inode number and times of birth, modification and change are equal. Paths longer than
-// stream.MaxPath are left out, because they cannot be merged.
+// stream.MaxPathBytes are left out, because they cannot be merged.
 func ReadChanges(ctx context.Context, dir string, src *tree.Source, before *tree.State, sink stream.Sink, o ReadOptions) error {
 	d := newDirReader(ctx, sink, o)
 	d.src, d.before = src, before
@@ -143,7 +143,7 @@ func (d *dirReader) addWhiteouts(dirPath string, before *tree.Inode, names []str
 	}
 
 	for _, name := range missing {
-		if len(path.Join(dirPath, name)) > stream.MaxPath {
+		if len(path.Join(dirPath, name)) > stream.MaxPathBytes {
 			continue // such a long path was not copied
 		}
 		if err := d.add(stream.Entry{Path: path.Join(dirPath, name), Whiteout: true}); err != nil {

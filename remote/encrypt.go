@@ -80,7 +80,7 @@ func GetObject(ctx context.Context, r *Remote, o backend.Object) ([]byte, error)
 	return r.decryptAll(raw)
 }
 
-// decryptAll decrypts a whole value. It returns at most backend.MaxValue bytes.
+// decryptAll decrypts a whole value. It returns at most backend.MaxValueSize bytes.
 func (r *Remote) decryptAll(raw []byte) ([]byte, error) {
 	keys, err := r.identities()
 	if err != nil {
@@ -92,7 +92,7 @@ func (r *Remote) decryptAll(raw []byte) ([]byte, error) {
 		return nil, decryptError(err)
 	}
 
-	return io.ReadAll(io.LimitReader(plain, backend.MaxValue))
+	return io.ReadAll(io.LimitReader(plain, backend.MaxValueSize))
 }
 
 var errNoIdentity = errs.New(errs.Perm, "it is encrypted, and no available key decrypts it (%s names a file of keys)", identityVariable)
@@ -131,12 +131,12 @@ func decryptError(err error) error {
 	return errs.New(errs.Damaged, "decrypt: %w", err)
 }
 
-// read returns n decrypted bytes of an object from offset off on. If the object is not encrypted, it also reads the
-// following bytes into the cache. The parameter ahead is the number of these bytes. If cachedOnly is set, read makes no
-// request, and fails for bytes that are not in the cache.
-func (r *Remote) read(ctx context.Context, o backend.Object, encrypted, cachedOnly bool, off, n, ahead int64) ([]byte, error) {
+// read returns n decrypted bytes of an object from offset off on. If the object is not encrypted, read also reads the
+// aheadBytes bytes that follow into the cache. If cachedOnly is set, read makes no request, and fails for bytes that
+// are not in the cache.
+func (r *Remote) read(ctx context.Context, o backend.Object, encrypted, cachedOnly bool, off, n, aheadBytes int64) ([]byte, error) {
 	if !encrypted {
-		return r.o.Cache.ReadAt(ctx, o, off, n, ahead, r.fetcher(o, cachedOnly))
+		return r.o.Cache.ReadAt(ctx, o, off, n, aheadBytes, r.fetchFunc(o, cachedOnly))
 	}
 	b, err := r.readDecrypted(ctx, o, cachedOnly, off, n)
 	if errors.Is(err, errs.Damaged) { // perhaps only in the cache
@@ -147,7 +147,7 @@ func (r *Remote) read(ctx context.Context, o backend.Object, encrypted, cachedOn
 	return b, err
 }
 
-// readDecrypted is read for an encrypted object.
+// readDecrypted does what Remote.read does, for an encrypted object.
 func (r *Remote) readDecrypted(ctx context.Context, o backend.Object, cachedOnly bool, off, n int64) ([]byte, error) {
 	ra, err := r.decrypter(ctx, o, cachedOnly)
 	if err != nil {
@@ -163,9 +163,9 @@ func (r *Remote) readDecrypted(ctx context.Context, o backend.Object, cachedOnly
 	return buf[:got], nil
 }
 
-// fetcher returns the function with which the cache reads the stored bytes of an object from the remote. It returns
+// fetchFunc returns the function with which the cache reads the stored bytes of an object from the remote. It returns
 // nil if cachedOnly is set.
-func (r *Remote) fetcher(o backend.Object, cachedOnly bool) cache.Fetch {
+func (r *Remote) fetchFunc(o backend.Object, cachedOnly bool) cache.Fetch {
 	if cachedOnly {
 		return nil
 	}
@@ -206,7 +206,7 @@ func (r *Remote) decrypter(ctx context.Context, o backend.Object, cachedOnly boo
 		return ra.(io.ReaderAt), nil
 	}
 
-	raw := ciphertextReader{context.WithoutCancel(ctx), r.o.Cache, o, r.fetcher(o, cachedOnly)}
+	raw := ciphertextReader{context.WithoutCancel(ctx), r.o.Cache, o, r.fetchFunc(o, cachedOnly)}
 	ra, _, err := age.DecryptReaderAt(raw, o.Size, keys...)
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", o.Name, decryptError(err))
@@ -222,7 +222,7 @@ type ciphertextReader struct {
 	ctx   context.Context
 	cache *cache.Cache
 	o     backend.Object
-	fetch cache.Fetch // nil: only from the cache
+	fetch cache.Fetch // if nil, only cached bytes are read
 }
 
 func (w ciphertextReader) ReadAt(p []byte, off int64) (int, error) {
@@ -234,9 +234,9 @@ func (w ciphertextReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// identityVariable is the environment variable with the name of a file of keys that decrypt, as
-// age-keygen writes it. If it is not set, identityFile in the user's configuration directory is read,
-// if that file exists.
+// identityVariable is the environment variable that names a file with the keys that decrypt, as age-keygen writes it.
+// If the variable is not set, the keys are in identityFile, in the user's configuration directory. That file need not
+// exist.
 const (
 	identityVariable = "AMBERFS_AGE_IDENTITY"
 	identityFile     = "amberfs/age-identity.txt"

@@ -38,13 +38,13 @@ import (
 const (
 	entryPrefix   = "new/"
 	removalPrefix = "rm-"
-	numberPrefix  = listingKey + "-"
+	listKeyPrefix = listingKey + "-"
 )
 
 // A refEntry is an entry that was read from the remote.
 type refEntry struct {
 	key, nonce, name string    // nonce of the push, or a random one; name of the ref
-	isRemoved        bool      // the ref was removed, and the removal has ended
+	isRemoved        bool      // the entry is of a removal that has ended
 	writtenAt        time.Time // by the service's clock
 }
 
@@ -52,11 +52,11 @@ type refEntry struct {
 var errListReplaced = errors.New("the list was replaced")
 
 // listKey returns the key of the list with a number, from 1 on.
-func listKey(number int) string { return fmt.Sprintf("%s%012d", numberPrefix, number) }
+func listKey(number int) string { return fmt.Sprintf("%s%012d", listKeyPrefix, number) }
 
 // listNumber returns the number of the list with a key, or 0 if it is not the key of a list.
 func listNumber(key string) int {
-	digits, ok := strings.CutPrefix(key, numberPrefix)
+	digits, ok := strings.CutPrefix(key, listKeyPrefix)
 	n, err := strconv.Atoi(digits)
 	if !ok || err != nil || n < 0 || listKey(n) != key {
 		return 0
@@ -156,9 +156,10 @@ func (v *refScan) pendingEntries() (out []refEntry) {
 	return out
 }
 
-// takePushedRefs returns the names of the refs that the caller must read, because a pending entry names them. It
-// leaves out a ref that this program pushed and that no other program has changed since, and puts it into v.refs.
-// Such a ref has only the entry of the push as a pending entry, and no list was written since before the push.
+// takePushedRefs returns the names of the refs that the caller must read, because a pending entry names them. If this
+// program pushed a ref and no other program has changed it since, takePushedRefs puts the ref into v.refs instead.
+// Two conditions prove this: the entry of the push is the only pending entry of the ref, and the newest list is still
+// the one that was the newest before the push.
 func (v *refScan) takePushedRefs() (unread []string) {
 	changed := map[string][]refEntry{}
 	for _, e := range v.pendingEntries() {
@@ -191,7 +192,7 @@ func (v *refScan) takePushedRefs() (unread []string) {
 // entries, it also calls deleteOldKeys.
 func (v *refScan) settleEntries(ctx context.Context) {
 	var now time.Time
-	for _, i := range v.gc {
+	for _, i := range v.gcKeys {
 		now = laterTime(now, i.Modified)
 	}
 	for _, e := range v.entries {
@@ -204,7 +205,7 @@ func (v *refScan) settleEntries(ctx context.Context) {
 		ended := exists && known.ref.Nonce == e.nonce || e.isRemoved || now.Sub(e.writtenAt) >= stagePeriod
 		if ended && v.unreadable[e.name] == nil {
 			v.settledEntries = append(v.settledEntries, e.key)
-			v.changes++
+			v.changeCount++
 		}
 	}
 
@@ -224,7 +225,7 @@ func laterTime(a, b time.Time) time.Time {
 // later scan tries again.
 func (v *refScan) deleteOldKeys(ctx context.Context) {
 	old := v.listedEntries
-	for _, i := range v.gc {
+	for _, i := range v.gcKeys {
 		if n := listNumber(i.Key); n > 0 && n < v.newestList {
 			old = append(old, i.Key)
 		}

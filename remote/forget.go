@@ -83,8 +83,8 @@ func (r *Remote) Forget(ctx context.Context, o ForgetOptions) (*ForgetResult, er
 	return f.result, f.removeVersions(ctx)
 }
 
-// removeVersions removes the former versions of all removed objects. They may have one of the records: no index says
-// which records they have.
+// removeVersions removes the former versions of all removed objects, because they may have one of the records. No
+// index says which records they have.
 func (f *forgetRun) removeVersions(ctx context.Context) error {
 	if len(f.options.Chunks) == 0 {
 		return nil
@@ -112,7 +112,8 @@ type forgetRun struct {
 	result      *ForgetResult
 }
 
-// findRefs returns the refs to replace, the oldest first. It adds their objects to toRemove.
+// findRefs returns the refs to replace, the oldest first. It adds the objects of these refs to toRemove, and sets
+// usedObjects.
 func (f *forgetRun) findRefs(ctx context.Context) (replace []*object.Ref, err error) {
 	all, err := allRefs(ctx, f.r)
 	if err != nil {
@@ -191,7 +192,7 @@ func (f *forgetRun) findUnused(ctx context.Context) error {
 	}
 
 	holds := &gcRun{r: f.r, serviceTime: now.Modified, liveObjects: make(map[string]bool)}
-	if err := holds.readHolds(ctx); err != nil {
+	if err := holds.sweepHolds(ctx); err != nil {
 		return err
 	}
 
@@ -244,9 +245,9 @@ func (f *forgetRun) removeObjects(ctx context.Context, mark string) error {
 	return f.r.b.Delete(ctx, condemnedPrefix+mark)
 }
 
-// keepNeeded takes the objects that refs name out of toRemove, and calls needed for each of them with the name of a
-// ref.
-func (f *forgetRun) keepNeeded(ctx context.Context, needed func(ref, object string)) error {
+// keepNeeded removes from toRemove the objects that refs name now. It passes the name of each of these objects, and
+// the name of a ref that names it, to the function report.
+func (f *forgetRun) keepNeeded(ctx context.Context, report func(ref, object string)) error {
 	refs, err := allRefs(ctx, f.r)
 	if err != nil {
 		return err
@@ -256,7 +257,7 @@ func (f *forgetRun) keepNeeded(ctx context.Context, needed func(ref, object stri
 		for _, o := range ref.Objects {
 			if f.toRemove[o.Name] {
 				delete(f.toRemove, o.Name)
-				needed(ref.Name, o.Name)
+				report(ref.Name, o.Name)
 			}
 		}
 	}
@@ -264,10 +265,10 @@ func (f *forgetRun) keepNeeded(ctx context.Context, needed func(ref, object stri
 	return nil
 }
 
-// EachRecord calls fn once for each record on the remote, with its hash, its plain bytes, and the name of a
-// snapshot with the record. It cannot read objects that no ref names: it returns their number, and the former
-// versions of removed objects.
-func (r *Remote) EachRecord(ctx context.Context, fn func(snapshot string, h cas.Hash, b []byte) error) (unread int, versions []backend.Version, err error) {
+// EachRecord calls fn once for each record on the remote, with its hash, its plain bytes, and the name of a snapshot
+// with the record. It cannot read objects that no ref names, and former versions of removed objects. So it returns
+// the number of these objects, and these versions.
+func (r *Remote) EachRecord(ctx context.Context, fn func(snapshot string, h cas.Hash, b []byte) error) (unreadObjects int, versions []backend.Version, err error) {
 	used, seen := make(map[string]bool), make(map[recordPlace]bool)
 	refs, err := allRefs(ctx, r)
 	if err != nil {
@@ -291,9 +292,9 @@ func (r *Remote) EachRecord(ctx context.Context, fn func(snapshot string, h cas.
 		return 0, nil, err
 	}
 
-	return unread, versions, r.b.List(ctx, "obj/", func(i backend.Info) error {
+	return unreadObjects, versions, r.b.List(ctx, "obj/", func(i backend.Info) error {
 		if !used[i.Key[len("obj/"):]] {
-			unread++
+			unreadObjects++
 		}
 		return nil
 	})
@@ -321,7 +322,7 @@ func (s *Snapshot) eachRecord(ctx context.Context, seen map[recordPlace]bool, fn
 		}
 		seen[place] = true
 
-		b, err := s.read(ctx, int(e.Object), false, int64(e.Offset), int64(e.StoredSize), s.readAhead.next(&e))
+		b, err := s.read(ctx, int(e.Object), false, int64(e.Offset), int64(e.StoredSize), s.readAhead.advance(&e))
 		if err != nil {
 			return err
 		}

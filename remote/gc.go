@@ -21,8 +21,8 @@ import (
 // removed. It must be longer than maxMarkAge plus the time that the write of a ref takes.
 const stagePeriod = 24 * time.Hour
 
-// maxRunTime is how long a collection may remove objects, counted from its beginning. If it has objects to remove
-// after that, it fails.
+// maxRunTime is the time after the beginning of a collection in which it may remove objects. If it has objects to
+// remove after that, it fails.
 const maxRunTime = 6 * time.Hour
 
 // expiryMargin is the time by which this machine's clock may be ahead of the clock of the machine that set an expiry.
@@ -68,9 +68,9 @@ type Collected struct {
 // deletes expired snapshots.
 func (r *Remote) GC(ctx context.Context) (Collected, error) {
 	c := &gcRun{r: r, startedAt: time.Now(), liveObjects: map[string]bool{}, objectSizes: map[string]int64{}}
-	steps := []func(context.Context) error{c.readMarks, c.readRefs, c.readObjects, c.readHolds, c.removeCondemned, c.advanceMarks, c.writeList}
+	steps := []func(context.Context) error{c.readMarks, c.sweepRefs, c.readObjects, c.sweepHolds, c.removeCondemned, c.advanceMarks, c.writeList}
 	if r.b.IsRegistry() {
-		steps = []func(context.Context) error{c.readMarks, c.readRefs}
+		steps = []func(context.Context) error{c.readMarks, c.sweepRefs}
 	}
 
 	for _, step := range steps {
@@ -114,13 +114,13 @@ func (c *gcRun) readMarks(ctx context.Context) (err error) {
 			return err
 		}
 
-		for _, i := range c.scan.gc {
+		for _, i := range c.scan.gcKeys {
 			if i.Key == nowKey {
 				c.serviceTime = i.Modified
 			}
 		}
 
-		c.marks, err = readMarks(ctx, c.r, c.scan.gc, seenPrefix, condemnedPrefix, removedPrefix)
+		c.marks, err = readMarks(ctx, c.r, c.scan.gcKeys, seenPrefix, condemnedPrefix, removedPrefix)
 		if !errors.Is(err, backend.ErrNotFound) {
 			return err
 		}
@@ -128,10 +128,10 @@ func (c *gcRun) readMarks(ctx context.Context) (err error) {
 }
 
 const (
-	// A collection on a remote with entries lists all objects if there are at most fewObjects. Otherwise it
-	// divides them into parts, by the first digits of their names, and lists listedParts random parts. The parts
-	// are so small that listedParts of them have about fewObjects objects.
-	fewObjects, listedParts = 2000, 2
+	// A collection on a remote with entries lists all objects if there are at most maxFullListObjects. Otherwise it
+	// divides them into parts, by the first digits of their names, and lists as many random parts as listedParts
+	// says. These parts together have about maxFullListObjects objects.
+	maxFullListObjects, listedParts = 2000, 2
 )
 
 // readObjects finds the objects on the remote. On a remote with entries and many objects, a run that will remove
@@ -139,7 +139,7 @@ const (
 // of pushes that did not end are found after some collections. Any other run lists all objects.
 func (c *gcRun) readObjects(ctx context.Context) error {
 	prefixes := []string{"obj/"}
-	if c.scan.format.Entries && len(c.scan.listedObjects) > fewObjects && !c.willRemove() {
+	if c.scan.format.Entries && len(c.scan.listedObjects) > maxFullListObjects && !c.willRemove() {
 		c.addNamedObjects()
 		prefixes = randomPrefixes(len(c.objectSizes))
 	}
@@ -176,7 +176,7 @@ func (c *gcRun) addNamedObjects() {
 // randomPrefixes returns listedParts random prefixes of keys, for a remote with n objects.
 func randomPrefixes(n int) (prefixes []string) {
 	digits, parts := 0, 1
-	for n/parts > fewObjects/listedParts {
+	for n/parts > maxFullListObjects/listedParts {
 		digits, parts = digits+1, parts*16
 	}
 	for _, part := range rand.Perm(parts)[:listedParts] {
@@ -186,9 +186,9 @@ func randomPrefixes(n int) (prefixes []string) {
 	return prefixes
 }
 
-// readRefs removes expired refs, and adds the objects of all other refs to the live objects. If the run will remove
-// objects, the scan compares the sums of all refs.
-func (c *gcRun) readRefs(ctx context.Context) error {
+// sweepRefs removes expired refs, and adds the objects of all other refs to the live objects. If the run will remove
+// objects, the scan asks the service for the sums of all refs.
+func (c *gcRun) sweepRefs(ctx context.Context) error {
 	for {
 		err := c.scan.endScan(ctx, c.willRemove())
 		if err == nil {
@@ -238,8 +238,8 @@ func (c *gcRun) markLive(objects []backend.Object) {
 	}
 }
 
-// readHolds deletes holds that have ended, and adds the objects of all other holds to the live objects.
-func (c *gcRun) readHolds(ctx context.Context) error {
+// sweepHolds deletes holds that have ended, and adds the objects of all other holds to the live objects.
+func (c *gcRun) sweepHolds(ctx context.Context) error {
 	var infos []backend.Info
 	if err := c.r.b.List(ctx, "hold/", func(i backend.Info) error { infos = append(infos, i); return nil }); err != nil {
 		return err
@@ -318,18 +318,18 @@ func (c *gcRun) hasMark(stage, id string) bool {
 	return slices.ContainsFunc(c.marks, func(m gcMark) bool { return m.stage == stage && m.id == id })
 }
 
-// elapsed reports whether more than d has passed since a time that time.Now returned, by the monotonic clock or by
+// hasElapsed reports whether more than d has passed since a time that time.Now returned, by the monotonic clock or by
 // the wall clock. The monotonic clock stops while the machine sleeps, and the wall clock can be set back.
-func elapsed(since time.Time, d time.Duration) bool {
+func hasElapsed(since time.Time, d time.Duration) bool {
 	now := time.Now()
 	return now.Sub(since) > d || now.Round(0).Sub(since.Round(0)) > d
 }
 
 // removeObjects deletes objects, except those that are live, and counts them. It fails after maxRunTime.
 func (c *gcRun) removeObjects(ctx context.Context, names []string) error {
-	const atOnce = 1000 // objects that a service deletes with one request
-	for part := range slices.Chunk(c.unreferenced(names), atOnce) {
-		if elapsed(c.startedAt, maxRunTime) {
+	const maxKeysPerDelete = 1000 // objects that a service deletes with one request
+	for part := range slices.Chunk(c.unreferenced(names), maxKeysPerDelete) {
+		if hasElapsed(c.startedAt, maxRunTime) {
 			return fmt.Errorf("it took more than %v: run it again", maxRunTime)
 		}
 

@@ -40,7 +40,7 @@ type health struct {
 	reachable     context.Context    // parent context of reads: ends when the remote goes away
 	cancelReads   context.CancelFunc // ends reachable
 	closedContext context.Context    // ends when the remote is closed
-	close         context.CancelFunc
+	close         context.CancelFunc // ends closedContext
 }
 
 // makeContexts sets the contexts of a new health.

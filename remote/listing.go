@@ -27,10 +27,10 @@ import (
 // A collection that removes objects compares the sums of all refs in both cases. So a wrong list does
 // not make it remove an object that a ref names.
 const (
-	listingKey = "gc/list" // older programs ignore unknown keys below gc/
-	maxListing = 256 << 20 // bytes before compression
-	// A scan writes the list again if more than fewRefs refs are not in the list.
-	fewRefs = 8
+	listingKey      = "gc/list" // older programs ignore unknown keys below gc/
+	maxListingBytes = 256 << 20 // before compression
+	// A scan writes the list again if more than maxUnlistedRefs refs are not in the list.
+	maxUnlistedRefs = 8
 	// UpdateList writes the list when this program has pushed at least minNewRefs refs since the last list, and
 	// at least 1/newRefsDivisor of the number of refs in the list.
 	minNewRefs, newRefsDivisor = 64, 16
@@ -81,9 +81,9 @@ func md5Sum(raw []byte) string {
 // encodeListing returns the compressed list of refs. l has objects and entries for the list. encodeListing adds the
 // objects of refs that l lacks.
 func encodeListing(l listing, refs map[string]knownRef) ([]byte, error) {
-	number := map[backend.Object]int{}
+	objectIndex := map[backend.Object]int{}
 	for n, o := range l.Objects {
-		number[o] = n
+		objectIndex[o] = n
 	}
 
 	for _, known := range refs {
@@ -91,10 +91,10 @@ func encodeListing(l listing, refs map[string]knownRef) ([]byte, error) {
 		one := listedRef{Sum: known.sum, Ref: &bare, Encrypted: bare.Encrypted}
 
 		for _, o := range bare.Objects {
-			n, exists := number[o]
+			n, exists := objectIndex[o]
 			if !exists {
 				n = len(l.Objects)
-				number[o] = n
+				objectIndex[o] = n
 				l.Objects = append(l.Objects, o)
 			}
 
@@ -106,7 +106,7 @@ func encodeListing(l listing, refs map[string]knownRef) ([]byte, error) {
 	}
 
 	raw, err := json.Marshal(l)
-	if err != nil || len(raw) > maxListing {
+	if err != nil || len(raw) > maxListingBytes {
 		return nil, errors.Join(err, fmt.Errorf("a listing of %d bytes", len(raw)))
 	}
 
@@ -122,7 +122,7 @@ func encodeListing(l listing, refs map[string]knownRef) ([]byte, error) {
 // decodeListing decodes a list. It returns the list, and its refs by name. It leaves out refs for which Ref.Check
 // returns an error.
 func decodeListing(raw []byte) (*listing, map[string]knownRef, error) {
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxListing))
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxListingBytes))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -191,7 +191,7 @@ func (v *refScan) writeListing(ctx context.Context) {
 	}
 
 	raw, err = v.format.encrypt(raw)
-	if err != nil || len(raw) > backend.MaxValue || v.r.b.Put(ctx, key, raw, o) != nil {
+	if err != nil || len(raw) > backend.MaxValueSize || v.r.b.Put(ctx, key, raw, o) != nil {
 		return
 	}
 
@@ -231,7 +231,7 @@ func (r *Remote) notePushed(ref *object.Ref, raw []byte, newestListBefore int) {
 func (r *Remote) recentPush(name string) *object.Ref {
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
-	if last := r.pushed.lastRef; last != nil && last.Name == name && !elapsed(r.pushed.lastPushedAt, maxMarkAge) {
+	if last := r.pushed.lastRef; last != nil && last.Name == name && !hasElapsed(r.pushed.lastPushedAt, maxMarkAge) {
 		return last
 	}
 	return nil

@@ -27,7 +27,7 @@ const (
 	removedPrefix   = "gc/removed-"
 )
 
-// listMarks reads all marks of some stages. If a mark is deleted before it is read, it starts again.
+// listMarks lists and reads all marks of some stages. If a mark is deleted before it is read, listMarks starts again.
 func listMarks(ctx context.Context, r *Remote, stages ...string) ([]gcMark, error) {
 	for {
 		var keys []backend.Info
@@ -40,7 +40,8 @@ func listMarks(ctx context.Context, r *Remote, stages ...string) ([]gcMark, erro
 	}
 }
 
-// readMarks reads the marks of some stages among keys. Errors: backend.ErrNotFound if one was deleted.
+// readMarks reads the marks of some stages, if their keys are in keys. Errors: backend.ErrNotFound if a mark was
+// deleted.
 func readMarks(ctx context.Context, r *Remote, keys []backend.Info, stages ...string) (out []gcMark, err error) {
 	for _, i := range keys {
 		for _, stage := range stages {

@@ -118,7 +118,7 @@ func (s *Snapshot) pullData(ctx context.Context, data []pullItem, p PullOptions,
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallelUploads)
+	g.SetLimit(maxTransfers)
 
 	for _, joined := range joinRanges(entries, cache.BlockSize) {
 		n := 0

@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	fullObjectSize  = 32 << 20 // largest size of an object, in bytes
-	maxHeadData     = 4 << 20  // file data of at most this many bytes at the end of a push is sent in the head
-	minReusedSize   = 1 << 20  // a merge sends the records in smaller objects again
-	maxIndexes      = 8        // a push merges the indexes of its base if the base has this many
-	parallelUploads = 4        // largest number of uploads, or of ranges in a pull, at the same time
-	maxAttempts     = 8        // a push fails if collections condemn its objects in all of these attempts
+	maxObjectSize    = 32 << 20 // largest size of an object, in bytes
+	maxHeadDataBytes = 4 << 20  // at most this much file data at the end of a push is sent in the head
+	minReusedSize    = 1 << 20  // a merge sends the records in smaller objects again
+	maxIndexes       = 8        // a push merges the indexes of its base if the base has this many
+	maxTransfers     = 4        // largest number of uploads, or of ranges in a pull, at the same time
+	maxAttempts      = 8        // a push fails if collections condemn its objects in all of these attempts
 
 	// maxMarkAge is the greatest time between a push's read of the marks and the write of its ref: see
 	// gc.go.
@@ -40,8 +40,8 @@ type PushOptions struct {
 	// Ref has the name and the description of the snapshot. Push fills in Version, Nonce, Pushed,
 	// Objects, Indexes and Encrypted.
 	Ref object.Ref
-	// Mark walks over the records of the snapshot. It calls keep for each record, and for the records
-	// that it refers to if keep returns true.
+	// Mark walks over the records of the snapshot, and passes the hash of each to the function keep. If keep returns
+	// false, Mark does not visit the records to which this record refers.
 	Mark       func(ctx context.Context, keep func(cas.Hash) bool) error
 	ReadStored func(ctx context.Context, h cas.Hash) (cas.StoredObject, error) // as cas.Store.GetStored
 	// Base is the name of the snapshot on the remote to compare with; if empty, Ref.Name.
@@ -76,12 +76,13 @@ func (r *Remote) Push(ctx context.Context, p PushOptions) (*PushResult, error) {
 		return nil, err
 	}
 
-	// An attempt reads the marks while it sends objects, since the marks rarely contain its objects.
+	// To save time, an attempt reads the marks while it sends objects. If the marks have one of its objects, which is
+	// rare, the push needs another attempt.
 	for range maxAttempts {
 		if err := u.tryPush(ctx); err != nil {
 			return nil, err
 		}
-		if u.noneCondemned(u.objects) && !elapsed(u.marksReadAt, maxMarkAge) {
+		if u.noneCondemned(u.objects) && !hasElapsed(u.marksReadAt, maxMarkAge) {
 			return u.writeRef(ctx)
 		}
 	}
@@ -113,8 +114,8 @@ func MissingBytes(ctx context.Context, r *Remote, p PushOptions) (bytes int64, e
 	return bytes, nil
 }
 
-// tryPush makes one attempt of a push. At the same time, it writes the entry, reads which objects are condemned, and
-// sends the missing records. It does not use objects that were condemned at the previous attempt.
+// tryPush makes one attempt of a push. In parallel, it writes the entry, reads which objects are condemned, and sends
+// the missing records. It does not use objects that were condemned at the previous attempt.
 func (u *pushRun) tryPush(ctx context.Context) error {
 	u.objects, u.indexes, u.sentEntries, u.reusedEntries, u.toSend = nil, nil, nil, nil, nil
 	u.marksReadAt, u.recordsSent = time.Now(), 0
@@ -253,7 +254,7 @@ func (f *Format) encodeRef(ref *object.Ref) ([]byte, error) {
 	return f.encrypt(raw)
 }
 
-// CopyRef writes a copy of a ref of the remote under another name, unless that name is taken.
+// CopyRef writes a copy of a ref of the remote under another name. If that name is taken, it does nothing.
 func (r *Remote) CopyRef(ctx context.Context, ref *object.Ref, name string) error {
 	f, err := r.Format(ctx)
 	if err != nil {

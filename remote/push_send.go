@@ -53,28 +53,28 @@ func (u *pushRun) planSend(ctx context.Context) error {
 	return nil
 }
 
-// planMerge plans a push that merges the indexes of its base. It keeps the objects of the base that are large and of
-// which the snapshot needs at least half. Records of the snapshot in other objects are sent again. inBase has the
-// records of the snapshot that the base has.
+// planMerge plans a push that merges the indexes of its base. inBase has the records of the snapshot that the base
+// has. planMerge keeps each object of the base that is large and at least half needed. The records of the snapshot in
+// other objects are sent again.
 func (u *pushRun) planMerge(inBase []cas.Hash) {
 	base := u.base
-	live := make([]int64, len(base.Ref.Objects)) // bytes of live records
+	liveBytes := make([]int64, len(base.Ref.Objects)) // bytes of live records
 	for _, h := range inBase {
 		e, _ := u.baseIndex.Find(h)
-		live[e.Object] += int64(e.StoredSize)
+		liveBytes[e.Object] += int64(e.StoredSize)
 	}
 
-	number := make(map[uint32]uint32) // index of a kept object in the base's list → in the new list
+	newIndex := make(map[uint32]uint32) // the index of a kept object in the new list, by its index in the base's list
 	for i, o := range base.Ref.Objects {
-		if o.Size >= minReusedSize && 2*live[i] >= o.Size {
-			number[uint32(i)] = uint32(len(u.objects))
+		if o.Size >= minReusedSize && 2*liveBytes[i] >= o.Size {
+			newIndex[uint32(i)] = uint32(len(u.objects))
 			u.objects = append(u.objects, o)
 		}
 	}
 
 	for _, h := range inBase {
 		e, _ := u.baseIndex.Find(h)
-		if n, ok := number[e.Object]; ok {
+		if n, ok := newIndex[e.Object]; ok {
 			e.Object = n
 			u.reusedEntries = append(u.reusedEntries, e)
 		} else {
@@ -86,7 +86,7 @@ func (u *pushRun) planMerge(inBase []cas.Hash) {
 // sendRecords sends the records in toSend. It sends each object as soon as the object is full, and the head last.
 func (u *pushRun) sendRecords(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallelUploads)
+	g.SetLimit(maxTransfers)
 	var data, pages object.Pack
 
 	for _, h := range u.toSend {
@@ -99,14 +99,14 @@ func (u *pushRun) sendRecords(ctx context.Context) error {
 		if rec.Kind == cas.KindTree {
 			into = &pages
 		}
-		if len(into.Bytes) > 0 && len(into.Bytes)+len(rec.Bytes) > fullObjectSize {
+		if len(into.Bytes) > 0 && len(into.Bytes)+len(rec.Bytes) > maxObjectSize {
 			u.sendObject(gctx, g, into)
 		}
 
 		into.Add(h, rec)
 	}
 
-	if len(data.Bytes) > maxHeadData {
+	if len(data.Bytes) > maxHeadDataBytes {
 		u.sendObject(gctx, g, &data)
 	}
 	if err := g.Wait(); err != nil {
@@ -124,7 +124,7 @@ func (u *pushRun) sendObject(ctx context.Context, g *errgroup.Group, p *object.P
 	number := u.reserveObject()
 	u.addEntries(p.Entries, number)
 	full := *p
-	*p = object.Pack{Bytes: make([]byte, 0, fullObjectSize)} // the next object is as large, so its buffer need not grow
+	*p = object.Pack{Bytes: make([]byte, 0, maxObjectSize)} // the next object is as large, so its buffer need not grow
 	g.Go(func() error { return u.upload(ctx, &full, number, false) })
 }
 

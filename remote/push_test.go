@@ -84,7 +84,7 @@ func TestPushRequests(t *testing.T) {
 	w := newWorld()
 	var all [][]byte
 	for i := range uint64(8000) {
-		all = append(all, remotetest.Bytes(i, 500)) // together with the index, more than maxHeadData
+		all = append(all, remotetest.Bytes(i, 500)) // together with the index, more than maxHeadDataBytes
 	}
 	v1 := w.tree(all)
 	done, err := r.Push(t.Context(), w.push("v1", v1, nil))
@@ -190,7 +190,7 @@ func TestLargePush(t *testing.T) {
 	done, err := r.Push(t.Context(), p)
 	must.OK(t, err)
 	for _, o := range done.Ref.Objects {
-		if o.Size > fullObjectSize {
+		if o.Size > maxObjectSize {
 			t.Errorf("an object of %d bytes", o.Size)
 		}
 	}

@@ -34,21 +34,21 @@ var (
 	ErrIncomplete = errs.New(errs.Damaged, "the remote lacks a part of the snapshot")
 )
 
-// maxParallel is the largest number of calls that forEach runs at the same time.
-const maxParallel = 16
+// maxParallelCalls is the largest number of calls that forEach runs at the same time.
+const maxParallelCalls = 16
 
-// forEach calls fn for all items. The constant maxParallel limits the calls that run at the same time. forEach
-// returns the first error, which cancels the context of the other calls.
+// forEach calls fn for all items, with up to maxParallelCalls calls at the same time. It returns the first error,
+// which cancels the context of the other calls.
 func forEach[T any](ctx context.Context, all []T, fn func(context.Context, T) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(maxParallel)
+	g.SetLimit(maxParallelCalls)
 	for _, one := range all {
 		g.Go(func() error { return fn(ctx, one) })
 	}
 	return g.Wait()
 }
 
-// Options are the ways to open a remote. Only Cache is required.
+// Options are the options of Open. Only Cache is required.
 type Options struct {
 	Cache *cache.Cache
 	// Identities are keys to decrypt with; if nil, the keys of the user.
@@ -64,8 +64,8 @@ type Options struct {
 	CheckRecipients func(url string, found []string) error
 	// Timeout is the timeout of a read; default 30 s, negative for no timeout.
 	Timeout time.Duration
-	// ReportAway is called with true when the remote no longer answers, and with false when it answers again. since is
-	// the time from which on the remote did not answer. May be nil.
+	// ReportAway is called with true when the remote no longer answers, and with false when it answers again. since
+	// is the time at which the remote ceased to answer. May be nil.
 	ReportAway func(away bool, since time.Time)
 }
 
@@ -78,7 +78,7 @@ type Remote struct {
 
 	format      atomic.Pointer[Format]
 	pushed      pushedRefs
-	maxUnlisted int        // fewRefs, which tests lower
+	maxUnlisted int        // maxUnlistedRefs; lower in tests
 	readers     sync.Map   // of encrypted objects: readerKey → io.ReaderAt
 	mu          sync.Mutex // guards o.Identities
 }
@@ -96,7 +96,7 @@ func Open(url string, o Options) (*Remote, error) {
 		o.ReportAway = func(bool, time.Time) {}
 	}
 
-	r := &Remote{b: b, o: o, expander: cas.NewExpander(), maxUnlisted: fewRefs}
+	r := &Remote{b: b, o: o, expander: cas.NewExpander(), maxUnlisted: maxUnlistedRefs}
 	r.health = health{probe: r.probe, timeout: max(o.Timeout, 0), report: o.ReportAway}
 	r.health.makeContexts()
 
@@ -345,8 +345,9 @@ func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(strin
 	return r.Format(ctx)
 }
 
-// checkEmpty returns ErrForeign if a directory or bucket without a format has keys like the keys of a remote: a
-// collection could remove another program's data. It does not check a registry, where amberfs removes no objects.
+// checkEmpty returns ErrForeign if a directory or bucket without a format has keys like the keys of a remote. They
+// may be of another program, and a collection would remove its data. A registry is not checked, because amberfs
+// removes no objects there.
 func (r *Remote) checkEmpty(ctx context.Context) error {
 	if r.b.IsRegistry() {
 		return nil

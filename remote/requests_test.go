@@ -172,7 +172,7 @@ func TestRefWithoutEntry(t *testing.T) {
 	_, err := r.Push(t.Context(), w.push("v1", w.tree(files(1, 3)), nil))
 	must.OK(t, err)
 	collect(t, r)
-	if len(b.list(numberPrefix)) == 0 {
+	if len(b.list(listKeyPrefix)) == 0 {
 		t.Fatal("there is no list")
 	}
 	ref := putRef(t, b, 5)

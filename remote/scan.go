@@ -14,17 +14,17 @@ import (
 
 // A refScan reads all refs of a remote once.
 type refScan struct {
-	r          *Remote
-	format     *Format
-	refs       map[string]knownRef
-	unreadable map[string]error  // errors of refs that cannot be read, by name
-	changes    int               // number of refs and entries that the list lacks
-	sums       map[string]string // sums of the refs as the service reports them, by name; nil if it was not asked
-	sumsMatch  bool              // at least one of these sums is the MD5 of a value that was read
+	r           *Remote
+	format      *Format
+	refs        map[string]knownRef
+	unreadable  map[string]error  // errors of refs that cannot be read, by name
+	changeCount int               // number of refs and entries that the list lacks
+	sums        map[string]string // sums of the refs as the service reports them, by name; nil if it was not asked for them
+	sumsMatch   bool              // at least one of these sums is the MD5 of a value that was read
 
-	gc             []backend.Info   // the keys below gc/, if the remote has entries or a collection asked for them
+	gcKeys         []backend.Info   // the keys below gc/, if the remote has entries or a collection asked for them
 	entries        []refEntry       // all entries of the remote
-	newestList     int              // of the newest list, 0 if there is no list
+	newestList     int              // number of the newest list, 0 if there is no list
 	listedObjects  []backend.Object // objects in the list
 	settledEntries []string         // keys of the entries that the next list includes
 	listedEntries  []string         // keys of the entries that the list includes
@@ -37,9 +37,9 @@ func (r *Remote) Refs(ctx context.Context, fn func(name string, ref *object.Ref,
 	return r.readRefs(ctx, false, fn)
 }
 
-// readRefs does the work of Refs. all is as in scanRefs.
-func (r *Remote) readRefs(ctx context.Context, all bool, fn func(name string, ref *object.Ref, err error) error) error {
-	v, err := r.scanRefs(ctx, all)
+// readRefs does the work of Refs. askService is as in scanRefs.
+func (r *Remote) readRefs(ctx context.Context, askService bool, fn func(name string, ref *object.Ref, err error) error) error {
+	v, err := r.scanRefs(ctx, askService)
 	if err != nil {
 		return err
 	}
@@ -68,23 +68,23 @@ func (v *refScan) forEach(fn func(name string, ref *object.Ref, err error) error
 	return nil
 }
 
-// scanRefs reads all refs. If all is set, or if the remote has no entries, it lists their keys and sums at the
-// service. Otherwise it takes their names from the list and the entries, which takes fewer requests.
-func (r *Remote) scanRefs(ctx context.Context, all bool) (*refScan, error) {
+// scanRefs reads all refs. If askService is set, or if the remote has no entries, it asks the service for their keys
+// and sums. Otherwise it takes their names from the list and the entries, which takes fewer requests.
+func (r *Remote) scanRefs(ctx context.Context, askService bool) (*refScan, error) {
 	for {
 		v, err := r.beginScan(ctx, false)
 		if err != nil {
 			return nil, err
 		}
-		if err = v.endScan(ctx, all); !errors.Is(err, errListReplaced) {
+		if err = v.endScan(ctx, askService); !errors.Is(err, errListReplaced) {
 			return v, err
 		}
 	}
 }
 
-// beginScan reads the entries, and then the numbers of the lists. If gc is set, it reads all keys below gc/, also
-// on a remote without entries.
-func (r *Remote) beginScan(ctx context.Context, gc bool) (*refScan, error) {
+// beginScan reads the entries, and then the numbers of the lists. If withGCKeys is set, it reads all keys below gc/,
+// also on a remote without entries.
+func (r *Remote) beginScan(ctx context.Context, withGCKeys bool) (*refScan, error) {
 	v := &refScan{r: r, format: &Format{}, refs: map[string]knownRef{}, unreadable: map[string]error{}}
 	if r.b.IsRegistry() {
 		return v, nil
@@ -94,7 +94,7 @@ func (r *Remote) beginScan(ctx context.Context, gc bool) (*refScan, error) {
 	switch {
 	case err == nil:
 		v.format = f
-	case !gc || !errors.Is(err, ErrNoRemote):
+	case !withGCKeys || !errors.Is(err, ErrNoRemote):
 		return nil, err
 	}
 
@@ -105,24 +105,24 @@ func (r *Remote) beginScan(ctx context.Context, gc bool) (*refScan, error) {
 		}
 	}
 
-	if v.format.Entries || gc {
-		err := r.b.List(ctx, "gc/", func(i backend.Info) error { v.gc = append(v.gc, i); return nil })
+	if v.format.Entries || withGCKeys {
+		err := r.b.List(ctx, "gc/", func(i backend.Info) error { v.gcKeys = append(v.gcKeys, i); return nil })
 		if err != nil {
 			return nil, err
 		}
 	}
 
-	for _, i := range v.gc {
+	for _, i := range v.gcKeys {
 		v.newestList = max(v.newestList, listNumber(i.Key))
 	}
 
 	return v, nil
 }
 
-// endScan reads the refs that are neither in the list nor pushed by this program. all is as in scanRefs. It returns
-// errListReplaced if the caller must begin the scan again.
-func (v *refScan) endScan(ctx context.Context, all bool) error {
-	unread, err := v.unreadRefs(ctx, all)
+// endScan reads the refs that are neither in the list nor pushed by this program. askService is as in scanRefs. It
+// returns errListReplaced if the caller must begin the scan again.
+func (v *refScan) endScan(ctx context.Context, askService bool) error {
+	unread, err := v.unreadRefs(ctx, askService)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (v *refScan) endScan(ctx context.Context, all bool) error {
 			v.refs[name] = knownRef{sum: sum, ref: ref}
 			if matches := v.sums[name] == sum; matches || v.format.Entries {
 				v.sumsMatch = v.sumsMatch || matches
-				v.changes++
+				v.changeCount++
 			}
 
 		case errors.Is(err, backend.ErrAway) || errors.Is(err, errs.Perm) || ctx.Err() != nil:
@@ -172,7 +172,7 @@ func (v *refScan) endScan(ctx context.Context, all bool) error {
 
 // unreadRefs sets v.refs to the refs that it takes from the list and from pushes of this program. It returns the
 // names of the refs that the caller must read.
-func (v *refScan) unreadRefs(ctx context.Context, all bool) ([]string, error) {
+func (v *refScan) unreadRefs(ctx context.Context, askService bool) ([]string, error) {
 	if !v.format.Entries {
 		return v.compareSums(ctx)
 	}
@@ -180,7 +180,7 @@ func (v *refScan) unreadRefs(ctx context.Context, all bool) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if usable && !all {
+	if usable && !askService {
 		return v.takePushedRefs(), nil
 	}
 
@@ -228,7 +228,7 @@ func (v *refScan) compareSums(ctx context.Context) (unread []string, err error) 
 func (v *refScan) listingDue() bool {
 	v.r.pushed.mu.Lock()
 	defer v.r.pushed.mu.Unlock()
-	return len(v.unreadable) == 0 && (v.changes > v.r.maxUnlisted || len(v.r.pushed.refs) > v.r.maxUnlisted)
+	return len(v.unreadable) == 0 && (v.changeCount > v.r.maxUnlisted || len(v.r.pushed.refs) > v.r.maxUnlisted)
 }
 
 // readRef does the work of Ref. It also returns the stored value that it has decoded.

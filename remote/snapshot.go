@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// maxFetchRange is the largest number of bytes in one request of Fetch.
-	maxFetchRange = 8 << 20
-	// maxReadAhead is the largest number of bytes that a read of a record reads ahead.
-	maxReadAhead = 4 << 20
+	// maxFetchBytes is the largest size of a range that one request of Fetch reads.
+	maxFetchBytes = 8 << 20
+	// maxReadAheadBytes is the largest number of bytes that are read ahead with a record.
+	maxReadAheadBytes = 4 << 20
 )
 
 // A Snapshot reads the records of a snapshot on a remote. Its methods have the interface of a cas.Store, so
@@ -117,7 +117,7 @@ func (s *Snapshot) Get(ctx context.Context, h cas.Hash, dst []byte) ([]byte, err
 	return b, err
 }
 
-// GetCached is Get without requests. If the cache lacks the object, it returns a cas.AbsentError. It
+// GetCached does as Get, but makes no requests. If the cache lacks the object, it returns a cas.AbsentError. It
 // panics if the indexes were not loaded: see IsLoaded.
 func (s *Snapshot) GetCached(h cas.Hash, dst []byte) ([]byte, error) {
 	e, ok := s.index.Load().Find(h)
@@ -126,7 +126,7 @@ func (s *Snapshot) GetCached(h cas.Hash, dst []byte) ([]byte, error) {
 	}
 
 	if _, b, err := s.readExpanded(context.Background(), h, e, true, 0, dst); err == nil {
-		s.readAhead.next(&e)
+		s.readAhead.advance(&e)
 		return b, nil
 	}
 
@@ -154,7 +154,7 @@ func (s *Snapshot) get(ctx context.Context, h cas.Hash, dst []byte) (rec cas.Sto
 		return rec, dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}
 
-	rec, plain, err = s.readExpanded(ctx, h, e, false, s.readAhead.next(&e), dst)
+	rec, plain, err = s.readExpanded(ctx, h, e, false, s.readAhead.advance(&e), dst)
 	if errors.Is(err, cas.ErrDamaged) { // perhaps only in the cache, after a power cut
 		s.r.dropCached(s.Ref.Objects[e.Object], s.Ref.Encrypted, int64(e.Offset), int64(e.StoredSize))
 		rec, plain, err = s.readExpanded(ctx, h, e, false, 0, dst)
@@ -164,9 +164,9 @@ func (s *Snapshot) get(ctx context.Context, h cas.Hash, dst []byte) (rec cas.Sto
 }
 
 // readExpanded reads the object at an entry, and compares it with its hash. It returns the object in its stored
-// form, and its plain bytes, appended to dst[:0]. cachedOnly and ahead are as in Remote.read.
-func (s *Snapshot) readExpanded(ctx context.Context, h cas.Hash, e object.Entry, cachedOnly bool, ahead int64, dst []byte) (cas.StoredObject, []byte, error) {
-	b, err := s.read(ctx, int(e.Object), cachedOnly, int64(e.Offset), int64(e.StoredSize), ahead)
+// form, and its plain bytes, appended to dst[:0]. cachedOnly and aheadBytes are as in Remote.read.
+func (s *Snapshot) readExpanded(ctx context.Context, h cas.Hash, e object.Entry, cachedOnly bool, aheadBytes int64, dst []byte) (cas.StoredObject, []byte, error) {
+	b, err := s.read(ctx, int(e.Object), cachedOnly, int64(e.Offset), int64(e.StoredSize), aheadBytes)
 	if err == nil && len(b) != int(e.StoredSize) {
 		err = fmt.Errorf("%w: it ends early", cas.ErrDamaged)
 	}
@@ -180,8 +180,8 @@ func (s *Snapshot) readExpanded(ctx context.Context, h cas.Hash, e object.Entry,
 }
 
 // read reads n bytes of an object of the ref, as Remote.read does.
-func (s *Snapshot) read(ctx context.Context, object int, cachedOnly bool, off, n, ahead int64) ([]byte, error) {
-	b, err := s.r.read(ctx, s.Ref.Objects[object], s.Ref.Encrypted, cachedOnly, off, n, ahead)
+func (s *Snapshot) read(ctx context.Context, object int, cachedOnly bool, off, n, aheadBytes int64) ([]byte, error) {
+	b, err := s.r.read(ctx, s.Ref.Objects[object], s.Ref.Encrypted, cachedOnly, off, n, aheadBytes)
 	return b, asIncomplete(err)
 }
 
@@ -193,7 +193,7 @@ func asIncomplete(err error) error {
 	return err
 }
 
-// Fetch reads all objects of one kind into the cache, with requests of up to maxFetchRange bytes.
+// Fetch reads all objects of one kind into the cache, with requests of up to maxFetchBytes bytes.
 func (s *Snapshot) Fetch(ctx context.Context, kind cas.Kind) error {
 	x, err := s.LoadIndex(ctx)
 	if err != nil {
@@ -214,12 +214,12 @@ type byteRange struct {
 	off, end int64
 }
 
-// joinRanges returns ranges with all entries, which are sorted by place. Entries less than gap bytes apart
-// share a range of at most maxFetchRange bytes.
+// joinRanges returns ranges that contain all entries. The entries are sorted by place. Entries less than gap bytes
+// apart share a range, if it has at most maxFetchBytes.
 func joinRanges(entries []object.Entry, gap int64) (out []byteRange) {
 	for _, e := range entries {
 		if n := len(out) - 1; n >= 0 && out[n].object == e.Object &&
-			int64(e.Offset)-out[n].end < gap && e.End()-out[n].off <= maxFetchRange {
+			int64(e.Offset)-out[n].end < gap && e.End()-out[n].off <= maxFetchBytes {
 			out[n].end = max(out[n].end, e.End())
 			continue
 		}
@@ -229,8 +229,8 @@ func joinRanges(entries []object.Entry, gap int64) (out []byteRange) {
 	return slices.Clip(out)
 }
 
-// A readAhead decides how many bytes to read ahead. It doubles the number, up to maxReadAhead, at each record that
-// follows the last record on the remote. At any other record, the number becomes 0.
+// A readAhead decides how many bytes to read ahead. It doubles the number, up to maxReadAheadBytes, at each record
+// that follows the last record on the remote. At any other record, the number becomes 0.
 type readAhead struct {
 	mu     sync.Mutex
 	object uint32 // of the last record
@@ -238,14 +238,14 @@ type readAhead struct {
 	size   int64  // bytes to read ahead
 }
 
-// next returns how many bytes to read ahead after the record at e.
-func (a *readAhead) next(e *object.Entry) int64 {
+// advance records a read of the record at e, and returns how many bytes to read ahead after the record.
+func (a *readAhead) advance(e *object.Entry) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
 	follows := e.Object == a.object && int64(e.Offset) >= a.end && int64(e.Offset) < a.end+cache.BlockSize
 	if follows {
-		a.size = min(max(2*a.size, int64(e.StoredSize)), maxReadAhead)
+		a.size = min(max(2*a.size, int64(e.StoredSize)), maxReadAheadBytes)
 	} else {
 		a.size = 0
 	}

@@ -23,10 +23,10 @@ type VerifyResult struct {
 	Damaged   int   `json:"damaged"` // damaged snapshots
 }
 
-// Verify checks that the remote has all objects that refs name, with the right lengths. If deep is set, it also
-// reads the objects and checks every byte. It calls reportDamage for each damaged snapshot. It calls progress with
-// the number of bytes of objects that it has checked, and of all objects. It calls each of the two functions from
-// one goroutine at a time.
+// Verify checks that the remote has all objects that refs name, with the right lengths. If deep is set, it also reads
+// the objects and checks every byte. It calls reportDamage for each damaged snapshot. It passes the number of bytes
+// of the checked objects, and of all objects, to the function progress. It calls each of the two functions from one
+// goroutine at a time.
 func (r *Remote) Verify(ctx context.Context, deep bool, reportDamage func(snapshot string, err error), progress func(done, total int64)) (result VerifyResult, err error) {
 	report := func(name string, err error) error {
 		if isDamage(err) {
@@ -75,7 +75,7 @@ func (r *Remote) Verify(ctx context.Context, deep bool, reportDamage func(snapsh
 	return result, nil
 }
 
-// verifyObjects checks all objects, and sets the values of the damaged ones to their errors.
+// verifyObjects checks the objects, which are keys of the map. As the value of a damaged object it sets the error.
 func verifyObjects(ctx context.Context, r *Remote, objects map[backend.Object]error, deep bool, progress func(done, total int64)) error {
 	m := meter{report: progress}
 	all := slices.Collect(maps.Keys(objects))

@@ -65,7 +65,7 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 
 		d, maxSize := digest.Digest(h.Name), int64(math.MaxInt64)
 		if text != nil {
-			maxSize = image.MaxJSON
+			maxSize = image.MaxJSONSize
 		}
 		if want != "" && d != want || h.Size > maxSize {
 			return "", fmt.Errorf("reading the image: %.80q of %d bytes comes where %s belongs", h.Name, h.Size, want)
@@ -181,7 +181,7 @@ func (imp *imports) sweepImages() {
 		return
 	}
 
-	if err := imp.blobs().KeepOnly(keep); err != nil {
+	if err := imp.blobs().RemoveExcept(keep); err != nil {
 		imp.log.Warn("removing layers of images", "err", err)
 	}
 }

@@ -38,8 +38,8 @@ type Entry struct {
 	Target   string // the target of a symbolic link
 	Rdev     uint32 // the number of a device
 
-	// For a regular file, Size is its size in bytes, and Data a reader of its contents. If Data ends early, the
-	// file was truncated during the read.
+	// For a regular file, Size is the size in bytes, and Data reads the contents. If Data ends early, the file was
+	// truncated during the read.
 	Size  int64
 	Data  io.Reader
 	Holes int64 // number of bytes in holes, if the source knows it
@@ -87,13 +87,13 @@ type Limits struct {
 	Bytes   int64 // of the files, without known holes; default 1 TiB
 }
 
-// The limits of Linux in bytes, which are also the limits of a tree. NoID is -1 as a uint32: Linux gives this id
-// to no user or group.
+// The limits of Linux, which are also the limits of a tree. NoID is -1 as a uint32: Linux gives this id to no user or
+// group.
 const (
-	maxName       = 255
-	MaxPath       = 4095
-	maxXattrValue = 64 << 10 // the value of an extended attribute
-	NoID          = 1<<32 - 1
+	maxNameBytes       = 255
+	MaxPathBytes       = 4095
+	maxXattrValueBytes = 64 << 10 // the value of an extended attribute
+	NoID               = 1<<32 - 1
 )
 
 // CleanPath returns a path in the form in which a Sink takes it: it removes "./" at the beginning, double slashes,
@@ -110,14 +110,14 @@ func CleanPath(name string) (string, error) {
 		if c == ".." {
 			return "", fmt.Errorf("%w: %q contains ..", ErrHostile, name)
 		}
-		if len(c) > maxName {
-			return "", fmt.Errorf("%w: %.40q… has a name of over %d bytes", ErrHostile, name, maxName)
+		if len(c) > maxNameBytes {
+			return "", fmt.Errorf("%w: %.40q… has a name of over %d bytes", ErrHostile, name, maxNameBytes)
 		}
 	}
 
 	p := path.Clean(name)
-	if len(p) > MaxPath {
-		return "", fmt.Errorf("%w: %.40q… is over %d bytes long", ErrHostile, name, MaxPath)
+	if len(p) > MaxPathBytes {
+		return "", fmt.Errorf("%w: %.40q… is over %d bytes long", ErrHostile, name, MaxPathBytes)
 	}
 
 	return p, nil
@@ -165,7 +165,7 @@ func (c *Checker) Add(e Entry) error {
 		return fmt.Errorf("%w: the root is not a directory", ErrHostile)
 	case e.Path == e.Hardlink:
 		return fmt.Errorf("%w: %q is a hard link to itself", ErrHostile, e.Path)
-	case kind == unix.S_IFLNK && (e.Target == "" || len(e.Target) > MaxPath || strings.IndexByte(e.Target, 0) >= 0):
+	case kind == unix.S_IFLNK && (e.Target == "" || len(e.Target) > MaxPathBytes || strings.IndexByte(e.Target, 0) >= 0):
 		return fmt.Errorf("%w: %q is a symbolic link to %.40q", ErrHostile, e.Path, e.Target)
 	case e.Hardlink == "" && !e.Whiteout && !slices.Contains(fileTypes, kind), e.UID == NoID, e.GID == NoID:
 		return fmt.Errorf("%w: %q has the mode %o and belongs to %d:%d", ErrHostile, e.Path, e.Mode, e.UID, e.GID)
@@ -178,7 +178,7 @@ func (c *Checker) Add(e Entry) error {
 	}
 
 	for _, x := range e.Xattrs {
-		if x.Name == "" || len(x.Name) > maxName || strings.IndexByte(x.Name, 0) >= 0 || len(x.Value) > maxXattrValue {
+		if x.Name == "" || len(x.Name) > maxNameBytes || strings.IndexByte(x.Name, 0) >= 0 || len(x.Value) > maxXattrValueBytes {
 			return fmt.Errorf("%w: %q has the extended attribute %.40q of %d bytes", ErrHostile, e.Path, x.Name, len(x.Value))
 		}
 	}
@@ -222,8 +222,8 @@ func (o Options) WithOwner(m Meta) Meta {
 	return m
 }
 
-// SkipFile reports to Options.Skip that a file is left out. If Options.Skip is nil, it returns the reason as an
-// error.
+// SkipFile reports to Options.Skip that a file is left out, and returns nil. If Options.Skip is nil, SkipFile returns
+// the reason as an error.
 func (o Options) SkipFile(path string, reason error) error {
 	if o.Skip == nil {
 		return reason

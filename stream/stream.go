@@ -56,7 +56,7 @@ func (s *Writer) Close() error {
 	return errors.Join(s.enc.Encode(Entry{}), s.w.Flush())
 }
 
-// Read feeds the entries that a Writer wrote to a sink.
+// Read reads the entries that a Writer wrote, and passes them to the sink.
 func Read(ctx context.Context, r io.Reader, sink Sink, o Options) error {
 	in, c := bufio.NewReaderSize(WithContext(ctx, r), 256<<10), NewChecker(sink, o)
 	dec := gob.NewDecoder(in)
@@ -122,7 +122,7 @@ func (o Options) openReceived(ctx context.Context, e *Entry) (io.Closer, error) 
 }
 
 const (
-	// The largest number of bytes and of files that one call of Prefetch fetches.
+	// The largest numbers of bytes and of files that one call of Prefetch fetches.
 	maxPrefetchBytes = 16 << 20
 	maxPrefetchFiles = 256
 )

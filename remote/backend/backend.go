@@ -33,8 +33,8 @@ var (
 	ErrUnsupported = errs.New(errs.NotSupported, "this kind of remote does not support that")
 )
 
-// MaxValue is the largest number of bytes that Get reads.
-const MaxValue = 64 << 20
+// MaxValueSize is the largest number of bytes that Get reads.
+const MaxValueSize = 64 << 20
 
 // A Backend stores values under keys, in one bucket, repository or directory. It is safe for concurrent
 // use. Each call returns when its context ends. Any call may fail with ErrDenied or ErrAway.
@@ -64,7 +64,7 @@ type Backend interface {
 
 // Get returns the whole value of a key. Errors: ErrNotFound.
 func Get(ctx context.Context, b Backend, key string) ([]byte, error) {
-	return b.GetRange(ctx, key, 0, MaxValue)
+	return b.GetRange(ctx, key, 0, MaxValueSize)
 }
 
 // A batchDeleter is a Backend that can remove many keys with one request.
@@ -72,8 +72,8 @@ type batchDeleter interface {
 	DeleteAll(ctx context.Context, keys []string) error
 }
 
-// parallelDeletes is the largest number of requests that delete one key or version each at the same time.
-const parallelDeletes = 16
+// maxParallelDeletes is the largest number of requests at the same time that each delete one key or version.
+const maxParallelDeletes = 16
 
 // DeleteAll removes keys, with many keys in one request if b supports it. It is no error if a key does not exist.
 // After an error, some of the keys may still exist.
@@ -92,7 +92,7 @@ func DeleteAll(ctx context.Context, b Backend, keys []string) error {
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallelDeletes)
+	g.SetLimit(maxParallelDeletes)
 	for _, key := range keys {
 		g.Go(func() error { return b.Delete(ctx, key) })
 	}
@@ -109,8 +109,9 @@ type versioner interface {
 	DeleteVersion(ctx context.Context, v Version) error
 }
 
-// FormerVersions returns the versions that b keeps of the removed values whose keys begin with prefix. The last version
-// of a key is the mark that the value is removed. Without it, the version before would be the present value again.
+// FormerVersions returns the versions that b keeps of removed values, if their keys begin with prefix. The versions
+// of a key are in the order in which they must be removed. The last one is the mark that the value is removed:
+// without it, the version before would be the present value again.
 func FormerVersions(ctx context.Context, b Backend, prefix string) ([]Version, error) {
 	if v := versionerOf(b); v != nil {
 		return v.FormerVersions(ctx, prefix)
@@ -118,11 +119,11 @@ func FormerVersions(ctx context.Context, b Backend, prefix string) ([]Version, e
 	return nil, nil
 }
 
-// DeleteVersions removes versions, those of one key one after the other in their order. It returns the versions that
-// the service refuses to remove, and the versions of the same keys that follow them.
+// DeleteVersions removes versions. It removes the versions of one key one after the other, in the order of all. It
+// returns the versions that the service refuses to remove, and the versions of the same keys that follow them.
 func DeleteVersions(ctx context.Context, b Backend, all []Version) (refused []Version, err error) {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallelDeletes)
+	g.SetLimit(maxParallelDeletes)
 	var mu sync.Mutex
 
 	byKey := make(map[string][]Version)
@@ -243,7 +244,7 @@ var schemePattern = pattern.New(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 // IsURL reports whether s has the form of a URL, of any scheme.
 func IsURL(s string) bool { return schemePattern().MatchString(s) }
 
-// parseParameters returns the known parameters of a remote's URL. It returns an error if the URL has others.
+// parseParameters returns the parameters of a remote's URL. It returns an error if the URL has an unknown one.
 func parseParameters(u *url.URL, known ...string) (map[string]string, error) {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -275,9 +276,9 @@ func credentialsFile(p map[string]string) (string, error) {
 // ErrUntrusted: the user has not agreed to contact this remote.
 var ErrUntrusted = errs.New(errs.Unreachable, "you have not agreed to contact this remote")
 
-// OpenLazily returns the backend of a URL. Before each request the backend checks the key, and calls authorize, which
-// may be nil: if authorize returns an error, no request is made. If the backend cannot be opened, for example
-// because the file that AWS_CA_BUNDLE names does not exist, each call tries again to open it.
+// OpenLazily returns the backend of a URL. Before each request the backend checks the key and calls authorize, which
+// may be nil. If authorize returns an error, the backend makes no request. If the backend cannot be opened, for
+// example because the file that AWS_CA_BUNDLE names does not exist, each call tries again to open it.
 func OpenLazily(raw string, authorize func(url string) error) Backend {
 	l := &lazyBackend{url: raw, authorize: authorize}
 	if b, err := Open(raw); err == nil {

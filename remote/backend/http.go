@@ -87,7 +87,8 @@ func errorOfTransport(ctx context.Context, host string, err error) error {
 var errCutShort = errors.New("an answer was cut short")
 
 // readWhole returns the body of an answer. It fails if the body has more than maxBytes bytes. If the connection
-// breaks within the body, readWhole calls get again, at most twice, because the client libraries do not.
+// breaks within the body, readWhole calls get again, at most twice. The client libraries do not repeat such a
+// request.
 func readWhole(ctx context.Context, get func() (body io.ReadCloser, size int64, err error), maxBytes int64) (data []byte, err error) {
 	for range 3 {
 		body, size, err := get()
@@ -101,7 +102,8 @@ func readWhole(ctx context.Context, get func() (body io.ReadCloser, size int64, 
 	return nil, errCutShort
 }
 
-// readAnswer reads a body of size bytes, at most maxBytes, and closes it. The size is unknown if it is negative.
+// readAnswer reads a body, and closes it. The size of the body in bytes is at most maxBytes. A negative size means
+// that the size is not known.
 func readAnswer(body io.ReadCloser, size, maxBytes int64) ([]byte, error) {
 	defer body.Close()
 

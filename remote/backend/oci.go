@@ -31,8 +31,8 @@ const (
 )
 
 // A registry is a backend in a repository of an OCI registry. An object is a blob, and a ref is a tag. The manifest
-// of the tag has the objects as layers, so that the registry keeps them. It has the value of the ref as an
-// annotation, so that one request reads it.
+// of the tag has the objects as layers, so that the registry keeps them. The value of the ref is an annotation of the
+// manifest, so that one request reads it.
 type registry struct {
 	repo      *remote.Repository
 	client    *auth.Client
@@ -75,12 +75,12 @@ func (r *registry) CloseIdleConnections() { r.transport.CloseIdleConnections() }
 // wrapError converts an error of the client to an error of this package, with only the status and the
 // error codes of an answer.
 func (r *registry) wrapError(ctx context.Context, operation, key string, err error) error {
-	return Explain(ctx, r.repo, operation+" "+key, err)
+	return WrapRegistryError(ctx, r.repo, operation+" "+key, err)
 }
 
-// Explain converts an error of a Repository's client to an error of this package, with only the status and
+// WrapRegistryError converts an error of a Repository's client to an error of this package, with only the status and
 // the error codes of an answer. operation is the text in the error for what was done, such as "read KEY".
-func Explain(ctx context.Context, repo *remote.Repository, operation string, err error) error {
+func WrapRegistryError(ctx context.Context, repo *remote.Repository, operation string, err error) error {
 	host := repo.Reference.Host()
 	var answer *errcode.ErrorResponse
 	switch {
@@ -190,7 +190,7 @@ func (r *registry) readTag(ctx context.Context, key, tag string) ([]byte, error)
 	raw, err := readWhole(ctx, func() (io.ReadCloser, int64, error) {
 		d, body, err := r.repo.FetchReference(ctx, tag)
 		return body, d.Size, err
-	}, MaxValue)
+	}, MaxValueSize)
 	if err != nil {
 		return nil, r.wrapError(ctx, "read", key, err)
 	}

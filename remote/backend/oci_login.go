@@ -32,17 +32,17 @@ func Repository(name string) (*remote.Repository, error) {
 	return repo, nil
 }
 
-// setClient gives a repository a client that uses the credentials in file. If file is "", it uses the
-// credentials that findCredentials returns.
+// setClient gives a repository a client that uses the credentials in file. If file is "", the client uses the
+// credentials of the user, see userCredentialFunc.
 func setClient(repo *remote.Repository, file string) (*auth.Client, *http.Transport, error) {
 	transport, err := newTransport()
 	if err != nil {
 		return nil, nil, err
 	}
 
-	credential := credentialsFromFile(file)
+	credential := fileCredentialFunc(file)
 	if file == "" {
-		if credential, err = findCredentials(repo.Reference); err != nil {
+		if credential, err = userCredentialFunc(repo.Reference); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -59,9 +59,9 @@ func setClient(repo *remote.Repository, file string) (*auth.Client, *http.Transp
 	return client, transport, nil
 }
 
-// findCredentials returns a function that searches first the credentials of podman, then those of docker. An entry of
-// podman may be for a part of a registry only.
-func findCredentials(ref oci.Reference) (auth.CredentialFunc, error) {
+// userCredentialFunc returns a function that searches first the credentials of podman, then those of docker. As
+// podman can have credentials for a part of a registry, the function tries the repository and each part of its path.
+func userCredentialFunc(ref oci.Reference) (auth.CredentialFunc, error) {
 	docker, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("the credentials of docker: %w", err)
@@ -90,8 +90,8 @@ func findCredentials(ref oci.Reference) (auth.CredentialFunc, error) {
 	}, nil
 }
 
-// credentialsFromFile reads the file for each request, because its contents can change.
-func credentialsFromFile(file string) auth.CredentialFunc {
+// fileCredentialFunc returns a function that reads the file for each request, because the contents can change.
+func fileCredentialFunc(file string) auth.CredentialFunc {
 	return func(ctx context.Context, host string) (auth.Credential, error) {
 		store, err := credentials.NewStore(file, credentials.StoreOptions{})
 		if err != nil {

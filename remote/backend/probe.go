@@ -16,8 +16,8 @@ var ErrWrongBytes = errors.New("the service cannot store snapshots")
 
 const probeSize = 1<<20 + 17 // bytes
 
-// Probe writes, reads and deletes some keys. It returns an error if the service cannot be used. problem is a sentence
-// for the user if conditional writes do not work, otherwise "".
+// Probe writes, reads and deletes some keys. It returns an error if the service cannot be used. If only conditional
+// writes do not work, problem is a sentence for the user, otherwise "".
 func Probe(ctx context.Context, b Backend) (problem string, err error) {
 	if err := probeBytes(ctx, b); err != nil {
 		return "", err
@@ -64,7 +64,7 @@ func probeConditions(ctx context.Context, b Backend) (problem string, err error)
 
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	won := 0
+	successes := 0
 
 	for i := range 8 {
 		wg.Go(func() {
@@ -74,7 +74,7 @@ func probeConditions(ctx context.Context, b Backend) (problem string, err error)
 			defer mu.Unlock()
 
 			if e == nil {
-				won++
+				successes++
 			} else if !errors.Is(e, ErrChanged) {
 				err = e
 			}
@@ -86,8 +86,8 @@ func probeConditions(ctx context.Context, b Backend) (problem string, err error)
 	if err != nil {
 		return "", err
 	}
-	if won != 1 {
-		problem = fmt.Sprintf("the service accepted %d of 8 writes on condition that the name is free: if two push one name at once, the later one wins, and the other fails", won)
+	if successes != 1 {
+		problem = fmt.Sprintf("the service accepted %d of 8 writes on condition that the name is free: if two push one name at once, the later one wins, and the other fails", successes)
 	}
 
 	return problem, nil

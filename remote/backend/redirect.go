@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// maxRedirects is the number of redirects of one request after which it fails.
+// maxRedirects is the largest number of redirects of one request.
 const maxRedirects = 5
 
 // redirectPolicy returns the http.Client.CheckRedirect for a registry. Registries redirect requests for a

@@ -31,10 +31,10 @@ type bucket struct {
 	prefix          string // empty or ending in a slash
 }
 
-// A rereadCredentials reads the credentials from a file for each request, because the file can change.
-type rereadCredentials struct{ credentials.FileAWSCredentials }
+// An uncachedCredentials reads the credentials from a file for each request, because the file can change.
+type uncachedCredentials struct{ credentials.FileAWSCredentials }
 
-func (*rereadCredentials) IsExpired() bool { return true }
+func (*uncachedCredentials) IsExpired() bool { return true }
 
 // openS3 returns a bucket. It always sets a region: without one the client would first make a request for
 // the region.
@@ -69,7 +69,7 @@ func openS3(u *url.URL) (Backend, error) {
 		&credentials.IAM{Client: &http.Client{Transport: transport}},
 	})
 	if file != "" {
-		creds = credentials.New(&rereadCredentials{credentials.FileAWSCredentials{Filename: file, Profile: "default"}})
+		creds = credentials.New(&uncachedCredentials{credentials.FileAWSCredentials{Filename: file, Profile: "default"}})
 	}
 
 	core, err := minio.NewCore(endpoint.Host, &minio.Options{
@@ -250,9 +250,8 @@ func (b *bucket) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// FormerVersions lists all versions of the keys whose newest version is a delete marker, with the delete markers.
-// If the service does not support the request, FormerVersions returns none, because such a service keeps no
-// versions.
+// FormerVersions lists all versions of each key whose newest version is a delete marker. The delete markers are last.
+// If the service does not support the request, FormerVersions returns none, because such a service keeps no versions.
 func (b *bucket) FormerVersions(ctx context.Context, prefix string) (former []Version, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -39,23 +39,24 @@ type Cache struct {
 	writtenBytes atomic.Int64 // bytes written since the last evict
 
 	mu             sync.Mutex
-	fetches        map[string]chan struct{} // blocks that are being fetched, by blockFile; closed at the end
-	unstoredBlocks []unstoredBlock          // the last maxUnstored blocks that could not be stored
+	fetches        map[string]chan struct{} // the running fetch of each block, by blockFile; closed when the fetch ends
+	unstoredBlocks []unstoredBlock          // the last maxUnstoredBlocks blocks that could not be stored
 }
 
-// An unstoredBlock is a block that could not be written to the disk, for the reader that waits for it.
+// An unstoredBlock is a block that could not be written to the disk. It is kept in memory for the readers that wait
+// for it.
 type unstoredBlock struct {
 	file string
 	data []byte
 }
 
-const maxUnstored = 16
+const maxUnstoredBlocks = 16
 
 // A Fetch reads n bytes of an object from the remote, from offset off on.
 type Fetch func(ctx context.Context, off, n int64) ([]byte, error)
 
-// New returns the cache in dir, of about size bytes at most. Storing the first block creates the
-// directory, for this user only.
+// New returns the cache in dir. Its size is about size bytes at most. When the first block is stored, the directory
+// is created, for this user only.
 func New(dir string, size int64) *Cache {
 	return &Cache{dir: dir, maxBytes: max(size, 4*BlockSize), fetches: map[string]chan struct{}{}}
 }
@@ -82,9 +83,9 @@ func blockLen(o backend.Object, block int64) int64 {
 	return max(min(BlockSize, o.Size-block*BlockSize), 0)
 }
 
-// ReadAt returns n bytes of an object from offset off on, fewer at its end. It fetches missing blocks, and
-// with them up to ahead bytes more. If fetch is nil, a missing block is an error.
-func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int64, fetch Fetch) ([]byte, error) {
+// ReadAt returns n bytes of an object from offset off on, fewer at its end. It fetches missing blocks. With them it
+// fetches up to aheadBytes bytes that follow. If fetch is nil, a missing block is an error.
+func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, aheadBytes int64, fetch Fetch) ([]byte, error) {
 	end := min(off+n, o.Size)
 	if off >= end {
 		return nil, nil
@@ -92,17 +93,17 @@ func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int6
 
 	out := make([]byte, end-off)
 
-	for at := off; at < end; {
-		block := at / BlockSize
-		blockOff := at - block*BlockSize
-		part := out[at-off:]
+	for pos := off; pos < end; {
+		block := pos / BlockSize
+		blockOff := pos - block*BlockSize
+		part := out[pos-off:]
 		part = part[:min(int64(len(part)), blockLen(o, block)-blockOff)]
 		if !c.readBlock(o, block, blockOff, part) {
 			if fetch == nil {
 				return nil, errors.New("the block is not in the cache")
 			}
 			// One request fetches this block and the following ones up to the end of the read-ahead.
-			wanted := (end+ahead-1)/BlockSize - block + 1
+			wanted := (end+aheadBytes-1)/BlockSize - block + 1
 			b, err := c.fetchBlock(ctx, o, block, min(wanted, maxRunBlocks), fetch)
 			if err != nil {
 				return nil, err
@@ -110,7 +111,7 @@ func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int6
 			copy(part, b[blockOff:])
 		}
 
-		at += int64(len(part))
+		pos += int64(len(part))
 	}
 
 	return out, nil
@@ -136,7 +137,7 @@ func (c *Cache) Has(o backend.Object, off, n int64) bool {
 
 var errTornBlock = errors.New("the block is torn")
 
-// readBlock fills p with the bytes of a block from off on. It reports whether the cache has the block.
+// readBlock fills p with the bytes of a block from off on. It returns false if the cache does not have the block.
 func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 	name := blockFile(o, block)
 	err := c.withDir(func(b *vfs.Root) error {
@@ -178,11 +179,11 @@ func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 	return false
 }
 
-// fetchBlock returns a block that the cache lacks. It fetches up to run blocks: the block, and blocks behind it.
-// If several goroutines need a block at once, one of them makes the request and the others wait.
-func (c *Cache) fetchBlock(ctx context.Context, o backend.Object, block, run int64, fetch Fetch) ([]byte, error) {
+// fetchBlock returns a block that the cache lacks. It fetches up to blockCount blocks: this block and the blocks
+// behind it. If several goroutines need a block at once, one of them makes the request and the others wait.
+func (c *Cache) fetchBlock(ctx context.Context, o backend.Object, block, blockCount int64, fetch Fetch) ([]byte, error) {
 	for {
-		run, done := c.claimRun(o, block, run)
+		blockCount, done := c.claimRun(o, block, blockCount)
 		if done != nil {
 			select {
 			case <-done:
@@ -204,19 +205,19 @@ func (c *Cache) fetchBlock(ctx context.Context, o backend.Object, block, run int
 
 		var err error
 		if !cached {
-			b, err = c.fetchRun(ctx, o, block, run, fetch)
+			b, err = c.fetchRun(ctx, o, block, blockCount, fetch)
 		}
 
-		c.releaseRun(o, block, run)
+		c.releaseRun(o, block, blockCount)
 
 		return b, err
 	}
 }
 
-// claimRun reserves up to run missing blocks for the caller to fetch: a block, and the blocks behind it. n is the
-// number of reserved blocks. If another goroutine is fetching the block, claimRun returns the channel done, which
-// is closed when this fetch ends.
-func (c *Cache) claimRun(o backend.Object, block, run int64) (n int64, done chan struct{}) {
+// claimRun reserves up to blockCount missing blocks for the caller to fetch: a block, and the blocks behind it. n is
+// the number of reserved blocks. If another goroutine is fetching the block, claimRun reserves nothing and returns
+// the channel done, which is closed when that fetch ends.
+func (c *Cache) claimRun(o backend.Object, block, blockCount int64) (n int64, done chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -225,7 +226,7 @@ func (c *Cache) claimRun(o backend.Object, block, run int64) (n int64, done chan
 	}
 
 	claimed := make(chan struct{})
-	for n = 0; n < run; n++ {
+	for n = 0; n < blockCount; n++ {
 		name := blockFile(o, block+n)
 		if n > 0 && (blockLen(o, block+n) == 0 || c.fetches[name] != nil || c.Has(o, (block+n)*BlockSize, 1)) {
 			break
@@ -236,20 +237,20 @@ func (c *Cache) claimRun(o backend.Object, block, run int64) (n int64, done chan
 	return n, nil
 }
 
-// releaseRun ends the reservation of blocks. The parameter run is the number of these blocks.
-func (c *Cache) releaseRun(o backend.Object, block, run int64) {
+// releaseRun ends the reservation of blockCount blocks, from the block number block on.
+func (c *Cache) releaseRun(o backend.Object, block, blockCount int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.fetches[blockFile(o, block)])
-	for n := range run {
+	for n := range blockCount {
 		delete(c.fetches, blockFile(o, block+n))
 	}
 }
 
-// fetchRun fetches and stores blocks, and returns the first one. The parameter run is the number of these blocks.
-func (c *Cache) fetchRun(ctx context.Context, o backend.Object, block, run int64, fetch Fetch) ([]byte, error) {
+// fetchRun fetches and stores blockCount blocks, and returns the first one.
+func (c *Cache) fetchRun(ctx context.Context, o backend.Object, block, blockCount int64, fetch Fetch) ([]byte, error) {
 	off := block * BlockSize
-	want := min(run*BlockSize, o.Size-off)
+	want := min(blockCount*BlockSize, o.Size-off)
 	data, err := fetch(ctx, off, want)
 	if err != nil {
 		return nil, err
@@ -263,11 +264,11 @@ func (c *Cache) fetchRun(ctx context.Context, o backend.Object, block, run int64
 	return data[:blockLen(o, block)], nil
 }
 
-// Put stores blocks of an object, the first of which is block.
-func (c *Cache) Put(o backend.Object, block int64, data []byte) {
+// Put stores data as blocks of an object, from the block number firstBlock on.
+func (c *Cache) Put(o backend.Object, firstBlock int64, data []byte) {
 	for part := range slices.Chunk(data, BlockSize) {
-		c.storeBlock(o, block, part)
-		block++
+		c.storeBlock(o, firstBlock, part)
+		firstBlock++
 	}
 }
 
@@ -279,7 +280,7 @@ func (c *Cache) storeBlock(o backend.Object, block int64, data []byte) {
 		defer c.mu.Unlock()
 
 		c.unstoredBlocks = append(c.unstoredBlocks, unstoredBlock{name, slices.Clone(data)})
-		if n := len(c.unstoredBlocks) - maxUnstored; n > 0 {
+		if n := len(c.unstoredBlocks) - maxUnstoredBlocks; n > 0 {
 			c.unstoredBlocks = slices.Delete(c.unstoredBlocks, 0, n)
 		}
 
@@ -315,7 +316,7 @@ func (c *Cache) Erase() error {
 	c.unstoredBlocks = nil
 	c.mu.Unlock()
 
-	blocks, _ := c.listBlocks()
+	blocks, _ := c.cleanAndListBlocks()
 
 	return c.withDir(func(d *vfs.Root) error {
 		for _, b := range blocks {
@@ -327,13 +328,13 @@ func (c *Cache) Erase() error {
 	})
 }
 
-// staleTempAge is the age at which a temporary file is deleted: its writer was killed.
+// staleTempAge is the age at which a temporary file is deleted. The writer of such an old file was killed.
 const staleTempAge = time.Hour
 
 // evict removes the blocks that were not used for the longest time until a tenth of the cache is free. It
 // does nothing while the cache is not over its size.
 func (c *Cache) evict() {
-	blocks, total := c.listBlocks()
+	blocks, total := c.cleanAndListBlocks()
 	if total <= c.maxBytes {
 		return
 	}
@@ -358,9 +359,9 @@ func isBlock(dir, name string) bool {
 	return dot > 2 && err == nil && name[:2] == dir
 }
 
-// listBlocks returns all blocks, with their paths as names, and the sum of their sizes. It deletes stale
-// temporary files.
-func (c *Cache) listBlocks() (out []vfs.Info, total int64) {
+// cleanAndListBlocks deletes stale temporary files. It returns all blocks, with their paths as names, and the sum of
+// their sizes.
+func (c *Cache) cleanAndListBlocks() (out []vfs.Info, total int64) {
 	_ = c.withDir(func(b *vfs.Root) error {
 		dirs, err := b.ReadDir(c.dir)
 		if err != nil {

@@ -111,7 +111,7 @@ func TestEvict(t *testing.T) {
 			read(t, c, s, 0, 10, 0) // the block was used, so it stays
 		}
 	}
-	if _, total := c.listBlocks(); total > 9*BlockSize {
+	if _, total := c.cleanAndListBlocks(); total > 9*BlockSize {
 		t.Errorf("%d MiB in a cache of 8", total>>20)
 	}
 	if !c.Has(s.Object, 0, 10) || !c.Has(s.Object, 19*BlockSize, 10) || c.Has(s.Object, BlockSize, 10) {
@@ -135,7 +135,7 @@ func TestErase(t *testing.T) {
 	if b, err := os.ReadFile(other); string(b) != "mine" {
 		t.Errorf("a file that is no block: %q, %v", b, err)
 	}
-	if blocks, _ := c.listBlocks(); len(blocks) > 0 || c.Has(s.Object, 0, 1) {
+	if blocks, _ := c.cleanAndListBlocks(); len(blocks) > 0 || c.Has(s.Object, 0, 1) {
 		t.Errorf("blocks are left: %v", blocks)
 	}
 	b, err := io.ReadAll(file)

@@ -44,7 +44,7 @@ func NewID() string { return uuid.NewString()[:8] }
 type Area struct {
 	URL      string        `json:"url"`
 	Keys     []string      `json:"keys"`            // the data keys, the newest last
-	FirstKey int           `json:"first,omitempty"` // index in Keys: the newest snapshot needs no earlier key
+	FirstKey int           `json:"first,omitempty"` // index in Keys of the oldest key that the newest snapshot needs
 	Handoffs []SentHandoff `json:"sent"`            // oldest first
 	// LastUsed is the time of the last handoff.
 	LastUsed time.Time `json:"used,omitzero"`

@@ -87,8 +87,8 @@ func (s *Objects) Put(kind cas.Kind, b []byte) (cas.Hash, error) {
 	return s.store.Put(kind, b)
 }
 
-// parallelReads is the largest number of objects that Prefetch reads at the same time.
-const parallelReads = 16
+// maxParallelReads is the largest number of objects that Prefetch reads at the same time.
+const maxParallelReads = 16
 
 // Prefetch reads objects in parallel, and keeps each in memory until Get returns it. It drops the objects of the
 // last Prefetch.
@@ -98,7 +98,7 @@ func (s *Objects) Prefetch(all []cas.Hash) error {
 	s.mu.Unlock()
 
 	g, ctx := errgroup.WithContext(s.ctx)
-	g.SetLimit(parallelReads)
+	g.SetLimit(maxParallelReads)
 	for _, h := range all {
 		g.Go(func() error {
 			b, err := s.snapshot.Get(ctx, h, nil)

@@ -164,10 +164,11 @@ func (a *Area) FindReturned(ctx context.Context, c *cache.Cache, id string) (*re
 }
 
 // Sweep removes the lines that have expired, and the snapshots of handoffs that have ended. It keeps the
-// newest snapshot, because the next handoff shares objects with it. If all is set, Sweep ends every handoff and also
+// newest snapshot, because the next handoff shares objects with it. If endAll is set, Sweep ends every handoff and
+// also
 // removes the newest snapshot. The objects stay on the remote until its next gc, but nobody can decrypt them: their
 // keys were in the removed refs and in the area, which the caller then drops.
-func (a *Area) Sweep(ctx context.Context, c *cache.Cache, all bool) error {
+func (a *Area) Sweep(ctx context.Context, c *cache.Cache, endAll bool) error {
 	if len(a.Handoffs) == 0 {
 		return nil
 	}
@@ -180,11 +181,11 @@ func (a *Area) Sweep(ctx context.Context, c *cache.Cache, all bool) error {
 	newest := a.baseID()
 	var kept []SentHandoff
 	for _, s := range a.Handoffs {
-		ended, err := a.closeHandoff(ctx, area, &s, all)
+		ended, err := a.closeHandoff(ctx, area, &s, endAll)
 		if err != nil {
 			return err
 		}
-		if !ended || s.ID == newest && !all {
+		if !ended || s.ID == newest && !endAll {
 			kept = append(kept, s)
 			continue
 		}

@@ -25,8 +25,8 @@ func (b Blobs) path(d digest.Digest) string {
 	return filepath.Join(b.Dir, d.Algorithm().String()+"-"+d.Encoded())
 }
 
-// Put stores a blob and syncs it, but not the folder: after a power cut the blob may be missing. If r has
-// other bytes, Put returns ErrDigest and stores no blob.
+// Put stores a blob. It syncs the blob, but not the folder: after a power cut the blob may be missing. If the bytes
+// in r do not have the digest, Put returns ErrDigest and stores no blob.
 func (b Blobs) Put(d digest.Digest, r io.Reader) error {
 	if err := cmp.Or(d.Validate(), b.FS.MkdirAll(b.Dir, 0o700)); err != nil {
 		return err
@@ -81,10 +81,10 @@ func (b Blobs) Decode(d digest.Digest, into any) error {
 	return decodeJSON(r, into)
 }
 
-// KeepOnly removes all blobs except those in keep, and files that an interrupted Put has left.
-func (b Blobs) KeepOnly(keep map[digest.Digest]bool) error {
+// RemoveExcept removes all blobs but the needed ones. It also removes files that an interrupted Put has left.
+func (b Blobs) RemoveExcept(needed map[digest.Digest]bool) error {
 	names := make(map[string]bool)
-	for d := range keep {
+	for d := range needed {
 		names[filepath.Base(b.path(d))] = true
 	}
 

@@ -107,10 +107,10 @@ func (e *Export) build() (err error) {
 	return err
 }
 
-// addJSON encodes v as JSON, adds it to newBlobs, and returns its descriptor. kind is its media type.
-func (e *Export) addJSON(kind string, v any) (ocispec.Descriptor, error) {
+// addJSON encodes v as JSON, adds the JSON to newBlobs, and returns its descriptor.
+func (e *Export) addJSON(mediaType string, v any) (ocispec.Descriptor, error) {
 	raw, err := json.Marshal(v)
-	d := content.NewDescriptorFromBytes(kind, raw)
+	d := content.NewDescriptorFromBytes(mediaType, raw)
 	e.newBlobs[d.Digest] = raw
 	return d, err
 }
@@ -235,7 +235,7 @@ func blobName(d ocispec.Descriptor) string {
 // An archiver is a target that writes a tar archive.
 type archiver struct {
 	*tar.Writer
-	written map[digest.Digest]bool
+	writtenBlobs map[digest.Digest]bool
 }
 
 // writeFile writes a file of the archive.
@@ -254,11 +254,11 @@ func (a archiver) writeJSON(name string, v any) error {
 }
 
 func (a archiver) Exists(_ context.Context, d ocispec.Descriptor) (bool, error) {
-	return a.written[d.Digest], nil
+	return a.writtenBlobs[d.Digest], nil
 }
 
 func (a archiver) Push(_ context.Context, d ocispec.Descriptor, r io.Reader) error {
-	a.written[d.Digest] = true
+	a.writtenBlobs[d.Digest] = true
 	v := content.NewVerifyReader(r, d)
 	return cmp.Or(a.writeFile(blobName(d), d.Size, v), v.Verify())
 }

@@ -39,12 +39,12 @@ const (
 	dockerPlainLayer = "application/vnd.docker.image.rootfs.diff.tar"
 )
 
-// MaxJSON is the largest size, in bytes, of a manifest, an index or a configuration.
-const MaxJSON = 4 << 20
+// MaxJSONSize is the largest size, in bytes, of a manifest, an index or a configuration.
+const MaxJSONSize = 4 << 20
 
-// decodeJSON reads JSON of at most MaxJSON bytes.
+// decodeJSON reads JSON of at most MaxJSONSize bytes.
 func decodeJSON(r io.Reader, into any) error {
-	return json.NewDecoder(io.LimitReader(r, MaxJSON)).Decode(into)
+	return json.NewDecoder(io.LimitReader(r, MaxJSONSize)).Decode(into)
 }
 
 // An Image is an image for one platform, whose manifest and configuration were read.
@@ -75,7 +75,7 @@ func (p location) explain(ctx context.Context, d digest.Digest, err error) error
 	case d != "" && (errors.Is(err, content.ErrMismatchedDigest) || errors.Is(err, content.ErrTrailingData) || errors.Is(err, io.ErrUnexpectedEOF)):
 		return errs.Fail(errs.Failed, "image %s: %s: %w", p.ref, d, ErrDigest)
 	case p.repo != nil:
-		err = backend.Explain(ctx, p.repo, "image "+p.ref, err)
+		err = backend.WrapRegistryError(ctx, p.repo, "image "+p.ref, err)
 		return errs.Fail(errs.ScriptKind(err), "%w", err)
 	}
 
@@ -265,15 +265,14 @@ func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, p
 	return errors.New("its indexes are nested too deep")
 }
 
-// fitsPlatform reports whether p is Image.platform. A field that is empty in one of the two platforms fits every
-// value of the other one.
+// fitsPlatform reports whether p fits Image.platform: each field is equal in both, or is empty in one of them.
 func (im *Image) fitsPlatform(p ocispec.Platform) bool {
 	same := func(a, b string) bool { return a == b || a == "" || b == "" }
 	return same(p.OS, im.platform.OS) && same(p.Architecture, im.platform.Architecture) && same(p.Variant, im.platform.Variant)
 }
 
-// pickPlatform returns the first descriptor for the platform. If there is only one descriptor, and it names
-// no platform, that one fits too.
+// pickPlatform returns the first descriptor for the platform. If the only descriptor names no platform, pickPlatform
+// returns it.
 func (im *Image) pickPlatform(all []ocispec.Descriptor) (d ocispec.Descriptor, err error) {
 	if len(all) == 1 && all[0].Platform == nil {
 		return all[0], nil
@@ -298,16 +297,16 @@ func (im *Image) errNoPlatform(offered string) error {
 		WithHint("choose one with --platform")
 }
 
-// readConfig decodes the manifest and reads the configuration. It fails if they are not of a container image
-// for the platform. kind is the media type of the manifest.
-func (im *Image) readConfig(ctx context.Context, kind string) (err error) {
+// readConfig decodes the manifest and reads the configuration. It fails if they are not of a container image for the
+// platform. mediaType is the media type of the manifest.
+func (im *Image) readConfig(ctx context.Context, mediaType string) (err error) {
 	if err := json.Unmarshal(im.manifest, &im.Manifest); err != nil {
 		return err
 	}
 
 	blob := im.Manifest.Config
-	if kind != ocispec.MediaTypeImageManifest && kind != dockerManifest || blob.MediaType != ocispec.MediaTypeImageConfig && blob.MediaType != dockerConfig {
-		return errs.Fail(errs.Invalid, "%s is not a container image, but of the type %s", im.location.ref, strings.TrimSpace(kind+" "+blob.MediaType))
+	if mediaType != ocispec.MediaTypeImageManifest && mediaType != dockerManifest || blob.MediaType != ocispec.MediaTypeImageConfig && blob.MediaType != dockerConfig {
+		return errs.Fail(errs.Invalid, "%s is not a container image, but of the type %s", im.location.ref, strings.TrimSpace(mediaType+" "+blob.MediaType))
 	}
 	if im.config, err = im.readBlob(ctx, blob); err != nil {
 		return err
@@ -324,10 +323,10 @@ func (im *Image) readConfig(ctx context.Context, kind string) (err error) {
 	return nil
 }
 
-// readBlob reads a blob of at most MaxJSON bytes, and checks its digest.
+// readBlob reads a blob of at most MaxJSONSize bytes, and checks its digest.
 func (im *Image) readBlob(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
-	if d.Size > MaxJSON {
-		return nil, fmt.Errorf("its %s has %d bytes, more than the %d allowed", d.MediaType, d.Size, MaxJSON)
+	if d.Size > MaxJSONSize {
+		return nil, fmt.Errorf("its %s has %d bytes, more than the %d allowed", d.MediaType, d.Size, MaxJSONSize)
 	}
 	raw, err := content.FetchAll(ctx, im.source, d)
 	return raw, im.location.explain(ctx, d.Digest, err)
@@ -341,22 +340,22 @@ func (im *Image) Size() (n int64) {
 	return n
 }
 
-// Send writes a tar archive with the manifest, the configuration and the layers, in this order, each named
-// by its digest. While it sends the bytes of the layers, it also writes them to layerBytes, for a report of progress.
-func (im *Image) Send(ctx context.Context, w io.Writer, layerBytes io.Writer) error {
+// Send writes a tar archive with the manifest, the configuration and the layers, in this order. The name of each is
+// its digest. Send also writes the bytes of the layers to layerCopy, so that the caller can report progress.
+func (im *Image) Send(ctx context.Context, w io.Writer, layerCopy io.Writer) error {
 	a := archiver{Writer: tar.NewWriter(w)}
 	err := cmp.Or(a.writeFile(im.Digest.String(), int64(len(im.manifest)), bytes.NewReader(im.manifest)),
 		a.writeFile(im.Manifest.Config.Digest.String(), int64(len(im.config)), bytes.NewReader(im.config)))
 	for _, d := range im.Layers {
 		if err == nil {
-			err = im.sendLayer(ctx, a, layerBytes, d)
+			err = im.sendLayer(ctx, a, layerCopy, d)
 		}
 	}
 
 	return cmp.Or(err, a.Close())
 }
 
-func (im *Image) sendLayer(ctx context.Context, a archiver, layerBytes io.Writer, d ocispec.Descriptor) error {
+func (im *Image) sendLayer(ctx context.Context, a archiver, layerCopy io.Writer, d ocispec.Descriptor) error {
 	r, err := im.source.Fetch(ctx, d)
 	if err != nil {
 		return im.location.explain(ctx, d.Digest, err)
@@ -364,6 +363,6 @@ func (im *Image) sendLayer(ctx context.Context, a archiver, layerBytes io.Writer
 	defer r.Close()
 
 	v := content.NewVerifyReader(r, d)
-	err = cmp.Or(a.writeFile(d.Digest.String(), d.Size, io.TeeReader(v, layerBytes)), v.Verify())
+	err = cmp.Or(a.writeFile(d.Digest.String(), d.Size, io.TeeReader(v, layerCopy)), v.Verify())
 	return im.location.explain(ctx, d.Digest, err)
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// Options are the ways to open a Registry.
+// Options are the options of Open.
 type Options struct {
 	FS      vfs.FS // the disk of the store
 	Logger  *slog.Logger
@@ -249,9 +249,9 @@ func errUnknownRemote(k *Registry, name string) error {
 		strings.Join(slices.Sorted(maps.Keys(k.file.Remotes)), ", "))
 }
 
-// Remote returns the remote with a name or a URL. The caller must pass a URL only if the user typed it:
-// Remote then records that the user agrees to contact the remote. A name does not record this, because
-// another user may have chosen its URL.
+// Remote returns the remote with a name or a URL. The caller must pass a URL only if the user typed it: for a URL,
+// Remote records that the user agrees to contact the remote. For a name it does not, because another user may have
+// chosen the URL.
 func (k *Registry) Remote(name string) (*remote.Remote, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -305,8 +305,8 @@ func (k *Registry) Trust(name string) (string, error) {
 	return r.URL(), k.trust.add(r.URL())
 }
 
-// Untrusted returns the URLs that the user has not agreed to contact. The key of the URL of a remote is the name of
-// the remote. The key of the URL of any other source is the URL itself.
+// Untrusted returns the URLs that the user has not agreed to contact. The key of a URL is the name of its remote. A
+// source without a registered remote has its URL as the key.
 func (k *Registry) Untrusted() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -332,7 +332,7 @@ func (k *Registry) openRemote(url string) (*remote.Remote, error) {
 		return r, nil
 	}
 
-	r, err := remote.Open(url, remote.Options{Cache: k.cache, Timeout: k.o.Timeout, ReportAway: logHealth(k, url), Authorize: k.checkTrusted, CheckRecipients: k.file.Recipients.check})
+	r, err := remote.Open(url, remote.Options{Cache: k.cache, Timeout: k.o.Timeout, ReportAway: healthLogger(k, url), Authorize: k.checkTrusted, CheckRecipients: k.file.Recipients.checkOrStore})
 	if err != nil {
 		return nil, err
 	}
@@ -350,8 +350,9 @@ func (k *Registry) checkTrusted(url string) error {
 	return fmt.Errorf("%s: %w: the store names it; `amberfs remote trust %s` agrees", url, backend.ErrUntrusted, url)
 }
 
-// logHealth returns a function for remote.Options.ReportAway that logs its calls.
-func logHealth(k *Registry, url string) func(bool, time.Time) {
+// healthLogger returns a function for remote.Options.ReportAway. The function logs that the remote does not answer,
+// or that it answers again.
+func healthLogger(k *Registry, url string) func(bool, time.Time) {
 	return func(away bool, since time.Time) {
 		if away {
 			k.o.Logger.Warn("the remote does not answer; local data still works", "url", url)
@@ -428,8 +429,7 @@ func (k *Registry) SetBackupSeq(r *remote.Remote, seq uint64) error {
 	})
 }
 
-// AwaySince returns, by URL, the time since which a remote does not answer. It has only the remotes that do not
-// answer.
+// AwaySince returns, for each remote that does not answer, the time since when it does not. The keys are URLs.
 func (k *Registry) AwaySince() map[string]time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()

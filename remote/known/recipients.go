@@ -10,17 +10,17 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// A recipients has the recipients that each remote had when it was added or first used: the public age keys
-// to which its values are encrypted. Without keys, values are not encrypted. The store remembers the keys,
-// because the format of a remote is not authenticated: a service could remove them, or add its own.
+// A recipients has the recipients that each remote had when it was added or first used. They are the public age keys
+// to which the values of the remote are encrypted. Without keys, values are not encrypted. The store remembers the
+// keys, because the format of a remote is not authenticated: a service could remove keys, or add its own.
 type recipients struct {
 	mu    sync.Mutex
 	byURL map[string][]string
 }
 
-// check returns an error if a remote has other recipients than at the first call for its URL. The first call stores
-// the recipients.
-func (r *recipients) check(url string, found []string) error {
+// checkOrStore stores the recipients that were found at a URL, when it is called for the URL for the first time.
+// Later it returns an error if other recipients were found.
+func (r *recipients) checkOrStore(url string, found []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 

@@ -71,8 +71,8 @@ func (k *Registry) SetFirstSource(ctx context.Context, url, name string) (*objec
 	return ref, k.save()
 }
 
-// AddSource makes a snapshot on a remote, by its name or id, a source of the store, and returns its ref. Its
-// objects are fetched when they are read.
+// AddSource makes a snapshot on a remote, by its name or id, a source of the store, and returns its ref. The objects
+// of the snapshot are fetched when they are read.
 func (k *Registry) AddSource(ctx context.Context, r *remote.Remote, name string) (*object.Ref, error) {
 	if err := k.sourceLock.Acquire(ctx, 1); err != nil {
 		return nil, err
@@ -163,8 +163,7 @@ func (k *Registry) recordSource(ctx context.Context, r *remote.Remote, ref *obje
 	return nil
 }
 
-// SourceAdded returns a channel that receives an element when sources were added. Then the caller calls Hold for
-// them.
+// SourceAdded returns a channel that receives an element when sources were added. The receiver then calls Hold.
 func (k *Registry) SourceAdded() <-chan struct{} { return k.sourceAdded }
 
 // FirstSource returns the ref of the first source, or nil.
@@ -214,7 +213,7 @@ func (k *Registry) HasAny() bool { return len(k.sources()) > 0 }
 
 // Has reports whether a source has the object. It returns an error only if no source has it.
 func (k *Registry) Has(h cas.Hash) (bool, error) {
-	var failed error // after an error, the other remotes are still asked
+	var failed error // the errors of remotes, while the other ones are asked
 	for _, s := range sourcesLoadedFirst(k) {
 		ok, err := s.Has(k.readContext, h)
 		if ok {
@@ -331,7 +330,7 @@ const (
 	PrefetchAll  = "all"  // tree pages and file data
 )
 
-// Prefetch fetches a part of the sources into the cache: PrefetchTree if part is "".
+// Prefetch fetches a part of the sources into the cache. The default for "" is PrefetchTree.
 func (k *Registry) Prefetch(ctx context.Context, part string) error {
 	if part == PrefetchNone {
 		return nil

@@ -226,7 +226,7 @@ func (d *driver) inheritCredentials(ctx context.Context, r *record, src source) 
 	return nil
 }
 
-// addCredentials adds the credentials of another record, from, which describes the source of r.
+// addCredentials adds the credentials of sourceRecord, which describes the source of r.
 func (r *record) addCredentials(from *record) {
 	if r.CredentialsID == "" && r.Remote == from.Remote {
 		r.CredentialsID = from.CredentialsID

@@ -10,7 +10,7 @@ import (
 
 const driverName = "csi.amberfs.github.io"
 
-// topologyKey is the key of the topology whose value is the node of a volume.
+// topologyKey is the key in a volume's topology under which the name of its node is stored.
 const topologyKey = driverName + "/node"
 
 type identity struct {

@@ -92,7 +92,7 @@ func bindVolume(dir, target, id string, attributes uint64) error {
 	return attachMount(dir, target, attributes)
 }
 
-// targetMark is an attribute of the directories that the driver made.
+// targetMark is an extended attribute, by which the driver recognizes the directories that it made.
 const targetMark = "trusted.amberfs.csi"
 
 // makeTarget makes a directory for a mount, unless it exists.
@@ -105,13 +105,13 @@ func makeTarget(path string) error {
 		err = unix.Setxattr(path, targetMark, []byte("1"), 0)
 	}
 	if errors.Is(err, unix.ENOTSUP) {
-		return nil // the kubelet made the directory, and removes it
+		return nil // without the mark, removeTarget leaves the directory to the kubelet
 	}
 
 	return err
 }
 
-// removeTarget removes a directory that makeTarget made, if it is empty. It keeps other directories.
+// removeTarget removes a directory with the mark, if the directory is empty. It keeps other directories.
 func removeTarget(path string) error {
 	if n, err := unix.Lgetxattr(path, targetMark, nil); err != nil || n <= 0 {
 		return nil

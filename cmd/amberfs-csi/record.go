@@ -38,7 +38,7 @@ type record struct {
 	info                 info.Info
 }
 
-// Labels of records. The id has its own label, so that a search by this label finds the newest record.
+// Labels of records. findRecord searches by idLabel, and takes the newest record.
 const (
 	idLabel                = "csi"
 	kindLabel              = "csi.kind"

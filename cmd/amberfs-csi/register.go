@@ -10,8 +10,8 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// A registration answers the node's kubelet when it searches for drivers: the kubelet watches a directory for
-// sockets, and asks at each of them for the socket of a driver.
+// A registration answers the node's kubelet, which searches for drivers: the kubelet watches a directory for sockets,
+// and asks at each of them for the socket of a driver.
 type registration struct {
 	registerapi.UnimplementedRegistrationServer
 	d      *driver

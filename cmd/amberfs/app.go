@@ -127,7 +127,7 @@ func (a *app) call(ctx context.Context, p locate.Location, args, result any) err
 	return a.callWith(ctx, p, args, client.Streams{Progress: bar.show}, result)
 }
 
-// callWith is call with the streams in x. It does not show the progress.
+// callWith is call with streams for the input and the output of the operation. It does not show the progress.
 func (a *app) callWith(ctx context.Context, p locate.Location, args any, x client.Streams, result any) error {
 	c, err := a.openClient(ctx, p)
 	if err != nil {
@@ -153,8 +153,8 @@ func (a *app) callHere(ctx context.Context, args, result any) error {
 	return a.call(ctx, p, args, result)
 }
 
-// showOp calls the operation of args in the workspace of a location, and prints its result. The rows of the
-// operation and of the command define the form of the result.
+// showOp calls the operation of args in the workspace of a location, and prints its result. It prints the result in the
+// form Text of the operation or, if the user has set a flag in c.Forms, in the form of this flag.
 func showOp(ctx context.Context, a *app, p locate.Location, args any, c *service.Command, g *service.ParsedLine) error {
 	o := service.OpOf(args)
 	switch o.Output {
@@ -215,7 +215,7 @@ func showText(ctx context.Context, a *app, p locate.Location, args any) error {
 	if err := out.flush(); err != nil {
 		return nil
 	}
-	if out.written == 0 {
+	if out.writtenBytes == 0 {
 		a.printf("no differences\n")
 	}
 
@@ -239,7 +239,7 @@ func showEvents(ctx context.Context, a *app, p locate.Location, args any, follow
 // printResult prints the text form of a call's result. result is a pointer to it.
 func printResult(a *app, form service.Form, args, result any) {
 	if !a.verbose {
-		service.Shorten(result, maxPrinted)
+		service.Shorten(result, maxPrintedPaths)
 	}
 
 	switch rows, fields := form.Table(result); {

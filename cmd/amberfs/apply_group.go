@@ -41,7 +41,7 @@ func applyParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o 
 
 		done, err := applyTo(ctx, a, p.Changes, p.Run.Dir, options)
 		if err != nil {
-			return true, fmt.Errorf("%w\n\tapplied before: %s", err, dirsOf(parts[:i]))
+			return true, fmt.Errorf("%w\n\tapplied before: %s", err, quotedDirs(parts[:i]))
 		}
 		for _, s := range append(done.Skipped, done.Notes...) {
 			a.note("%s: %s", quote(filepath.Join(p.Run.Dir, s.Path)), s.Reason)
@@ -117,7 +117,7 @@ func askParts(ctx context.Context, a *app, questions []*question.Question) (yes 
 	return question.AskAll(ctx, questions)
 }
 
-func dirsOf(parts []*runs.Part) string {
+func quotedDirs(parts []*runs.Part) string {
 	var dirs []string
 	for _, p := range parts {
 		dirs = append(dirs, quote(p.Run.Dir))
@@ -182,7 +182,7 @@ func undoParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o h
 		if ask != askNever {
 			options.Choose = questions[i].Choose
 		}
-		if err := undoApplyOf(ctx, a, p.Client, &p.Run, ops[i].Number, askNever, options, questions[i].HasUnapplied); err != nil {
+		if err := undoNumberedApply(ctx, a, p.Client, &p.Run, ops[i].Number, askNever, options, questions[i].HasUnapplied); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ func undoApply(ctx context.Context, a *app, run string, ask askMode, o hostdir.A
 			return err
 		}
 		if len(members) == 0 {
-			return undoApplyOf(ctx, a, c, r, 0, ask, o, false)
+			return undoNumberedApply(ctx, a, c, r, 0, ask, o, false)
 		}
 		return runFinder(a).WithGroup(ctx, r, c, func(parts []*runs.Part) error { return undoParts(ctx, a, parts, ask, o) })
 	}
@@ -45,12 +45,12 @@ func undoApply(ctx context.Context, a *app, run string, ask askMode, o hostdir.A
 	}
 	defer c.Close()
 
-	return undoApplyOf(ctx, a, c, &runs.Run{Name: strings.Join(p.Workspace, "-")}, 0, ask, o, false)
+	return undoNumberedApply(ctx, a, c, &runs.Run{Name: strings.Join(p.Workspace, "-")}, 0, ask, o, false)
 }
 
-// undoApplyOf undoes the apply with a number or, for 0, the last one. r has no store if the workspace is not a run.
+// undoNumberedApply undoes the apply with a number or, for 0, the last one. r has no store if the workspace is not a run.
 // If partial is set, the user has chosen only some of the changes (o.Choose), and the apply does not count as undone.
-func undoApplyOf(ctx context.Context, a *app, c *client.Client, r *runs.Run, number uint64, ask askMode, o hostdir.ApplyOptions, partial bool) error {
+func undoNumberedApply(ctx context.Context, a *app, c *client.Client, r *runs.Run, number uint64, ask askMode, o hostdir.ApplyOptions, partial bool) error {
 	subject := "the workspace"
 	if r.Store != "" {
 		subject = "the run " + r.Name
@@ -102,7 +102,7 @@ func undoOp(ctx context.Context, a *app, p locate.Location, req service.UndoOp, 
 		args = service.UndoRestore(nil, req.DryRun)
 	default:
 		if req.Number = l.Ops[i].Number; l.Ops[i].Name == catalogue.OpApply {
-			return undoApplyIn(ctx, a, p, req, g.IsSet("yes"))
+			return undoWorkspaceApply(ctx, a, p, req, g.IsSet("yes"))
 		}
 		args = req
 	}
@@ -110,8 +110,8 @@ func undoOp(ctx context.Context, a *app, p locate.Location, req service.UndoOp, 
 	return showOp(ctx, a, p, args, &service.Command{}, g)
 }
 
-// undoApplyIn undoes an apply of a workspace.
-func undoApplyIn(ctx context.Context, a *app, p locate.Location, req service.UndoOp, yes bool) error {
+// undoWorkspaceApply undoes an apply of a workspace that is not a run.
+func undoWorkspaceApply(ctx context.Context, a *app, p locate.Location, req service.UndoOp, yes bool) error {
 	rule, err := threeway.RuleOf(req.Ours, req.Theirs)
 	if err != nil {
 		return err
@@ -129,5 +129,5 @@ func undoApplyIn(ctx context.Context, a *app, p locate.Location, req service.Und
 	}
 
 	r := &runs.Run{Name: strings.Join(p.Workspace, "-")}
-	return undoApplyOf(ctx, a, c, r, req.Number, ask, hostdir.ApplyOptions{ConflictRule: rule, DryRun: req.DryRun}, false)
+	return undoNumberedApply(ctx, a, c, r, req.Number, ask, hostdir.ApplyOptions{ConflictRule: rule, DryRun: req.DryRun}, false)
 }

@@ -21,13 +21,13 @@ func writeLoginUnit(cfg daemon.Config) (string, error) {
 		return "", err
 	}
 
-	config := env.Get("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(config) {
+	configDir := env.Get("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(configDir) {
 		home, err := os.UserHomeDir()
 		if err != nil {
 			return "", err
 		}
-		config = filepath.Join(home, ".config")
+		configDir = filepath.Join(home, ".config")
 	}
 
 	sum := sha256.Sum256([]byte(cfg.Mountpoint))
@@ -39,7 +39,7 @@ func writeLoginUnit(cfg daemon.Config) (string, error) {
 
 	unit := "[Unit]\nDescription=" + strings.ReplaceAll(cfg.Mountpoint, "%", "%%") + " by amberfs\n\n[Service]\nType=notify\nExecStart=" +
 		line + " -- " + quoteUnitWord(cfg.Store) + " " + quoteUnitWord(cfg.Mountpoint) + "\nRestart=on-failure\nOOMPolicy=continue\n\n[Install]\nWantedBy=default.target\n"
-	dir := filepath.Join(config, "systemd/user")
+	dir := filepath.Join(configDir, "systemd/user")
 	wants := filepath.Join(dir, "default.target.wants")
 	if err := os.MkdirAll(wants, 0o755); err != nil {
 		return "", err

@@ -65,7 +65,7 @@ what DIR had.`,
   amberfs apply --run project-1 --dry-run
   amberfs apply ~/project before-lunch --theirs
   amberfs apply --undo project-1`,
-		Args: argumentCount(0, 2, "perhaps a DIR and a SNAPSHOT"),
+		Args: argumentCountCheck(0, 2, "perhaps a DIR and a SNAPSHOT"),
 		RunE: func(cmd *cobra.Command, argv []string) error { return runApply(cmd.Context(), a, *o, argv) },
 	}
 
@@ -77,7 +77,7 @@ what DIR had.`,
 	cmd.Flags().BoolVar(&o.Everything, "no-ignore", false, "also apply what is left out otherwise")
 	cmd.Flags().BoolVar(&o.ours, "ours", false, "keep DIR's version of conflicting paths")
 	cmd.Flags().BoolVar(&o.theirs, "theirs", false, "take the workspace's version of conflicting paths")
-	addPrefer(cmd, &o.ours, &o.theirs, []string{sideDir}, []string{sideWorkspace, sideRun, sideFork})
+	addPreferFlag(cmd, &o.ours, &o.theirs, []string{sideDir}, []string{sideWorkspace, sideRun, sideFork})
 
 	return cmd
 }
@@ -97,9 +97,9 @@ func runApply(ctx context.Context, a *app, o applyCommandOptions, words []string
 		return undoApply(ctx, a, cmp.Or(o.run, strings.Join(words, " ")), ask, o.ApplyOptions)
 	}
 
-	name, dir := "", ""
+	snapshotName, dir := "", ""
 	if len(words) > 1 {
-		name = words[1]
+		snapshotName = words[1]
 	}
 	if len(words) > 0 {
 		if dir, err = a.absPath(words[0]); err != nil {
@@ -109,7 +109,7 @@ func runApply(ctx context.Context, a *app, o applyCommandOptions, words []string
 
 	p, err := a.location()
 	if o.run != "" || err != nil {
-		return applyRun(ctx, a, o.run, name, dir, ask, o.ApplyOptions)
+		return applyRun(ctx, a, o.run, snapshotName, dir, ask, o.ApplyOptions)
 	}
 	if dir, err = sourceDirectory(p, dir); err != nil {
 		return err
@@ -122,12 +122,12 @@ func runApply(ctx context.Context, a *app, o applyCommandOptions, words []string
 	defer c.Close()
 
 	o.WorkspaceName = strings.Join(p.Workspace, "-")
-	done, incomplete, err := applyUpTo(ctx, a, c, name, dir, ask, o.ApplyOptions)
+	done, incomplete, err := applyUpTo(ctx, a, c, snapshotName, dir, ask, o.ApplyOptions)
 	if done == nil {
 		return err
 	}
 	if incomplete && len(p.Workspace) < 2 {
-		defer a.note("the rest stays in the workspace\n\tapply it with: %s", applyCommandLine(p.Store, strings.Join(p.Workspace, ""), dir, name))
+		defer a.note("the rest stays in the workspace\n\tapply it with: %s", applyCommandLine(p.Store, strings.Join(p.Workspace, ""), dir, snapshotName))
 	}
 
 	return a.print(done, func() { a.printf("%s", appliedLines(a, done)) })
@@ -171,11 +171,11 @@ func applyRun(ctx context.Context, a *app, run, snapshot, dir string, ask askMod
 	})
 }
 
-// recordApplied calls FinishApply of a run and shows the progress.
-func recordApplied(ctx context.Context, a *app, r *runs.Run, c *client.Client, done *hostdir.ApplyResult, all bool) error {
+// recordApplied calls r.FinishApply and shows the progress. complete is set if all changes of the run were applied.
+func recordApplied(ctx context.Context, a *app, r *runs.Run, c *client.Client, done *hostdir.ApplyResult, complete bool) error {
 	bar := a.newProgress()
 	defer bar.done()
-	return r.FinishApply(ctx, c, done, all, bar.show)
+	return r.FinishApply(ctx, c, done, complete, bar.show)
 }
 
 // askMode is the kind of the question that an apply asks.
@@ -199,7 +199,7 @@ func applyChanges(ctx context.Context, a *app, ch *client.Changes, dir string, a
 		}
 	}
 
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT) // not before: during the question, SIGINT may be for a pager
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT) // not earlier: during the question, SIGINT may be meant for the pager
 	defer stop()
 
 	if done, err = applyTo(ctx, a, ch, dir, o); err != nil {
@@ -269,7 +269,8 @@ func applyTo(ctx context.Context, a *app, ch *client.Changes, dir string, o host
 	return runs.ApplyChanges(ctx, ch, dir, o)
 }
 
-// printConflicts lists the conflicts of an apply, if it failed because of them.
+// printConflicts prints the conflicts of a failed apply, or what it changed before it failed. It returns the error with
+// which the command ends.
 func printConflicts(a *app, done *hostdir.ApplyResult, err error) error {
 	if done != nil && done.Partial && !a.json {
 		a.note("%s", strings.TrimSuffix(appliedLines(a, done), "\n"))
@@ -311,9 +312,9 @@ func appliedLines(a *app, done *hostdir.ApplyResult) string {
 	return text
 }
 
-// withoutGit returns the paths outside of .git directories, and the number of paths in them. With -v it returns
+// withoutGit returns the paths outside of .git directories, and the number of the other paths. With -v it returns
 // all paths.
-func withoutGit(a *app, paths []graft.PathChange) (work []graft.PathChange, inGit int) {
+func withoutGit(a *app, paths []graft.PathChange) (outsideGit []graft.PathChange, inGit int) {
 	if a.verbose {
 		return paths, 0
 	}
@@ -333,8 +334,8 @@ func (v *applyFlag) String() string     { return string(*v) }
 func (v *applyFlag) Type() string       { return "bool" }
 func (v *applyFlag) Set(s string) error { *v = applyFlag(s); return nil }
 
-// applyStoreRun applies the changes of a run in a STORE to a directory, after a question unless ask is askNever. It
-// reports whether the user did not apply some of the changes. The daemon of the run must still be serving the store.
+// applyStoreRun applies the changes of a run in a STORE to a directory, after a question unless ask is askNever.
+// incomplete is set if the user left out some of the changes. The daemon of the run must still be serving the store.
 func applyStoreRun(a *app, c sandbox.Config, dir string, ask askMode) (incomplete bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
@@ -362,7 +363,7 @@ func applyAfterRun(ctx context.Context, a *app, ch *client.Changes, dir, name st
 	}
 
 	if done != nil && a.json {
-		_ = a.printJSON(done) // finish reports an error of the output
+		_ = a.printJSON(done) // endCommand reports an error of the output
 	} else if done != nil {
 		a.noteText(strings.TrimSuffix(appliedLines(a, done), "\n"))
 	}
@@ -370,10 +371,10 @@ func applyAfterRun(ctx context.Context, a *app, ch *client.Changes, dir, name st
 	return q, done, err
 }
 
-// applyUpTo applies the changes up to a snapshot or, for "", up to the present state. It reports whether some
-// of them were not applied.
-func applyUpTo(ctx context.Context, a *app, c *client.Client, name, dir string, ask askMode, o hostdir.ApplyOptions) (done *hostdir.ApplyResult, incomplete bool, err error) {
-	ch, err := c.Changes(ctx, name)
+// applyUpTo applies the changes up to a snapshot or, for "", up to the present state. incomplete is set if the user
+// left out some of the changes.
+func applyUpTo(ctx context.Context, a *app, c *client.Client, snapshotName, dir string, ask askMode, o hostdir.ApplyOptions) (done *hostdir.ApplyResult, incomplete bool, err error) {
+	ch, err := c.Changes(ctx, snapshotName)
 	if err != nil {
 		return nil, false, err
 	}

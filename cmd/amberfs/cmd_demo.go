@@ -20,7 +20,7 @@ func demoCommand(a *app) *cobra.Command {
 restores it. It takes a few seconds, needs no network, and leaves nothing, also when it is
 interrupted.`,
 		Example: `  amberfs demo`,
-		Args:    argumentCount(0, 0, "no arguments"),
+		Args:    argumentCountCheck(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			program, err := os.Executable()
 			if err != nil {

@@ -22,13 +22,13 @@ Each line has the state (ok, warning or failed), and a fault has its remedy. The
 status is 0 unless a check failed.`,
 		Example: `  amberfs doctor
   amberfs doctor --json > report.json`,
-		Args: argumentCount(0, 0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd.Context(), a) },
+		Args: argumentCountCheck(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return examineSystem(cmd.Context(), a) },
 	}
 }
 
-// examine prints the result of each check.
-func examine(ctx context.Context, a *app) error {
+// examineSystem prints the result of each check.
+func examineSystem(ctx context.Context, a *app) error {
 	dir, err := a.commandDir()
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ The same snapshot gives the same archive and image.`,
 		Example: `  amberfs export v1 --git .
   amberfs export v1 --tar - | docker import -
   amberfs export v1 --image docker-archive:v1.tar`,
-		Args: argumentCount(1, 1, "one NAME"),
+		Args: argumentCountCheck(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			switch {
 			case e.Repo != "" && tarFile != "" || imageRef != "" && e.Repo+tarFile != "":
@@ -181,7 +181,7 @@ type exportedImage struct {
 
 // exportImage writes an image in this process, with the rights of the user. The daemon sends the new layer. The layers
 // of the base image are read from the store.
-func exportImage(a *app, cmd *cobra.Command, from service.ExportLayer, ref string) error {
+func exportImage(a *app, cmd *cobra.Command, req service.ExportLayer, ref string) error {
 	ctx := cmd.Context()
 	ref, err := absImageRef(a, ref)
 	if err != nil {
@@ -207,7 +207,7 @@ func exportImage(a *app, cmd *cobra.Command, from service.ExportLayer, ref strin
 	done := exportedImage{}
 	e := image.Export{Layer: f}
 	err = e.Compress(func(w io.Writer) error {
-		return c.Do(ctx, from, client.Streams{Out: io.MultiWriter(w, bar.byteCounter("exporting", 0))}, &done.Layer)
+		return c.Do(ctx, req, client.Streams{Out: io.MultiWriter(w, bar.byteCounter("exporting", 0))}, &done.Layer)
 	})
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ type handoffOptions struct {
 	service.Handoff
 	isReturn, noSession bool
 	hide                []string
-	merge               service.HandoffBack
+	mergeOptions        service.HandoffBack
 }
 
 func handoffCommand(a *app) *cobra.Command {
@@ -62,7 +62,7 @@ received before is fetched.`,
   amberfs handoff --expires 1h --times 2 --hide '*.pem'
   amberfs handoff 's3://bucket/team/handoff/5f0c...#1b2c3d4e:AGE-SECRET-KEY-1...' ~/project
   amberfs handoff --back`,
-		Args: argumentCount(0, 2, "perhaps a REMOTE; a LINE and a PATH; or --back and perhaps an ID"),
+		Args: argumentCountCheck(0, 2, "perhaps a REMOTE; a LINE and a PATH; or --back and perhaps an ID"),
 		RunE: func(cmd *cobra.Command, argv []string) error { return handOff(cmd.Context(), a, o, argv) },
 	}
 
@@ -72,9 +72,9 @@ received before is fetched.`,
 	cmd.Flags().StringArrayVar(&o.hide, "hide", nil, "leave out `PATH`, or a pattern, of a directory; repeatable")
 	cmd.Flags().BoolVar(&o.noSession, "no-session", false, "leave out the agent's transcript")
 	cmd.Flags().BoolVarP(&o.DryRun, "dry-run", "n", false, "change and send nothing, print what would be")
-	cmd.Flags().BoolVar(&o.merge.Ours, "ours", false, "with --back, keep this side's version of conflicting paths")
-	cmd.Flags().BoolVar(&o.merge.Theirs, "theirs", false, "with --back, take the other machine's version of conflicting paths")
-	cmd.Flags().BoolVar(&o.merge.Merge, "merge", false, "with --back, merge a checked-out branch of git that moved on both sides")
+	cmd.Flags().BoolVar(&o.mergeOptions.Ours, "ours", false, "with --back, keep this side's version of conflicting paths")
+	cmd.Flags().BoolVar(&o.mergeOptions.Theirs, "theirs", false, "with --back, take the other machine's version of conflicting paths")
+	cmd.Flags().BoolVar(&o.mergeOptions.Merge, "merge", false, "with --back, merge a checked-out branch of git that moved on both sides")
 
 	return cmd
 }
@@ -98,10 +98,10 @@ func handOff(ctx context.Context, a *app, o *handoffOptions, words []string) err
 		if r, err := receiptHere(a); err != nil || r != nil && (word == "" || word == r.ID) {
 			return errors.Join(err, sendBack(ctx, a, r, o.DryRun))
 		}
-		o.merge.ID, o.merge.DryRun = word, o.DryRun
-		return mergeReturned(ctx, a, o.merge)
+		o.mergeOptions.ID, o.mergeOptions.DryRun = word, o.DryRun
+		return mergeReturned(ctx, a, o.mergeOptions)
 	}
-	if o.merge != (service.HandoffBack{}) {
+	if o.mergeOptions != (service.HandoffBack{}) {
 		return errs.Fail(errs.Invalid, "--ours, --theirs and --merge need --back")
 	}
 
@@ -141,12 +141,12 @@ func sendHandoff(ctx context.Context, a *app, o *handoffOptions) (*service.Hande
 	root, _ := p.Root()
 	var done service.HandedOff
 
-	return &done, askHandoff(ctx, a, o, c, []*client.Client{c}, root, &done)
+	return &done, callHandoff(ctx, a, o, c, []*client.Client{c}, root, &done)
 }
 
-// askHandoff calls the operation Handoff. Unless noSession is set, it adds the newest agent session of the
-// workspaces or of the directory root.
-func askHandoff(ctx context.Context, a *app, o *handoffOptions, c *client.Client, workspaces []*client.Client, root string, done *service.HandedOff) error {
+// callHandoff calls the operation Handoff. Unless o.noSession is set, it adds the newest agent session of the
+// workspaces or, if they have none, of the directory root.
+func callHandoff(ctx context.Context, a *app, o *handoffOptions, c *client.Client, workspaces []*client.Client, root string, done *service.HandedOff) error {
 	if !o.noSession {
 		if err := o.addSession(ctx, a, workspaces, root); err != nil {
 			return err
@@ -159,8 +159,8 @@ func askHandoff(ctx context.Context, a *app, o *handoffOptions, c *client.Client
 	return c.Do(ctx, o.Handoff, client.Streams{Progress: bar.show}, done)
 }
 
-// sendDirectory hands off an ordinary directory. It makes a run (a fork of a store that reads the directory),
-// which keeps the state that was handed off.
+// sendDirectory hands off an ordinary directory. It makes a run of the directory, which keeps the state that was handed
+// off.
 func sendDirectory(ctx context.Context, a *app, o *handoffOptions) (*service.HandedOff, error) {
 	dir, err := a.commandDir()
 	if err != nil {
@@ -206,18 +206,18 @@ func sendDirectory(ctx context.Context, a *app, o *handoffOptions) (*service.Han
 		}
 		o.Fork = k.name
 
-		return askHandoff(ctx, a, o, main, workspaces, k.dir, &done)
+		return callHandoff(ctx, a, o, main, workspaces, k.dir, &done)
 	})
 	if err != nil {
 		return nil, err
 	}
 
-	return &done, k.noteLeftOut(ctx, &done)
+	return &done, k.addHiddenAndNoteSecrets(ctx, &done)
 }
 
-// noteLeftOut adds the hidden paths, which the run does not have, to done.LeftOut. It prints the names of
+// addHiddenAndNoteSecrets adds the hidden paths, which the run does not have, to done.LeftOut. It prints the names of
 // handed-off files that look like secrets.
-func (k *keptRun) noteLeftOut(ctx context.Context, done *service.HandedOff) error {
+func (k *keptRun) addHiddenAndNoteSecrets(ctx context.Context, done *service.HandedOff) error {
 	if k.hidden.Paths != nil {
 		hidden, links, err := hostdir.FindHidden(ctx, k.dir, k.hidden, nil)
 		if err != nil {
@@ -234,11 +234,11 @@ func (k *keptRun) noteLeftOut(ctx context.Context, done *service.HandedOff) erro
 	return nil
 }
 
-// sessionID matches the ids of agent sessions, which are part of the names of transcript files.
-var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+// sessionIDPattern matches the ids of agent sessions, which are part of the names of transcript files.
+var sessionIDPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
-// maxTranscript is the size in bytes of the largest transcript, after compression.
-const maxTranscript = 11 << 20
+// maxTranscriptBytes is the size of the largest transcript after compression.
+const maxTranscriptBytes = 11 << 20
 
 // addSession sets o.Session and o.Transcript. It takes the session from the label of the newest snapshot of a turn
 // in the workspaces. If there is no such snapshot, it takes the newest session that Claude Code has for the
@@ -258,10 +258,10 @@ func (o *handoffOptions) addSession(ctx context.Context, a *app, workspaces []*c
 	}
 
 	session, file := newest.Labels["session"], ""
-	if sessionID.MatchString(session) {
-		file = newestFile(filepath.Join(claudeProjects(), "*", session+".jsonl"))
+	if sessionIDPattern.MatchString(session) {
+		file = newestFile(filepath.Join(claudeProjectsDir(), "*", session+".jsonl"))
 	} else {
-		file = newestFile(filepath.Join(claudeProject(root), "*.jsonl"))
+		file = newestFile(filepath.Join(claudeProjectDir(root), "*.jsonl"))
 	}
 	if file == "" {
 		return nil
@@ -280,7 +280,7 @@ func (o *handoffOptions) addSession(ctx context.Context, a *app, workspaces []*c
 	if err := z.Close(); err != nil {
 		return err
 	}
-	if packed.Len() > maxTranscript {
+	if packed.Len() > maxTranscriptBytes {
 		a.note("%s is too large, and is left out", quote(file))
 		return nil
 	}
@@ -303,17 +303,17 @@ func newestFile(pattern string) (newest string) {
 	return newest
 }
 
-// claudeProjects returns the directory with the transcripts of Claude Code.
-func claudeProjects() string {
+// claudeProjectsDir returns the directory with the transcripts of Claude Code.
+func claudeProjectsDir() string {
 	home, _ := os.UserHomeDir() // without a home directory no transcript is found
 	return filepath.Join(cmp.Or(env.Get("CLAUDE_CONFIG_DIR"), filepath.Join(home, ".claude")), "projects")
 }
 
-var notInProjectName = regexp.MustCompile(`[^A-Za-z0-9]`)
+var nonProjectNameChar = regexp.MustCompile(`[^A-Za-z0-9]`)
 
-// claudeProject returns the directory with the transcripts of the Claude Code sessions in dir.
-func claudeProject(dir string) string {
-	return filepath.Join(claudeProjects(), notInProjectName.ReplaceAllString(dir, "-"))
+// claudeProjectDir returns the directory with the transcripts of the Claude Code sessions in dir.
+func claudeProjectDir(dir string) string {
+	return filepath.Join(claudeProjectsDir(), nonProjectNameChar.ReplaceAllString(dir, "-"))
 }
 
 // mergeReturned merges the returned snapshot of a handoff into the workspace or the ordinary directory in which

@@ -24,10 +24,11 @@ import (
 )
 
 const (
-	maxHookInput = 16 << 20
+	maxHookInputBytes = 16 << 20
 	// maxHookDelay is the longest time that a hook delays an agent.
 	maxHookDelay = 1800 * time.Millisecond
-	// maxTurnNames is the number of names that are tried for a turn: another agent may use a name first.
+	// maxTurnNames is the number of names that are tried for the snapshot of a turn, because another agent may take a
+	// name first.
 	maxTurnNames = 8
 )
 
@@ -82,7 +83,7 @@ func runHook(ctx context.Context, a *app, agent string) {
 	done := make(chan result, 1) // after the timeout, the process ends without waiting for the goroutine
 	go func() {
 		var r result
-		r.err = guard.Do(func() error { return recordTurn(ctx, a, agent, &r.in) })
+		r.err = guard.Do(func() error { return handleHookInput(ctx, a, agent, &r.in) })
 		done <- r
 	}()
 
@@ -128,14 +129,15 @@ func recordHookResult(a *app, agent string, in hooks.Input, err error) {
 		message += "; see " + log
 	}
 	if w := hooks.WarningOutput(agent, message); w != nil {
-		_ = a.printJSON(w) // finish reports an error of the output
+		_ = a.printJSON(w) // endCommand reports an error of the output
 	}
 }
 
-// recordTurn takes the snapshot of a turn or, after a call of a tool, reports what the call changed.
-func recordTurn(ctx context.Context, a *app, agent string, in *hooks.Input) error {
+// handleHookInput reads the input of a hook into in. It takes the snapshot of a turn or, after a call of a tool, reports
+// what the call changed.
+func handleHookInput(ctx context.Context, a *app, agent string, in *hooks.Input) error {
 	var err error
-	if *in, err = hooks.ReadInput(io.LimitReader(a.stdin, maxHookInput)); err != nil {
+	if *in, err = hooks.ReadInput(io.LimitReader(a.stdin, maxHookInputBytes)); err != nil {
 		return err
 	}
 	if a.dir == "" {
@@ -172,9 +174,10 @@ func recordTurn(ctx context.Context, a *app, agent string, in *hooks.Input) erro
 	return errors.Join(err, nameErr)
 }
 
-// reportCall prints what a call of a tool changed, in the form that the agent reads.
-func reportCall(ctx context.Context, a *app, c *client.Client, agent, look string, in *hooks.Input) error {
-	args := service.Changed{Look: look, Message: in.Message(), ForAgent: true}
+// reportCall prints what a call of a tool changed, in the form that the agent reads. lookLabel is the value of
+// service.Changed.Look.
+func reportCall(ctx context.Context, a *app, c *client.Client, agent, lookLabel string, in *hooks.Input) error {
+	args := service.Changed{Look: lookLabel, Message: in.Message(), ForAgent: true}
 	var done service.WhatChanged
 	if err := c.Do(ctx, args, client.Streams{}, &done); err != nil {
 		return err
@@ -194,11 +197,13 @@ func reportCall(ctx context.Context, a *app, c *client.Client, agent, look strin
 	}
 }
 
-// takeTurn takes a snapshot with the next number of a turn, unless the message has a snapshot already, and reports
-// whether it is the first turn. It determines the number before it looks for a snapshot of the message. Another hook
-// may take a snapshot for the message at the same time. Then takeTurn finds that snapshot, or both hooks have the
-// same number. In the second case, one of the two snapshots fails because the name exists.
-func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, message string) (first bool, err error) {
+// takeTurn takes a snapshot with the next number of a turn, and reports whether it is the first turn. If the message
+// has a snapshot already, takeTurn returns errAlreadyTaken.
+//
+// Another hook may handle the same message at the same time, and only one of the two may take a snapshot. Therefore
+// takeTurn determines the number before it looks for a snapshot of the message. Either it finds the snapshot of the
+// other hook, or both hooks have the same number, and one snapshot fails because the name exists.
+func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, message string) (isFirst bool, err error) {
 	var newest, same service.Snapshots
 	if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn}, client.Streams{}, &newest); err != nil {
 		return false, err

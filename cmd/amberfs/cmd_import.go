@@ -49,11 +49,11 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 			case o.git.Repo != "" && o.tar != "" || o.image != "" && o.git.Repo+o.tar != "":
 				return errs.Fail(errs.Invalid, "--git, --tar and --image cannot be used together")
 			case o.git.Repo != "":
-				return argumentCount(1, 2, "with --git a REV and perhaps a PATH")(cmd, argv)
+				return argumentCountCheck(1, 2, "with --git a REV and perhaps a PATH")(cmd, argv)
 			case o.tar+o.image != "":
-				return argumentCount(0, 1, "with --tar or --image at most a PATH")(cmd, argv)
+				return argumentCountCheck(0, 1, "with --tar or --image at most a PATH")(cmd, argv)
 			}
-			return argumentCount(1, 2, "a DIR and perhaps a PATH")(cmd, argv)
+			return argumentCountCheck(1, 2, "a DIR and perhaps a PATH")(cmd, argv)
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error { return importTree(cmd.Context(), a, *o, argv) },
 	}
@@ -86,13 +86,13 @@ func importTree(ctx context.Context, a *app, o importOptions, words []string) er
 	case o.git.Repo != "":
 		o.git.Rev = words[0]
 		words = words[1:]
-		err = i.readGit(o.git)
+		err = i.setGitSource(o.git)
 	case o.tar != "":
-		err = i.readTar(o.tar)
+		err = i.setTarSource(o.tar)
 	case o.image != "":
-		err = i.readImage(ctx, o.image, o.platform)
+		err = i.setImageSource(ctx, o.image, o.platform)
 	default:
-		err = i.readDir(words[0])
+		err = i.setDirSource(words[0])
 		words = words[1:]
 	}
 	if err != nil {
@@ -144,20 +144,20 @@ var errDaemonStopped = errors.New("the daemon accepts no more")
 // A treeBody is the body of a request that sends a tree. net/http calls WriteTo, so that the tree is written to the
 // connection without a pipe.
 type treeBody struct {
-	ctx  context.Context
-	send func(w io.Writer) error
-	sent chan error // receives the result of send
+	ctx        context.Context
+	send       func(w io.Writer) error
+	sendResult chan error // receives the error of send when it returns
 }
 
 // WriteTo implements io.WriterTo. When the context ends, send may be blocked in a read of its input. Then WriteTo
 // returns, so that the request ends, and send gets an error from its next write.
 func (b *treeBody) WriteTo(w io.Writer) (int64, error) {
 	to := &stoppingWriter{conn: w}
-	go func() { b.sent <- b.send(to) }()
+	go func() { b.sendResult <- b.send(to) }()
 
 	select {
-	case err := <-b.sent:
-		b.sent <- err
+	case err := <-b.sendResult:
+		b.sendResult <- err
 		return 0, err
 	case <-b.ctx.Done():
 		to.stop()
@@ -168,7 +168,7 @@ func (b *treeBody) WriteTo(w io.Writer) (int64, error) {
 // Read implements io.Reader. It is not called.
 func (b *treeBody) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
-// A stoppingWriter writes to a connection. It returns errDaemonStopped if this fails, and after stop.
+// A stoppingWriter writes to a connection. Write returns errDaemonStopped after stop, and when the connection fails.
 type stoppingWriter struct {
 	mu      sync.Mutex
 	conn    io.Writer
@@ -215,10 +215,10 @@ func (i *importer) sendAll(ctx context.Context) (done service.Imported, err erro
 
 	var serr error // the error of send
 	if err == nil {
-		serr = <-body.sent
+		serr = <-body.sendResult
 	} else {
 		select {
-		case serr = <-body.sent:
+		case serr = <-body.sendResult:
 		default: // send is blocked in a read of its input
 		}
 	}
@@ -230,28 +230,28 @@ func (i *importer) sendAll(ctx context.Context) (done service.Imported, err erro
 	return done, service.Explain(serr)
 }
 
-func (i *importer) readGit(from gitbridge.GitSource) (err error) {
+func (i *importer) setGitSource(from gitbridge.GitSource) (err error) {
 	i.req.From = service.FromGit
 	from.Repo, err = i.a.absPath(from.Repo)
-	i.send = i.streamEntries(func(ctx context.Context, sink stream.Sink) error {
-		_, err := gitbridge.ReadGit(ctx, from, sink, i.readOptions())
+	i.send = i.entrySender(func(ctx context.Context, sink stream.Sink) error {
+		_, err := gitbridge.ReadGit(ctx, from, sink, i.streamOptions())
 		return err
 	})
 
 	return err
 }
 
-// readDir imports a directory. It leaves out the mount and the store of the workspace.
-func (i *importer) readDir(name string) error {
+// setDirSource makes a directory the source of the import, without the mount and the store of the workspace.
+func (i *importer) setDirSource(name string) error {
 	i.req.From = service.FromDir
 	dir, err := i.a.absPath(name)
 	if err != nil {
 		return err
 	}
 
-	i.send = i.streamEntries(func(ctx context.Context, sink stream.Sink) error {
+	i.send = i.entrySender(func(ctx context.Context, sink stream.Sink) error {
 		return hostdir.Read(ctx, dir, sink, hostdir.ReadOptions{
-			Options: i.readOptions(), Exclude: []string{i.location.Store, i.location.Mount.Mountpoint},
+			Options: i.streamOptions(), Exclude: []string{i.location.Store, i.location.Mount.Mountpoint},
 		})
 	})
 	if err = checkOutsideMounts(dir); err == nil {
@@ -261,7 +261,7 @@ func (i *importer) readDir(name string) error {
 	return err
 }
 
-func (i *importer) readTar(name string) error {
+func (i *importer) setTarSource(name string) error {
 	i.req.From = service.FromTar
 	in, err := i.a.openInput(name)
 	total := int64(0) // unknown, for a pipe
@@ -280,7 +280,7 @@ func (i *importer) readTar(name string) error {
 	return err
 }
 
-func (i *importer) readImage(ctx context.Context, ref, platform string) error {
+func (i *importer) setImageSource(ctx context.Context, ref, platform string) error {
 	i.req.From, i.req.Image = service.FromImage, ref
 	ref, err := absImageRef(i.a, ref)
 	if err != nil {
@@ -306,7 +306,7 @@ func absImageRef(a *app, ref string) (string, error) {
 	return ref, nil
 }
 
-func (i *importer) streamEntries(read func(context.Context, stream.Sink) error) func(context.Context, io.Writer) error {
+func (i *importer) entrySender(read func(context.Context, stream.Sink) error) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) error {
 		sink := stream.NewWriter(w)
 		sink.SendFile = i.sendFile
@@ -318,7 +318,7 @@ func (i *importer) streamEntries(read func(context.Context, stream.Sink) error) 
 	}
 }
 
-func (i *importer) readOptions() stream.Options {
+func (i *importer) streamOptions() stream.Options {
 	return stream.Options{
 		Umask:  i.req.Umask,
 		Limits: stream.Limits{Entries: i.req.MaxFiles, Bytes: i.req.MaxBytes},

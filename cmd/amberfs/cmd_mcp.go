@@ -22,7 +22,7 @@ import (
 )
 
 func mcpCommand(a *app) *cobra.Command {
-	var set string
+	var toolSet string
 	cmd := &cobra.Command{
 		Use:   "mcp [--tools standard|all|workspace:NAME|snapshots]",
 		Short: "Serve a workspace to a program that speaks MCP",
@@ -38,21 +38,21 @@ workspace can be mounted later.
   workspace:NAME  workspace__NAME__snapshot, __restore, __branch; restore and branch
                   create a new workspace and leave this one as it is`,
 		Example: `  claude mcp add snapshots -- amberfs mcp -C ~/work`,
-		Args:    argumentCount(0, 0, "no arguments"),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return serveMCP(cmd.Context(), a, set) },
+		Args:    argumentCountCheck(0, 0, "no arguments"),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return serveMCP(cmd.Context(), a, toolSet) },
 	}
 
-	cmd.Flags().StringVar(&set, "tools", "standard", "which `SET` of tool names to offer")
+	cmd.Flags().StringVar(&toolSet, "tools", "standard", "which `SET` of tool names to offer")
 	return cmd
 }
 
 // serveMCP serves a set of tools until the client ends.
-func serveMCP(ctx context.Context, a *app, set string) error {
+func serveMCP(ctx context.Context, a *app, toolSet string) error {
 	if _, err := a.location(); errors.Is(err, locate.ErrOverlaid) {
 		return err
 	}
 
-	server, err := newMCPServer(a, set)
+	server, err := newMCPServer(a, toolSet)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func serveMCP(ctx context.Context, a *app, set string) error {
 	return err
 }
 
-func newMCPServer(a *app, set string) (*mcp.Server, error) {
+func newMCPServer(a *app, toolSet string) (*mcp.Server, error) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "amberfs", Title: "amberfs snapshots", Version: versionText()}, &mcp.ServerOptions{
 		Instructions: "Every state of this workspace can be captured at no cost and brought back exactly. " +
 			"Make a snapshot before anything risky; every restore captures the present state first, so it can be undone. " +
@@ -73,18 +73,18 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 	})
 
 	m := &mcpServer{a: a, server: s}
-	workspace, isWorkspace := strings.CutPrefix(set, "workspace:")
-	chosen := map[string]int{"standard": service.ToolsAll, "all": service.ToolsAll, "snapshots": service.ToolsSnapshots}
-	setIndex, known := chosen[set]
+	workspace, isWorkspace := strings.CutPrefix(toolSet, "workspace:")
+	setIndexes := map[string]int{"standard": service.ToolsAll, "all": service.ToolsAll, "snapshots": service.ToolsSnapshots}
+	setIndex, known := setIndexes[toolSet]
 	if isWorkspace = isWorkspace && workspace != ""; isWorkspace {
 		setIndex = service.ToolsWorkspace
 	} else if !known {
-		return nil, errs.Fail(errs.Invalid, "no such set of tools: %q", set).WithHint("--tools takes standard, all, workspace:NAME or snapshots")
+		return nil, errs.Fail(errs.Invalid, "no such set of tools: %q", toolSet).WithHint("--tools takes standard, all, workspace:NAME or snapshots")
 	}
 
 	for _, t := range tools() {
 		switch {
-		case t.Names[setIndex] == "" || (t.OnlyInAll || t.effect == service.Executes) && set != "all":
+		case t.Names[setIndex] == "" || (t.OnlyInAll || t.effect == service.Executes) && toolSet != "all":
 		case isWorkspace:
 			m.addRefTool(workspace, t)
 		default:
@@ -121,7 +121,7 @@ func (m *mcpServer) addPrompts() {
 	}
 }
 
-const maxResource = 1 << 20
+const maxResourceBytes = 1 << 20
 
 func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	uri, err := url.Parse(r.Params.URI)
@@ -136,14 +136,14 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 	}
 
 	var out bytes.Buffer
-	req := service.File{Path: naming.BytePath(path), Snapshot: name, Limit: maxResource + 1}
+	req := service.File{Path: naming.BytePath(path), Snapshot: name, Limit: maxResourceBytes + 1}
 	if err := m.a.callWith(ctx, p, req, client.Streams{Out: &out}, nil); err != nil {
 		return nil, toolError(err)
 	}
 
 	data := out.Bytes()
-	if len(data) > maxResource {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxResource)
+	if len(data) > maxResourceBytes {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxResourceBytes)
 	}
 
 	c := &mcp.ResourceContents{URI: r.Params.URI, MIMEType: http.DetectContentType(data)}
@@ -170,8 +170,8 @@ type page struct {
 	NextIndex   int    `json:"next_index,omitempty" jsonschema:"start_index of what follows"`
 }
 
-// pageOf returns the part p of a text, as the text for a model and as a result. If the page has a whole line, it ends
-// at the end of a line.
+// pageOf returns the part p of a text twice: as text for a model, with a line about the next page, and as a page. A text
+// is cut after a whole line, if the page has one.
 func (p pageRange) pageOf(text string) (string, page, error) {
 	if p.StartIndex < 0 || p.StartIndex > len(text) || p.MaxLength < 0 {
 		return "", page{}, fmt.Errorf("start_index is %d and max_length %d, of a text of %d bytes", p.StartIndex, p.MaxLength, len(text))

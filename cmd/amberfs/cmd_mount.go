@@ -51,7 +51,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 		Example: `  amberfs mount --from ~/project ~/project.store ~/work
   amberfs mount --from s3://bucket/team@v1 ~/v1.store ~/work
   amberfs mount -o allow_other /srv/store /srv/work`,
-		Args: argumentCount(2, 2, "a STORE and a MOUNTPOINT"),
+		Args: argumentCountCheck(2, 2, "a STORE and a MOUNTPOINT"),
 		RunE: func(cmd *cobra.Command, argv []string) error { return runMount(cmd.Context(), a, *o, argv, do) },
 	}
 
@@ -155,12 +155,12 @@ func startMount(ctx context.Context, a *app, cfg daemon.Config, foreground bool)
 		}
 	}
 
-	s := daemon.PipeMessages(pipe)
-	started := s != nil // daemon.Spawn has started this process
+	report := daemon.PipeMessages(pipe)
+	started := report != nil // daemon.Spawn has started this process
 	if !started {
 		bar := a.newProgress()
 		bar.expectFilesOf(cfg.From)
-		s = messagePrinter(a, bar, func(r *daemon.Ready) {
+		report = messagePrinter(a, bar, func(r *daemon.Ready) {
 			if a.json {
 				_ = a.printJSON(r)
 			} else if isTerminal(a.stdout) {
@@ -170,19 +170,19 @@ func startMount(ctx context.Context, a *app, cfg daemon.Config, foreground bool)
 	}
 
 	if !foreground {
-		ready, proc, err := daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
+		ready, proc, err := daemon.Spawn(ctx, cfg, report, &syscall.SysProcAttr{Setsid: true})
 		if err != nil {
-			s(daemon.Message{Error: errs.ErrorOf(err)})
+			report(daemon.Message{Error: errs.ErrorOf(err)})
 			return err
 		}
 
-		s(daemon.Message{Ready: &ready})
+		report(daemon.Message{Ready: &ready})
 		return proc.Process.Release()
 	}
 
 	if cfg.Keeper != nil && cfg.Keeper.Connection != nil { // this daemon takes over a mount
 		if pipe == nil { // the command has got its answer from an earlier daemon
-			s = func(daemon.Message) {}
+			report = func(daemon.Message) {}
 		}
 		started = cfg.Keeper.Background
 	} else if !cfg.Shared && cfg.From != cfg.Mountpoint && os.Mkdir(cfg.Mountpoint, 0o755) == nil {
@@ -197,7 +197,7 @@ func startMount(ctx context.Context, a *app, cfg daemon.Config, foreground bool)
 		cfg.LogTo = os.Stderr
 	}
 
-	return daemon.Run(ctx, cfg, s)
+	return daemon.Run(ctx, cfg, report)
 }
 
 // messagePrinter returns a function that prints the messages of a starting daemon, except for its error, which the
@@ -218,9 +218,9 @@ func messagePrinter(a *app, bar *progress, ready func(*daemon.Ready)) daemon.Mes
 	}
 }
 
-// makeStore makes the store of a run if it does not exist, and reports whether it did. The caller starts the run's
-// daemon with s.
-func makeStore(ctx context.Context, a *app, cfg *daemon.Config, mounts []locate.Mount) (made bool, s daemon.MessageFunc, err error) {
+// makeStore makes the store of a run if it does not exist, and reports whether it did. It returns the MessageFunc that
+// prints the messages of the run's daemon.
+func makeStore(ctx context.Context, a *app, cfg *daemon.Config, mounts []locate.Mount) (made bool, printMessage daemon.MessageFunc, err error) {
 	if err := daemon.CheckPaths(cfg, mounts); err != nil {
 		return false, nil, err
 	}
@@ -229,9 +229,9 @@ func makeStore(ctx context.Context, a *app, cfg *daemon.Config, mounts []locate.
 	defer bar.done()
 
 	bar.expectFilesOf(cfg.From)
-	s = messagePrinter(a, bar, func(*daemon.Ready) {})
-	made, err = daemon.MakeStore(ctx, *cfg, s)
-	return made, s, err
+	printMessage = messagePrinter(a, bar, func(*daemon.Ready) {})
+	made, err = daemon.MakeStore(ctx, *cfg, printMessage)
+	return made, printMessage, err
 }
 
 // addMountOptionsFlag gives cmd the flag -o, with completion of the last word of its list.

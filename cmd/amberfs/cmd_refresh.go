@@ -33,7 +33,7 @@ DIR. --merge merges them, as "git merge" does. At a terminal, refresh asks about
 and conflicts.`,
 		Example: `  amberfs refresh
   amberfs refresh --run project-1 --theirs`,
-		Args: argumentCount(0, 1, "perhaps a DIR"),
+		Args: argumentCountCheck(0, 1, "perhaps a DIR"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			return runRefresh(cmd.Context(), a, run, strings.Join(argv, ""), req)
 		},
@@ -42,7 +42,7 @@ and conflicts.`,
 	cmd.Flags().StringVar(&run, "run", "", "refresh the run `NAME`")
 	cmd.Flags().BoolVar(&req.Ours, "ours", false, "keep the workspace's version of conflicting paths")
 	cmd.Flags().BoolVar(&req.Theirs, "theirs", false, "take DIR's version of conflicting paths")
-	addPrefer(cmd, &req.Ours, &req.Theirs, []string{sideRun, sideWorkspace, sideFork}, []string{sideDir})
+	addPreferFlag(cmd, &req.Ours, &req.Theirs, []string{sideRun, sideWorkspace, sideFork}, []string{sideDir})
 	cmd.Flags().BoolVar(&req.Merge, "merge", false, "merge a checked-out branch of git that moved on both sides")
 	cmd.Flags().BoolVarP(&req.DryRun, "dry-run", "n", false, "only list what would change")
 
@@ -116,24 +116,24 @@ func refreshWorkspace(ctx context.Context, a *app, c *client.Client, dir, store 
 
 // refreshResolvingConflicts is refreshFrom with questions about conflicts. ours is the name of the workspace in the
 // questions.
-func refreshResolvingConflicts(ctx context.Context, a *app, c *client.Client, ours, dir, store string, req service.Refresh, less runs.RefreshFilter) (done service.Refreshed, err error) {
+func refreshResolvingConflicts(ctx context.Context, a *app, c *client.Client, ours, dir, store string, req service.Refresh, filter runs.RefreshFilter) (done service.Refreshed, err error) {
 	req.RefuseDiverged = a.resolvesConflicts() && !req.DryRun
 	err = mergeResolvingConflicts(ctx, a, ours, dir, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
 		req.Resolve = rules
 		var err error
-		done, err = refreshFrom(ctx, a, c, dir, store, req, less)
+		done, err = refreshFrom(ctx, a, c, dir, store, req, filter)
 		return &done.MergeResult, err
 	})
 
 	return done, err
 }
 
-// refreshFrom sends the changes of a directory to a workspace, except for the paths of the filter less.
-func refreshFrom(ctx context.Context, a *app, c *client.Client, dir, store string, req service.Refresh, less runs.RefreshFilter) (service.Refreshed, error) {
+// refreshFrom sends the changes of a directory to a workspace, except for the paths in filter.
+func refreshFrom(ctx context.Context, a *app, c *client.Client, dir, store string, req service.Refresh, filter runs.RefreshFilter) (service.Refreshed, error) {
 	bar := a.newProgress()
 	defer bar.done()
 
-	done, left, err := runs.Refresh(ctx, c, dir, store, req, bar.show, less)
+	done, left, err := runs.Refresh(ctx, c, dir, store, req, bar.show, filter)
 	bar.done()
 	if text := left.Describe(quote(dir)); text != "" && !req.DryRun {
 		a.note("%s", text)

@@ -88,10 +88,10 @@ other commands work inside.`,
   amberfs run /srv/store --fork box --root -- apt-get install -y jq`,
 		Args: func(cmd *cobra.Command, argv []string) error {
 			if !o.sandbox.ForkIsRoot {
-				return beforeDash(0, 1, "at most one STORE")(cmd, argv)
+				return beforeDashCheck(0, 1, "at most one STORE")(cmd, argv)
 			}
 			before, _ := splitDash(cmd, argv)
-			return argumentCount(0, 1, "at most one STORE before --")(cmd, before)
+			return argumentCountCheck(0, 1, "at most one STORE before --")(cmd, before)
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			var store []string
@@ -118,7 +118,7 @@ other commands work inside.`,
 	cmd.Flags().BoolVar(&o.conflictSides.Ours, "ours", false, "with --resume, keep the run's version of conflicting paths")
 	cmd.Flags().BoolVar(&o.conflictSides.Theirs, "theirs", false, "with --resume, take DIR's version of conflicting paths")
 	cmd.Flags().BoolVar(&o.conflictSides.Merge, "merge", false, "with --resume, merge a checked-out branch of git that moved on both sides")
-	addPrefer(cmd, &o.conflictSides.Ours, &o.conflictSides.Theirs, []string{sideRun}, []string{sideDir})
+	addPreferFlag(cmd, &o.conflictSides.Ours, &o.conflictSides.Theirs, []string{sideRun}, []string{sideDir})
 	cmd.Flags().StringVar(&o.task.snapshotAfter, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
 	cmd.Flags().BoolVar(&o.task.printsChanges, "report", false, "print what COMMAND changed when it ends, as \"amberfs changed\" does")
 	cmd.Flags().StringArrayVar(&o.restrict.hide, "hide", nil, "`PATH` in DIR, or a pattern, does not exist for COMMAND")
@@ -141,7 +141,7 @@ func (o *runOptions) validate(store []string) error {
 		return errs.Fail(errs.Invalid, "%w", err)
 	}
 
-	c.Options.ReadOnly = c.Options.ReadOnly || o.restrict.coversWorkspace()
+	c.Options.ReadOnly = c.Options.ReadOnly || o.restrict.makesWorkspaceReadOnly()
 	for _, n := range []struct {
 		name  string
 		check func(string) error
@@ -199,7 +199,7 @@ func runProgram(ctx context.Context, a *app, o *runOptions, store []string) erro
 		return errs.Fail(errs.Invalid, "--apply needs --from DIR: there is no directory to apply the changes to")
 	}
 
-	readOnly := o.restrict.coversWorkspace()
+	readOnly := o.restrict.makesWorkspaceReadOnly()
 	if from != "" && c.Store == "" && !o.discard && !readOnly {
 		if c.Fork != "" {
 			return errs.Fail(errs.Invalid, "--fork needs a STORE").WithHint("use --name to name a run")
@@ -210,8 +210,8 @@ func runProgram(ctx context.Context, a *app, o *runOptions, store []string) erro
 		return errs.Fail(errs.Invalid, "--name and --new need --from DIR and no STORE, and --discard applies nothing")
 	}
 
-	here := c.Fork != "" || o.task.actor != "" && remote == "" && !readOnly
-	if p, err := a.location(); err == nil && here && c.Store == "" && from == "" {
+	mayRunHere := c.Fork != "" || o.task.actor != "" && remote == "" && !readOnly
+	if p, err := a.location(); err == nil && mayRunHere && c.Store == "" && from == "" {
 		return runInWorkspace(ctx, a, p, o, remote)
 	}
 
@@ -225,8 +225,8 @@ func runProgram(ctx context.Context, a *app, o *runOptions, store []string) erro
 	return k.runStore(ctx, *c, remote)
 }
 
-// runStore runs a program in a workspace of a STORE or, without one, of a temporary store. With a directory, the
-// workspace is a copy of it.
+// runStore runs a program in a workspace of a STORE or, without one, of a temporary store. If k.dir is set, the
+// workspace of a new store is a copy of this directory.
 func (k *keptRun) runStore(ctx context.Context, c sandbox.Config, remote string) error {
 	var temp *sandbox.TempDir
 	var err error
@@ -249,28 +249,28 @@ func (k *keptRun) runStore(ctx context.Context, c sandbox.Config, remote string)
 	var incomplete bool     // the user did not apply some changes
 	var applyErr error      // the error of the apply
 	var hasKeptChanges bool // some changes were neither applied nor declined
-	var before *earlierState
+	var earlier *earlierState
 	status, err := sandbox.RunOuter(ctx, c, temp, s,
 		func(c *sandbox.Config) error {
-			err := errors.Join(k.task.prepare(ctx, k.a, p, k.forkOptions), k.prepareTemporary(ctx))
+			err := errors.Join(k.task.prepare(ctx, k.a, p, k.forkOptions), k.prepareOtherDirs(ctx))
 			if err == nil && c.ForkIsRoot {
 				c.Image, err = imageOf(ctx, k.a, p.Fork(c.Fork))
 			}
 			if err == nil {
-				before = openEarlierState(ctx, k.a, *c)
+				earlier = openEarlierState(ctx, k.a, *c)
 			}
 
 			return err
 		},
 		func(e sandbox.Outcome) error {
-			defer before.close() // the daemon ends with the last connection
+			defer earlier.close() // the daemon ends with the last connection
 
 			hasKeptChanges = e.Started && k.apply != ""
 			if !e.Started || !e.StillServed { // RunOuter has reported it
 				return nil
 			}
 
-			err := errors.Join(k.task.finish(ctx, k.a, p.Fork(c.Fork)), k.reportOthers(ctx))
+			err := errors.Join(k.task.finish(ctx, k.a, p.Fork(c.Fork)), k.reportOtherDirs(ctx))
 			switch {
 			case err == nil && k.apply == applyFlagYes && e.Interrupted:
 				k.a.note("interrupted: nothing is applied")
@@ -278,7 +278,7 @@ func (k *keptRun) runStore(ctx context.Context, c sandbox.Config, remote string)
 				incomplete, applyErr = applyStoreRun(k.a, c, k.dir, map[string]askMode{applyFlagAsk: askAfterStoreRun}[k.apply])
 				hasKeptChanges = incomplete || applyErr != nil
 			case k.apply == "":
-				before.printChanges(ctx)
+				earlier.printChanges(ctx)
 			}
 
 			return err
@@ -321,7 +321,7 @@ func (k *keptRun) prepareStoreRun(ctx context.Context, c *sandbox.Config, remote
 		cfg.Exclude = []string{c.TempDir}
 	}
 	if k.forkOptions, k.hidden, err = k.restrictions.forDir(k.dir); err == nil && k.dir != "" {
-		k.forkOptions.Hide, k.hidden, err = findHidden(ctx, k.a, k.dir, k.forkOptions.Hide, k.hidden, cfg.Exclude...)
+		k.forkOptions.Hide, k.hidden, err = findAndNoteHidden(ctx, k.a, k.dir, k.forkOptions.Hide, k.hidden, cfg.Exclude...)
 	}
 	if err != nil {
 		return nil, err
@@ -361,7 +361,8 @@ func noteOnlyRoot(a *app, reason string) {
 	}
 }
 
-// runStatusError is statusError for a run that applied its changes at the end. applyErr is the error of the apply.
+// runStatusError is statusError for a run that applied its changes at the end. applyErr is the error of the apply. It is
+// only printed if the program has failed.
 func (a *app) runStatusError(status int, err, applyErr error) error {
 	if err == nil && status == 0 {
 		err = applyErr
@@ -371,7 +372,8 @@ func (a *app) runStatusError(status int, err, applyErr error) error {
 	return a.statusError(status, err)
 }
 
-// statusError returns the error that ends the command with the status of a program, or err if the status is 0.
+// statusError prints err and returns an error with the exit status of a program. If the status is 0, it only returns
+// err.
 func (a *app) statusError(status int, err error) error {
 	if status == 0 {
 		return err

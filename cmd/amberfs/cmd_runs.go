@@ -39,7 +39,7 @@ forks in one store.`,
 		Example: `  amberfs runs
   amberfs runs diff project-1
   amberfs apply --run project-1`,
-		Args: argumentCount(0, 0, "no arguments"),
+		Args: argumentCountCheck(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return listRuns(cmd.Context(), a, all) },
 	}
 
@@ -105,7 +105,7 @@ func runsDiffCommand(a *app) *cobra.Command {
 		Long: `Shows what the run NAME, or the newest of the working directory, changed, as "git diff"
 does.`,
 		Example: `  amberfs runs diff project-1`,
-		Args:    argumentCount(0, 1, "perhaps a NAME"),
+		Args:    argumentCountCheck(0, 1, "perhaps a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			return diffRun(cmd.Context(), a, strings.Join(argv, ""), stat)
 		},
@@ -117,7 +117,7 @@ does.`,
 
 // diffRun prints the changes of a run. If stat is set, it prints only the numbers of changed lines of each file.
 func diffRun(ctx context.Context, a *app, name string, stat bool) error {
-	return withGroup(ctx, a, name, func(_ *runs.Run, c *client.Client) error {
+	return withEachRun(ctx, a, name, func(_ *runs.Run, c *client.Client) error {
 		ch, err := c.Changes(ctx, "")
 		if err != nil {
 			return err
@@ -142,7 +142,7 @@ func runsRemoveCommand(a *app) *cobra.Command {
 		Long: `Removes runs. At a terminal, it shows what each changed and asks. Elsewhere it needs
 --yes. For a day, "amberfs runs restore NAME" restores a run.`,
 		Example: `  amberfs runs rm project-1`,
-		Args:    argumentCount(1, -1, "NAMEs of runs"),
+		Args:    argumentCountCheck(1, -1, "NAMEs of runs"),
 		RunE:    func(cmd *cobra.Command, argv []string) error { return removeRuns(cmd.Context(), a, argv, yes) },
 	}
 
@@ -153,7 +153,7 @@ func runsRemoveCommand(a *app) *cobra.Command {
 // removeRuns removes runs, each after a question unless yes is set.
 func removeRuns(ctx context.Context, a *app, names []string, yes bool) error {
 	for _, name := range names {
-		if err := withGroup(ctx, a, name, func(r *runs.Run, c *client.Client) error {
+		if err := withEachRun(ctx, a, name, func(r *runs.Run, c *client.Client) error {
 			if err := r.CheckRemovable(); err != nil {
 				return err
 			}
@@ -216,14 +216,14 @@ func runsRestoreCommand(a *app) *cobra.Command {
 		Short:   "Have a removed run back",
 		Long:    `Restores a run that was removed less than a day ago.`,
 		Example: `  amberfs runs restore project-1`,
-		Args:    argumentCount(1, 1, "one NAME"),
+		Args:    argumentCountCheck(1, 1, "one NAME"),
 		RunE:    func(cmd *cobra.Command, argv []string) error { return restoreRun(cmd.Context(), a, argv[0]) },
 	}
 }
 
 // restoreRun marks a removed run as kept.
 func restoreRun(ctx context.Context, a *app, name string) error {
-	return withGroup(ctx, a, name, func(r *runs.Run, _ *client.Client) error {
+	return withEachRun(ctx, a, name, func(r *runs.Run, _ *client.Client) error {
 		if r.State != service.RunRemoved {
 			return errs.Fail(errs.Exist, "the run %s was not removed", r.Name)
 		}
@@ -244,7 +244,7 @@ func runsPruneCommand(a *app) *cobra.Command {
 		Long: `Deletes runs that are applied, unchanged or removed, and stores without runs. It lists
 them with the space that each frees. At a terminal, it asks.`,
 		Example: `  amberfs runs prune`,
-		Args:    argumentCount(0, 0, "no arguments"),
+		Args:    argumentCountCheck(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes && !dryRun && !a.canAsk() {
 				return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes, or --dry-run")
@@ -319,7 +319,7 @@ func withRun(ctx context.Context, a *app, dir, name string, fn func(r *runs.Run,
 	return runFinder(a).WithRun(ctx, dir, name, fn)
 }
 
-// markGroup sets the state of the runs of all directories of a run: removed or kept.
+// markGroup marks a run, in each of its directories, with a state: removed or kept.
 func markGroup(ctx context.Context, a *app, dir, name, state string) error {
 	return runFinder(a).WithEachRun(ctx, dir, name, func(r *runs.Run, _ *client.Client) error {
 		if err := r.CheckRemovable(); err != nil {
@@ -329,8 +329,8 @@ func markGroup(ctx context.Context, a *app, dir, name, state string) error {
 	})
 }
 
-// withGroup is withRun for the runs of all directories of a run.
-func withGroup(ctx context.Context, a *app, name string, fn func(r *runs.Run, c *client.Client) error) error {
+// withEachRun calls fn for the run that withRun finds, and then for the runs of its other directories.
+func withEachRun(ctx context.Context, a *app, name string, fn func(r *runs.Run, c *client.Client) error) error {
 	dir, err := a.commandDir()
 	if err != nil {
 		return err

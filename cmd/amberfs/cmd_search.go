@@ -34,7 +34,7 @@ up to 127 is bad, and 128 and above ends the search.
 		Example: `  amberfs bisect v1 -- make test
   amberfs bisect turn-12 turn-96 -j 3 --timeout 5m -- go test ./...
   amberfs bisect v1 --kind turn --json -- ./check.sh`,
-		Args: beforeDash(1, 2, "GOOD and perhaps BAD"),
+		Args: beforeDashCheck(1, 2, "GOOD and perhaps BAD"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			var ends []string
 			ends, req.Command = splitDash(cmd, argv)
@@ -52,7 +52,7 @@ up to 127 is bad, and 128 and above ends the search.
 	cmd.Flags().StringVar(&req.Timeout, "timeout", "", "a run that takes longer than `TIME` is bad: 30s, 5m")
 	cmd.Flags().BoolVar(&req.TrustEnds, "trust-ends", false, "do not test GOOD and BAD first")
 	cmd.Flags().StringVar(&req.Kind, "kind", "", "only snapshots of this `KIND`")
-	labelFlag(cmd, &req.Labels, "only snapshots with the label `KEY=VALUE`; repeatable")
+	addLabelFlag(cmd, &req.Labels, "only snapshots with the label `KEY=VALUE`; repeatable")
 	cmd.Flags().StringVar(&req.Actor, "by", "", "only snapshots in which `ACTOR` changed something")
 
 	return cmd
@@ -67,7 +67,7 @@ func runBisect(ctx context.Context, a *app, req search.BisectArgs) error {
 
 	done, err := search.Bisect(ctx, searchWorkspace(a, p), req, func(r search.Round) {
 		if a.json {
-			_ = a.printJSON(r) // finish reports an error of the output
+			_ = a.printJSON(r) // endCommand reports an error of the output
 		} else {
 			a.printf("%s\n", r.Text())
 		}
@@ -101,7 +101,7 @@ changed the same paths, they are listed, nothing is merged, and that fork stays.
 --merge all forks stay.`,
 		Example: `  amberfs explore 5 --check "make test" --merge first -- ./fix.sh {}
   amberfs explore 8 --jobs 2 --score ./score.sh --merge best -- ./agent`,
-		Args: beforeDash(1, 1, "the number of attempts"),
+		Args: beforeDashCheck(1, 1, "the number of attempts"),
 		RunE: func(cmd *cobra.Command, argv []string) (err error) {
 			var n []string
 			n, req.Command = splitDash(cmd, argv)
@@ -135,14 +135,14 @@ func runExplore(ctx context.Context, a *app, req search.ExploreArgs) error {
 		}
 	}
 
-	isLive, drawn := !a.json && !a.quiet && isTerminal(a.stderr) && env.Get("TERM") != "dumb", 0
+	isLive, drawnLines := !a.json && !a.quiet && isTerminal(a.stderr) && env.Get("TERM") != "dumb", 0
 	done, err := search.Explore(ctx, searchWorkspace(a, p), req, func(all []*search.Attempt, ended *search.Attempt) {
 		if a.json && ended != nil {
-			_ = a.printJSON(ended) // finish reports an error of the output
+			_ = a.printJSON(ended) // endCommand reports an error of the output
 		} else if isLive {
 			var text string
 			width, height := terminalSize(a.stderr)
-			text, drawn = search.Drawing(all, drawn, width, height)
+			text, drawnLines = search.Drawing(all, drawnLines, width, height)
 			fmt.Fprint(a.stderr, text)
 		}
 	})
@@ -178,8 +178,8 @@ func discardForks(ctx context.Context, a *app, argv []string) error {
 	return searchWorkspace(a, p).DiscardOthers(context.WithoutCancel(ctx), argv[1], a.stdin)
 }
 
-// beforeDash checks the arguments before --, and that a COMMAND follows.
-func beforeDash(min, max int, usage string) cobra.PositionalArgs {
+// beforeDashCheck returns a check of the arguments before --. It also fails if no COMMAND follows.
+func beforeDashCheck(min, max int, usage string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, argv []string) error {
 		before, command := splitDash(cmd, argv)
 		if len(command) == 0 {
@@ -187,6 +187,6 @@ func beforeDash(min, max int, usage string) cobra.PositionalArgs {
 			return errs.Fail(errs.Invalid, "%s needs -- and a COMMAND after it", cmd.Name()).WithHint("such as: %s", example)
 		}
 
-		return argumentCount(min, max, usage+" before --")(cmd, before)
+		return argumentCountCheck(min, max, usage+" before --")(cmd, before)
 	}
 }

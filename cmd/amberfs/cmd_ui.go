@@ -56,7 +56,7 @@ In a directory with runs, it shows these. From another machine, over ssh:
   amberfs ui --listen unix:$HOME/ui.sock        # there
   ssh -L 8080:/home/me/ui.sock HOST             # here; then open the address`,
 		Example: `  amberfs ui --write --open`,
-		Args:    argumentCount(0, 0, "no arguments"),
+		Args:    argumentCountCheck(0, 0, "no arguments"),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return showPage(cmd.Context(), a, *o) },
 	}
 
@@ -190,8 +190,9 @@ func handlePageRequest(ctx context.Context, a *app, store, workspace string, arg
 	return request.Do(ctx, runFinder(a), c, r)
 }
 
-// openBrowser starts a browser with a file that redirects to the address. The address has a secret, and all users can
-// read the command line of a browser. The caller must call remove at the end.
+// openBrowser starts a browser with a temporary file that redirects to the address. The browser does not get the
+// address itself, because all users can read its command line, and the address has a secret. The caller must call
+// remove at the end.
 func openBrowser(a *app, url string) (remove func()) {
 	dir, err := os.MkdirTemp("", "amberfs-ui-")
 	file := filepath.Join(dir, "open.html")

@@ -35,7 +35,7 @@ If programs use the mount, umount names them and exits with status 5.
 While another mount namespace (a container) has a copy of the mount, the daemon survives
 umount(8). "amberfs umount STORE" ends it.`,
 		Example: `  amberfs umount ~/work`,
-		Args:    argumentCount(1, 1, "one MOUNTPOINT or STORE"),
+		Args:    argumentCountCheck(1, 1, "one MOUNTPOINT or STORE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			point, err := a.absPath(argv[0])
 			if err != nil {
@@ -91,7 +91,7 @@ func umount(ctx context.Context, a *app, point string, lazy bool) error {
 			return errs.Fail(errs.Failed, "the store %s of this mount cannot be reached from here: %w", m.Source, err).
 				WithHint("run it outside of the sandbox, or use `fusermount3 -u %s`", m.Mountpoint)
 		}
-		if storedir.HolderIsDying(m.Source) { // no keeper is left that would end its connection
+		if storedir.HolderIsDying(m.Source) { // no keeper is left to end the connection of the mount
 			_ = mounts.Abort(m.Mountpoint, m.Source) // fails if the connection has ended, or if the user has no right
 		}
 		if err := daemon.UnmountLazily(m.Mountpoint); err != nil {
@@ -156,8 +156,8 @@ func inUseError(m locate.Mount, cause error) error {
 	return errs.Fail(errs.Busy, "the mount at %s is in use%s", m.Mountpoint, suffix).WithHint("end these programs, or detach the mount with --lazy").WithCause(cause)
 }
 
-// processWaiter returns a function that waits for the end of a process. processWaiter itself opens the process,
-// because after its end another process may get its number.
+// processWaiter returns a function that waits for the end of a process. processWaiter opens the process at once,
+// because after the end of the process another one may get its number.
 func processWaiter(pid int) (wait func(context.Context) error, err error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) || pid == 0 {

@@ -22,7 +22,7 @@ func upgradeCommand(a *app) *cobra.Command {
 		Long: `BINARY (default: this program) becomes the daemon. Programs wait and go on. One with
 other formats is refused, one that does not start is rolled back.`,
 		Example: `  amberfs -C ~/work upgrade`,
-		Args:    argumentCount(0, 1, "at most one BINARY"),
+		Args:    argumentCountCheck(0, 1, "at most one BINARY"),
 		RunE:    func(cmd *cobra.Command, argv []string) error { return upgrade(cmd.Context(), a, argv) },
 	}
 }

@@ -30,7 +30,7 @@ what "amberfs forget" removed, and exits with status 7 if a snapshot, or anythin
 present file has, contains it.`,
 		Example: `  amberfs verify
   amberfs verify --repair ~/project.store`,
-		Args: argumentCount(0, 1, "at most one STORE"),
+		Args: argumentCountCheck(0, 1, "at most one STORE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if forgotten {
 				return verifyForgotten(a, cmd, argv, repair)
@@ -48,8 +48,8 @@ present file has, contains it.`,
 	return cmd
 }
 
-// verifyForgotten asks the daemon of a mounted store to search it, and searches another store in this
-// process.
+// verifyForgotten searches a store for forgotten contents. The daemon searches a mounted store, and this process
+// searches a store that is not mounted.
 func verifyForgotten(a *app, cmd *cobra.Command, argv []string, repair bool) error {
 	if repair {
 		return errs.Fail(errs.Invalid, "--repair and --forgotten cannot be used together")
@@ -75,7 +75,8 @@ func verifyForgotten(a *app, cmd *cobra.Command, argv []string, repair bool) err
 	return a.printFailed(proof, err, func() { a.printf("%s", service.ProofText(proof)) })
 }
 
-// verifyStore asks the daemon of a mounted store to verify it, and verifies another store in this process.
+// verifyStore verifies a store. The daemon verifies a mounted store, and this process verifies a store that is not
+// mounted.
 func verifyStore(a *app, cmd *cobra.Command, argv []string, repairs bool) (*repair.Report, error) {
 	ctx := cmd.Context()
 	c, store, err := openStoreClient(ctx, a, argv)
@@ -107,8 +108,8 @@ func verifyStore(a *app, cmd *cobra.Command, argv []string, repairs bool) (*repa
 }
 
 // openStoreClient returns a client for a store, and the path of the store. argv has the path of the store or of its
-// mount point; without it, openStoreClient uses the mount of the working directory. The client is nil if the store is
-// not mounted.
+// mount point. If argv is empty, openStoreClient uses the mount of the working directory. The client is nil if the store
+// is not mounted.
 func openStoreClient(ctx context.Context, a *app, argv []string) (c *client.Client, store string, err error) {
 	if store, err = a.absPath(cmp.Or(strings.Join(argv, ""), a.dir)); err != nil {
 		return nil, "", err

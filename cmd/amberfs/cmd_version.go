@@ -54,8 +54,8 @@ func readBuildInfo(info *debug.BuildInfo) buildInfo {
 	return b
 }
 
-// source returns the commit and its date as text, "" if the version is a tag.
-func (b buildInfo) source() string {
+// sourceText returns the commit and its date as text, "" if the version is a tag.
+func (b buildInfo) sourceText() string {
 	if b.Commit == "" {
 		return ""
 	}
@@ -67,10 +67,10 @@ func versionCommand(a *app) *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: `  amberfs version --json`,
-		Args:    argumentCount(0, 0, "no arguments"),
+		Args:    argumentCountCheck(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			b := thisBuild()
-			return a.print(b, func() { a.printf("amberfs %s (%s%s, %s)\n", b.Version, b.source(), b.Go, b.System) })
+			return a.print(b, func() { a.printf("amberfs %s (%s%s, %s)\n", b.Version, b.sourceText(), b.Go, b.System) })
 		},
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// worktreeHook is the hidden command that the plugin's hooks start.
-const worktreeHook = "worktree-hook"
+// worktreeHookCommand is the hidden command that the plugin's hooks start.
+const worktreeHookCommand = "worktree-hook"
 
 func worktreeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -30,7 +30,7 @@ func worktreeCommand(a *app) *cobra.Command {
 		Example: `  amberfs worktree add login
   amberfs worktree list
   amberfs worktree remove login`,
-		Args: argumentCount(1, 1, "add, list or remove"),
+		Args: argumentCountCheck(1, 1, "add, list or remove"),
 		RunE: func(_ *cobra.Command, argv []string) error {
 			return errs.Fail(errs.Invalid, "no such command: worktree %s", argv[0]).WithHint("see `amberfs help worktree`")
 		},
@@ -52,7 +52,7 @@ func worktreeAddCommand(a *app) *cobra.Command {
 .claude/worktrees/NAME, becomes a link to it. It lacks what lines of .amberhide hide. An
 ordinary directory has a copy for them, mounted at .claude/worktrees/.amberfs.`,
 		Example: `  cd "$(amberfs worktree add login)"`,
-		Args:    argumentCount(1, 2, "a NAME and perhaps a PATH"),
+		Args:    argumentCountCheck(1, 2, "a NAME and perhaps a PATH"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			w, err := addWorktree(cmd.Context(), a, argv[0], strings.Join(argv[1:], ""), branch)
 			if err != nil {
@@ -72,7 +72,7 @@ func worktreeListCommand(a *app) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List them: name, branch and path",
 		Example: `  amberfs worktree list`,
-		Args:    argumentCount(0, 0, "no arguments"),
+		Args:    argumentCountCheck(0, 0, "no arguments"),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return listWorktrees(cmd.Context(), a) },
 	}
 }
@@ -104,7 +104,7 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 		Aliases: []string{"rm"},
 		Short:   "Delete the fork; its last state becomes a snapshot",
 		Example: `  amberfs worktree remove login`,
-		Args:    argumentCount(1, 1, "a NAME"),
+		Args:    argumentCountCheck(1, 1, "a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			done, err := removeWorktree(cmd.Context(), a, argv[0], "", force)
 			if err != nil {
@@ -120,9 +120,9 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// checkNotFork returns an error for a location in a fork of the mounted workspace. Git is not started there: a
-// program in the fork may have written the fork's .git, which can name other programs. In a sandbox that shows only a
-// fork, the fork is the mounted workspace.
+// checkNotFork returns an error for a location in a fork of the mounted workspace. Git must not be started there: a
+// program in the fork may have written the fork's .git, which can name programs that git executes. In a sandbox that
+// shows only a fork, checkNotFork returns nil, because there the fork is the mounted workspace.
 func checkNotFork(p locate.Location) error {
 	root, ok := p.Root()
 	if !ok {
@@ -137,9 +137,9 @@ func checkNotFork(p locate.Location) error {
 }
 
 // repositoryHere returns the repository of the current directory, and the location of the workspace with its
-// worktrees. For a directory outside of a mount, the workspace is a copy of the directory. If add is set,
-// repositoryHere makes the copy.
-func repositoryHere(ctx context.Context, a *app, add bool) (*worktrees.Repository, locate.Location, error) {
+// worktrees. For a directory outside of a mount, the workspace is a copy of the directory. If makesCopy is set,
+// repositoryHere makes or refreshes the copy.
+func repositoryHere(ctx context.Context, a *app, makesCopy bool) (*worktrees.Repository, locate.Location, error) {
 	wd, err := a.commandDir()
 	if err != nil {
 		return nil, locate.Location{}, err
@@ -154,7 +154,7 @@ func repositoryHere(ctx context.Context, a *app, add bool) (*worktrees.Repositor
 	}
 
 	if errs.ScriptKind(err) == errs.NotExist {
-		if wd, err = mountCopyForWorktrees(ctx, a, wd, add); err == nil {
+		if wd, err = mountCopyForWorktrees(ctx, a, wd, makesCopy); err == nil {
 			p, err = a.locationOf(wd)
 		}
 	}
@@ -237,7 +237,7 @@ func removeWorktree(ctx context.Context, a *app, name, path string, force bool) 
 // "remove" it removes one. If amberfs cannot make a worktree, git makes an ordinary one, as Claude Code does without
 // the hook.
 func handleWorktreeHook(ctx context.Context, a *app, argv []string) error {
-	in, err := hooks.ReadInput(io.LimitReader(a.stdin, maxHookInput))
+	in, err := hooks.ReadInput(io.LimitReader(a.stdin, maxHookInputBytes))
 	if err != nil {
 		return err
 	}
@@ -275,9 +275,9 @@ func handleWorktreeHook(ctx context.Context, a *app, argv []string) error {
 	return nil
 }
 
-// plainRepository returns the repository of the current directory, in which git is to make a new worktree. If the
-// current directory is in a fork that is a worktree itself, it returns the repository of this worktree, and as the
-// second result this worktree: the new one begins at its commit. Otherwise the second result is nil.
+// plainRepository returns the repository in which git makes a new worktree for the current directory. If the current
+// directory is in a fork that is a worktree, plainRepository also returns this worktree: the new worktree begins at its
+// commit. Otherwise the second result is nil.
 func plainRepository(ctx context.Context, a *app) (*worktrees.Repository, *worktrees.Worktree, error) {
 	wd, err := a.commandDir()
 	if err != nil {

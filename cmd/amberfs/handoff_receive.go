@@ -90,8 +90,8 @@ func (r *receipt) save() error {
 	return vfs.WriteFile(vfs.OS, name, raw)
 }
 
-// receiptHere returns the receipt of the working directory or of a directory above it, nil if none has a
-// receipt.
+// receiptHere returns the receipt of the working directory or of a directory above it, nil if none has a receipt. It
+// skips directories whose tree is not written completely.
 func receiptHere(a *app) (*receipt, error) {
 	dir, err := resolvePath(a.commandDir())
 	for ; err == nil; dir = filepath.Dir(dir) {
@@ -103,7 +103,7 @@ func receiptHere(a *app) (*receipt, error) {
 	return nil, err
 }
 
-// resolvePath returns a path without symbolic links.
+// resolvePath resolves the symbolic links in a path. If err is set, it returns err.
 func resolvePath(dir string, err error) (string, error) {
 	if err != nil {
 		return "", err
@@ -230,10 +230,12 @@ func (r *receipt) writeTree(ctx context.Context, a *app, from *handoff.Objects, 
 	if err != nil {
 		return nil, err
 	}
-	none := tree.NewRoot(1, unix.S_IFDIR, root.UID, root.GID, 0) // the root's owner is set already: only root may change owners
+	// The base has the owner of the handed-off root. So Apply does not change the owner of the directory, which only root
+	// may do.
+	emptyBase := tree.NewRoot(1, unix.S_IFDIR, root.UID, root.GID, 0)
 
 	done, err := hostdir.Apply(ctx, r.Path, hostdir.ApplyOptions{
-		Source: from.Source, Base: none, Now: from.Tree, ConflictRule: threeway.TakeTheirs, Everything: true, Prefetch: from.Prefetch,
+		Source: from.Source, Base: emptyBase, Now: from.Tree, ConflictRule: threeway.TakeTheirs, Everything: true, Prefetch: from.Prefetch,
 		Progress: func(p stream.Progress) {
 			bar.show(service.Progress{What: "receiving", Done: p.Files, Total: r.Ref.Files, Unit: "files", Bytes: from.PrefetchedBytes.Load()})
 		},
@@ -254,7 +256,7 @@ func (r *receipt) writeTree(ctx context.Context, a *app, from *handoff.Objects, 
 // that file exists already, it writes nothing and returns "".
 func (r *receipt) placeTranscript(from *handoff.Objects) (string, error) {
 	packed, err := from.Transcript()
-	if packed == nil || err != nil || !sessionID.MatchString(r.Session) {
+	if packed == nil || err != nil || !sessionIDPattern.MatchString(r.Session) {
 		return "", err
 	}
 	z, err := gzip.NewReader(bytes.NewReader(packed))
@@ -262,7 +264,7 @@ func (r *receipt) placeTranscript(from *handoff.Objects) (string, error) {
 		return "", err
 	}
 
-	name := filepath.Join(claudeProject(r.Path), r.Session+".jsonl")
+	name := filepath.Join(claudeProjectDir(r.Path), r.Session+".jsonl")
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return "", err
 	}
@@ -303,14 +305,14 @@ type sentBackOutput struct {
 
 // sendBack sends the changes in a received directory back, for the machine that handed it off.
 func sendBack(ctx context.Context, a *app, r *receipt, dryRun bool) error {
-	temp, err := os.MkdirTemp("", "amberfs-handoff-")
+	tempDir, err := os.MkdirTemp("", "amberfs-handoff-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(temp)
+	defer os.RemoveAll(tempDir)
 
 	out := sentBackOutput{ID: r.ID, Path: r.Path, DryRun: dryRun}
-	if err := r.pushChanges(ctx, a, temp, &out); err != nil {
+	if err := r.pushChanges(ctx, a, tempDir, &out); err != nil {
 		return explainUnreachable(err)
 	}
 
@@ -322,10 +324,10 @@ func sendBack(ctx context.Context, a *app, r *receipt, dryRun bool) error {
 	})
 }
 
-// pushChanges reads the changes of the directory since the handoff, and pushes the received tree with these changes.
-// New objects are in a store in the directory temp. If out.DryRun is set, pushChanges sends nothing.
-func (r *receipt) pushChanges(ctx context.Context, a *app, temp string, out *sentBackOutput) error {
-	store, err := cas.Open(temp, cas.Options{})
+// pushChanges reads the changes of the directory since the handoff, and pushes the received tree with these changes. It
+// makes a store for new objects in tempDir. If out.DryRun is set, pushChanges sends nothing.
+func (r *receipt) pushChanges(ctx context.Context, a *app, tempDir string, out *sentBackOutput) error {
+	store, err := cas.Open(tempDir, cas.Options{})
 	if err != nil {
 		return err
 	}

@@ -196,7 +196,7 @@ Without a command, it prints what "amberfs status" prints.`,
 		if word := firstWord(a.argv); cmd == root && word != "" && !isCommand(root, word) {
 			return noSuchCommandError(root, word) // word is a misspelt command, and the flags belong to it
 		}
-		return errs.Fail(errs.Invalid, "%v", err).WithHint("see `%s`", helpOf(cmd))
+		return errs.Fail(errs.Invalid, "%v", err).WithHint("see `%s`", helpCommandLine(cmd))
 	})
 
 	root.PersistentFlags().StringVarP(&a.dir, "directory", "C", "", "use the workspace that contains `DIR`, and resolve paths there")
@@ -234,7 +234,7 @@ Without a command, it prints what "amberfs status" prints.`,
 		termsCommand(a),
 		hiddenCommand(keeper.Command, 0, func(context.Context, []string) error { return a.statusError(keeper.Resume(daemon.LogLine)) }),
 		hiddenCommand(daemon.NudgeCommand, 3, func(_ context.Context, argv []string) error { return daemon.Nudge(a.stdin, argv[0], argv[1], argv[2]) }),
-		hiddenCommand(worktreeHook, 1, func(ctx context.Context, argv []string) error { return handleWorktreeHook(ctx, a, argv) }),
+		hiddenCommand(worktreeHookCommand, 1, func(ctx context.Context, argv []string) error { return handleWorktreeHook(ctx, a, argv) }),
 		hiddenCommand(search.JanitorCommand, 2, func(ctx context.Context, argv []string) error { return discardForks(ctx, a, argv) }))
 
 	addOperationCommands(a, root, add)
@@ -269,8 +269,8 @@ func refuseUnknownTopics(root *cobra.Command) {
 // noSuchCommandError returns the error for a word that is not a command.
 func noSuchCommandError(root *cobra.Command, word string) error {
 	e := errs.Fail(errs.Invalid, "no such command: %q", word)
-	if of, ok := subcommandNames[word]; ok {
-		return e.WithHint("did you mean %q?", of)
+	if subcommand, ok := subcommandNames[word]; ok {
+		return e.WithHint("did you mean %q?", subcommand)
 	}
 	if like := root.SuggestionsFor(word); len(like) > 0 {
 		return e.WithHint("did you mean %q?", cmp.Or(service.NearestName(word, like), like[0]))
@@ -304,14 +304,14 @@ var foreignNames = map[string]string{
 }
 
 // hiddenCommand returns a command that only this program itself starts.
-func hiddenCommand(name string, arguments int, run func(ctx context.Context, argv []string) error) *cobra.Command {
+func hiddenCommand(name string, minArgs int, run func(ctx context.Context, argv []string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: name, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(arguments),
+		Use: name, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(minArgs),
 		RunE: func(cmd *cobra.Command, argv []string) error { return run(cmd.Context(), argv) },
 	}
 }
 
-// exitStatusHelp returns a page of the help that is not a command.
+// exitStatusHelp returns the page of the help about exit statuses. For cobra it is a command that does nothing.
 func exitStatusHelp() *cobra.Command {
 	var list strings.Builder
 	for _, s := range errs.ExitStatuses() {
@@ -327,20 +327,20 @@ if it could not be executed, 127 if it was not found.`,
 	}
 }
 
-// argumentCount returns a check of the number of arguments; max < 0 allows any number. usage describes them in the
-// error.
-func argumentCount(min, max int, usage string) cobra.PositionalArgs {
+// argumentCountCheck returns a check of the number of arguments. If max is negative, there is no maximum. usage
+// describes the arguments in the error.
+func argumentCountCheck(min, max int, usage string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, got []string) error {
 		if len(got) >= min && (max < 0 || len(got) <= max) {
 			return nil
 		}
 		e := errs.Fail(errs.Invalid, "%s takes %s", cmd.CommandPath(), usage)
-		return e.WithHint("see `%s`", helpOf(cmd))
+		return e.WithHint("see `%s`", helpCommandLine(cmd))
 	}
 }
 
-// helpOf returns the command line that prints the help of a command.
-func helpOf(cmd *cobra.Command) string {
+// helpCommandLine returns the command line that prints the help of a command.
+func helpCommandLine(cmd *cobra.Command) string {
 	return "amberfs help" + strings.TrimPrefix(cmd.CommandPath(), "amberfs")
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// maxMessage is the maximum size in bytes of a message of a client, as in the SDK.
-const maxMessage = mcp.DefaultMaxLineLength
+// maxMessageBytes is the maximum size of a message of a client, as in the SDK.
+const maxMessageBytes = mcp.DefaultMaxLineLength
 
 // The errors of JSON-RPC for lines that are not requests.
 const (
@@ -36,8 +36,8 @@ func stdioTransport(in io.Reader, out io.Writer) *mcp.IOTransport {
 	return &mcp.IOTransport{Reader: r, Writer: w}
 }
 
-// maxAnswerWait is the longest time that requests may take after the end of the input: a client that has
-// ended does not wait for answers.
+// maxAnswerWait is how long the server waits for unanswered requests after the end of the input. It is limited, because
+// a client that has ended reads no answers.
 const maxAnswerWait = 10 * time.Second
 
 // An answerWriter writes one message at a time, and records the requests without an answer.
@@ -173,7 +173,7 @@ func forwardMessages(in *bufio.Reader, to io.Writer, answers *answerWriter) erro
 func readLine(in *bufio.Reader) (line []byte, tooLong bool, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
-		if tooLong = tooLong || len(line)+len(part) > maxMessage; tooLong {
+		if tooLong = tooLong || len(line)+len(part) > maxMessageBytes; tooLong {
 			line = nil
 		} else {
 			line = append(line, part...)

@@ -63,7 +63,7 @@ func TestMCPMalformedLines(t *testing.T) {
 		{`[]`, nil, codeInvalidRequest},
 		{`[{"jsonrpc":"2.0","id":9,"method":"ping"}]`, nil, codeInvalidRequest},
 		{`{"jsonrpc":"2.0","id":10,"method":"nosuch"}`, 10.0, -32601},
-		{`{"x":"` + strings.Repeat("x", maxMessage) + `"}`, nil, codeInvalidRequest},
+		{`{"x":"` + strings.Repeat("x", maxMessageBytes) + `"}`, nil, codeInvalidRequest},
 	} {
 		if id, code := ask(c.line); id != c.id || code != c.code {
 			t.Errorf("%.60q: id %v, code %d, want %v and %d", c.line, id, code, c.id, c.code)

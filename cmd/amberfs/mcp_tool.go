@@ -42,12 +42,12 @@ type commonArgs struct {
 	pageRange
 }
 
-// commonNames returns the names of the fields of commonArgs that the tool takes.
-func (t *tool) commonNames(set int) []string {
+// commonArgNames returns the names of the common arguments that the tool takes in a set of tools.
+func (t *tool) commonArgNames(setIndex int) []string {
 	switch {
 	case t.needsNoWorkspace:
 		return nil
-	case set == service.ToolsSnapshots && t.isPaged:
+	case setIndex == service.ToolsSnapshots && t.isPaged:
 		return []string{"workspace", "format", "start_index", "max_length"}
 	case t.isPaged:
 		return []string{"workspace", "start_index", "max_length"}
@@ -58,24 +58,24 @@ func (t *tool) commonNames(set int) []string {
 // A toolInput describes the arguments of a tool. args is a struct type with a field for each argument, which has the
 // name of the argument in the tool.
 type toolInput struct {
-	args       reflect.Type
-	fieldIndex [][]int // for each argument, the index of the field that it sets
-	ownCount   int     // the first ownCount arguments set fields of the operation's arguments, and the others set fields of commonArgs
+	args              reflect.Type
+	fieldIndex        [][]int // for each argument, the index of the field that it sets
+	operationArgCount int     // the number of arguments of the operation; the arguments after these set fields of commonArgs
 }
 
-func (t *tool) describeInput(set int) *toolInput {
+func (t *tool) describeInput(setIndex int) *toolInput {
 	in := &toolInput{}
 	var fields []reflect.StructField
 	add := func(from reflect.Type, arg string) {
-		name, of, renamed := strings.Cut(arg, "=")
+		name, fieldName, renamed := strings.Cut(arg, "=")
 		if !renamed {
-			of = name
+			fieldName = name
 		}
 
 		all := reflect.VisibleFields(from)
-		f := all[slices.IndexFunc(all, func(f reflect.StructField) bool { return service.JSONName(f) == of })]
+		f := all[slices.IndexFunc(all, func(f reflect.StructField) bool { return service.JSONName(f) == fieldName })]
 		in.fieldIndex = append(in.fieldIndex, f.Index)
-		tag := reflect.StructTag(strings.Replace(string(f.Tag), `json:"`+of, `json:"`+name, 1))
+		tag := reflect.StructTag(strings.Replace(string(f.Tag), `json:"`+fieldName, `json:"`+name, 1))
 		if renamed && f.Type.Kind() == reflect.Slice { // the tool takes a single element of the list
 			f.Type = f.Type.Elem()
 		}
@@ -87,8 +87,8 @@ func (t *tool) describeInput(set int) *toolInput {
 		add(reflect.TypeOf(t.preset), arg)
 	}
 
-	in.ownCount = len(fields)
-	for _, arg := range t.commonNames(set) {
+	in.operationArgCount = len(fields)
+	for _, arg := range t.commonArgNames(setIndex) {
 		add(reflect.TypeFor[commonArgs](), arg)
 	}
 
@@ -97,14 +97,14 @@ func (t *tool) describeInput(set int) *toolInput {
 }
 
 // splitArguments returns the arguments of the operation, and the common arguments. For arguments that the call does
-// not have, it uses the values in preset. args is a pointer to a value of in.args.
+// not have, it uses the values in preset. args is a pointer to a value of the type in.args.
 func (in *toolInput) splitArguments(args, preset any) (_ any, c commonArgs) {
 	given, req := reflect.ValueOf(args).Elem(), reflect.New(reflect.TypeOf(preset)).Elem()
 	req.Set(reflect.ValueOf(preset))
 
 	for i, at := range in.fieldIndex {
 		to, v := req, given.Field(i)
-		if i >= in.ownCount {
+		if i >= in.operationArgCount {
 			to = reflect.ValueOf(&c).Elem()
 		}
 
@@ -139,18 +139,18 @@ func outlineSchema(s *jsonschema.Schema) *jsonschema.Schema {
 // A notifyFunc sends a progress notification, if the client asked for them.
 type notifyFunc func(message string, done, total int)
 
-// addTool adds a tool to the server. args is the type of its arguments, and the parameter in is their schema. out is
-// the type of the result. The function do does the work, and gets a pointer to the arguments.
-func (m *mcpServer) addTool(t *tool, name string, args reflect.Type, in *jsonschema.Schema, out reflect.Type, do func(ctx context.Context, args any, notify notifyFunc) (string, any, error)) {
+// addTool adds a tool to the server. args is the type of its arguments, and inputSchema is their schema. The function do
+// does the work, and gets a pointer to the arguments.
+func (m *mcpServer) addTool(t *tool, name string, args reflect.Type, inputSchema *jsonschema.Schema, resultType reflect.Type, do func(ctx context.Context, args any, notify notifyFunc) (string, any, error)) {
 	spec := &mcp.Tool{
 		Name: name, Title: t.Title, Description: t.About, Annotations: annotations(t.effect),
-		InputSchema: in, OutputSchema: outlineSchema(mustSchema(out)),
+		InputSchema: inputSchema, OutputSchema: outlineSchema(mustSchema(resultType)),
 	}
 	m.server.AddTool(spec, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var text string
 		var result any
 		given := reflect.New(args).Interface()
-		err := decodeArguments([]byte(cmp.Or(string(r.Params.Arguments), "{}")), in, given)
+		err := decodeArguments([]byte(cmp.Or(string(r.Params.Arguments), "{}")), inputSchema, given)
 		if err == nil {
 			text, result, err = do(ctx, given, func(message string, done, total int) {
 				if token := r.Params.GetProgressToken(); token != nil {
@@ -170,17 +170,17 @@ func (m *mcpServer) addTool(t *tool, name string, args reflect.Type, in *jsonsch
 	})
 }
 
-// decodeArguments reads the arguments of a call from a JSON object. The parameter in is the schema of the arguments.
-func decodeArguments(object []byte, in *jsonschema.Schema, into any) error {
+// decodeArguments reads the arguments of a call from a JSON object, and checks them by their schema.
+func decodeArguments(object []byte, schema *jsonschema.Schema, into any) error {
 	var args map[string]json.RawMessage
 	if err := strictjson.Decode(object, &args); err != nil {
 		return err
 	}
 
-	known := slices.Sorted(maps.Keys(in.Properties))
+	known := slices.Sorted(maps.Keys(schema.Properties))
 
 	for name := range args {
-		if in.Properties[name] == nil {
+		if schema.Properties[name] == nil {
 			e := errs.Fail(errs.Invalid, "unknown argument %q: the arguments are %s", name, strings.Join(known, ", "))
 			if like := service.NearestName(name, known); like != "" {
 				return e.WithHint("did you mean %q?", like)
@@ -190,8 +190,8 @@ func decodeArguments(object []byte, in *jsonschema.Schema, into any) error {
 		}
 	}
 
-	if name := service.MissingArg(args, in.Required); name != "" {
-		return errs.Fail(errs.Invalid, "the argument %s is missing: %s", name, in.Properties[name].Description)
+	if name := service.MissingArg(args, schema.Required); name != "" {
+		return errs.Fail(errs.Invalid, "the argument %s is missing: %s", name, schema.Properties[name].Description)
 	}
 
 	if err := strictjson.Decode(object, into); err != nil {
@@ -201,33 +201,33 @@ func decodeArguments(object []byte, in *jsonschema.Schema, into any) error {
 	return nil
 }
 
-func (m *mcpServer) addOperationTool(set int, t *tool) {
+func (m *mcpServer) addOperationTool(setIndex int, t *tool) {
 	out := t.resultType
 	if t.isPaged {
 		out = reflect.TypeFor[page]()
 	}
 
-	in := t.describeInput(set)
+	in := t.describeInput(setIndex)
 	schema := mustSchema(in.args)
 	if schema.Properties == nil { // some clients want an object
 		schema.Properties = map[string]*jsonschema.Schema{}
 	}
 
-	m.addTool(t, t.Names[set], in.args, schema, out, func(ctx context.Context, args any, notify notifyFunc) (string, any, error) {
+	m.addTool(t, t.Names[setIndex], in.args, schema, out, func(ctx context.Context, args any, notify notifyFunc) (string, any, error) {
 		req, c := in.splitArguments(args, t.preset)
 		result, err := m.callTool(ctx, t, c.Workspace, req, notify)
 		if err != nil {
 			return "", nil, err
 		}
 
-		service.Shorten(result, maxListed)
+		service.Shorten(result, maxListedElements)
 		shown := t.textForm.Text(req, result)
 
 		switch {
 		case !t.isPaged:
 			return strings.TrimSuffix(shown, "\n"), result, nil
 		case c.Format == "json":
-			if shown, err = t.inJSON(result); err != nil {
+			if shown, err = t.resultJSON(result); err != nil {
 				return "", nil, err
 			}
 		case c.Format != "" && c.Format != "text":
@@ -238,9 +238,8 @@ func (m *mcpServer) addOperationTool(set int, t *tool) {
 	})
 }
 
-// callTool calls the operation of a tool in a fork of the server's workspace, or in the workspace
-// itself. The result is a pointer to the operation's type of results, to a text, or to a
-// list of events.
+// callTool calls the operation of a tool in a fork of the server's workspace or, for "", in the workspace itself. It
+// returns a pointer to a value of the operation's result type, to a text, or to a list of events.
 func (m *mcpServer) callTool(ctx context.Context, t *tool, workspace string, req any, notify notifyFunc) (any, error) {
 	if t.needsNoWorkspace {
 		return t.run(ctx, m.a, locate.Location{}, req, notify)

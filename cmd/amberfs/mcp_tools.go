@@ -28,14 +28,16 @@ type tool struct {
 	preset     any // a value of the type of its arguments, with the default values
 	textForm   service.Form
 	resultType reflect.Type
-	isPaged    bool // the text is returned in parts; without it, the structured content is the result
-	// needsNoWorkspace is set if the tool needs no workspace.
+	// isPaged is set if the tool returns its text in pages. Other tools return the whole text, and the result as
+	// structured content.
+	isPaged bool
+	// needsNoWorkspace is set for the tools for runs, which also work in a directory outside of a mount.
 	needsNoWorkspace bool
-	// run does the work of a tool that is not an operation.
+	// run does the work of a tool that is not an operation. It is nil for an operation.
 	run func(ctx context.Context, a *app, p locate.Location, args any, notify notifyFunc) (any, error)
 }
 
-// tools returns the tools of the rows of operations, and nonOperationTools.
+// tools returns all tools: those that the rows of operations define, and nonOperationTools.
 func tools() []*tool {
 	var out []*tool
 	for _, o := range service.Ops() {
@@ -57,7 +59,8 @@ func tools() []*tool {
 	return out
 }
 
-// nonOperationTools are tools that are not operations.
+// nonOperationTools are the tools for runs and for searches. This process does their work, whereas the daemon does the
+// work of operations.
 var nonOperationTools = []tool{
 	{Tool: service.Tool{Names: [3]string{"run_list"}, Title: "List runs",
 		About: "List the runs of amberfs run, of the directory of this server: name, directory, state, changed files and size."},
@@ -92,8 +95,8 @@ var nonOperationTools = []tool{
 		}},
 }
 
-// inJSON returns the result of an operation as JSON. It converts a text to a list of lines.
-func (t *tool) inJSON(result any) (string, error) {
+// resultJSON returns the result of an operation as JSON. It converts a text to a list of lines.
+func (t *tool) resultJSON(result any) (string, error) {
 	if t.op.Output == service.Text {
 		result = strings.Split(*result.(*string), "\n")
 	} else {
@@ -104,10 +107,11 @@ func (t *tool) inJSON(result any) (string, error) {
 	return string(b), err
 }
 
-const maxListed = 100
+const maxListedElements = 100
 
-// cutToListed cuts a list to maxListed elements. A result also has the number of all elements.
-func cutToListed[T any](list []T) []T { return list[:min(len(list), maxListed)] }
+// cutToListed returns the first maxListedElements elements of a list. The result of a tool has the number of all elements in
+// another field.
+func cutToListed[T any](list []T) []T { return list[:min(len(list), maxListedElements)] }
 
 // A refArgs is the argument of the three tools in the set "workspace:NAME". It names a snapshot or a workspace. Each tool
 // takes all forms:
@@ -137,7 +141,7 @@ func (m *mcpServer) addRefTool(workspace string, t *tool) {
 	in := mustSchema(reflect.TypeFor[refArgs]())
 	makesFork := t.op.Name == "fork"
 	if !makesFork {
-		in.Required = nil // the server's workspace
+		in.Required = nil // without a ref, the tool uses the server's workspace
 	}
 
 	name := "workspace__" + workspace + "__" + t.Names[service.ToolsWorkspace]
@@ -158,9 +162,9 @@ func (m *mcpServer) addRefTool(workspace string, t *tool) {
 		result, separator := refResult{}, "@"
 		if makesFork {
 			separator = "/"
-			result, err = m.forkRef(ctx, p, workspace, state)
+			result, err = m.makeForkRef(ctx, p, workspace, state)
 		} else {
-			result, err = m.snapshotRef(ctx, p, state)
+			result, err = m.makeSnapshotRef(ctx, p, state)
 		}
 
 		result.Ref = strings.TrimPrefix(workspacePath+separator+result.Ref, separator)
@@ -168,9 +172,9 @@ func (m *mcpServer) addRefTool(workspace string, t *tool) {
 	})
 }
 
-// snapshotRef returns the ref of the snapshot with a name. For "" it first takes a snapshot of the workspace at a
+// makeSnapshotRef returns the ref of the snapshot with a name. For "" it first takes a snapshot of the workspace at a
 // location.
-func (m *mcpServer) snapshotRef(ctx context.Context, p locate.Location, name string) (refResult, error) {
+func (m *mcpServer) makeSnapshotRef(ctx context.Context, p locate.Location, name string) (refResult, error) {
 	made := info.Info{Name: name}
 	var err error
 	if name == "" {
@@ -179,8 +183,8 @@ func (m *mcpServer) snapshotRef(ctx context.Context, p locate.Location, name str
 	return refResult{Ref: made.Name}, err
 }
 
-// forkRef makes a fork of a snapshot of the workspace at a location or, for "", of its present state.
-func (m *mcpServer) forkRef(ctx context.Context, p locate.Location, workspace, state string) (refResult, error) {
+// makeForkRef makes a fork of a snapshot of the workspace at a location or, for "", of its present state.
+func (m *mcpServer) makeForkRef(ctx context.Context, p locate.Location, workspace, state string) (refResult, error) {
 	for n := 1; ; n++ {
 		var made service.Forked
 		err := m.a.call(ctx, p, snapshot.ForkOptions{Name: fmt.Sprintf("%s-%d", workspace, n), Snapshot: state}, &made)

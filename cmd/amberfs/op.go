@@ -63,7 +63,7 @@ func operationCommand(a *app, o *service.Op, c *service.Command) *cobra.Command 
 		words = "no arguments"
 	}
 
-	check := argumentCount(minArgs, maxArgs, cmp.Or(c.ArgsText, words))
+	check := argumentCountCheck(minArgs, maxArgs, cmp.Or(c.ArgsText, words))
 	cmd := &cobra.Command{
 		Use: c.Use, Aliases: c.Aliases, Short: c.Short, Long: c.Long, Example: c.Example,
 		Args: func(cmd *cobra.Command, argv []string) error {
@@ -114,7 +114,7 @@ func operationCommand(a *app, o *service.Op, c *service.Command) *cobra.Command 
 
 	if c.PreferSides[0] != "" {
 		ours, theirs := service.FieldNamed(req.Elem(), "ours"), service.FieldNamed(req.Elem(), "theirs")
-		addPrefer(cmd, ours.Addr().Interface().(*bool), theirs.Addr().Interface().(*bool), strings.Fields(c.PreferSides[0]), strings.Fields(c.PreferSides[1]))
+		addPreferFlag(cmd, ours.Addr().Interface().(*bool), theirs.Addr().Interface().(*bool), strings.Fields(c.PreferSides[0]), strings.Fields(c.PreferSides[1]))
 	}
 
 	fullName := strings.TrimSpace(c.Parent + " " + name)
@@ -153,7 +153,7 @@ func addFlag(a *app, cmd *cobra.Command, args reflect.Value, f service.Flag) {
 	case *[]string:
 		cmd.Flags().StringArrayVarP(field, flag, f.Short, nil, f.About)
 	case *map[string]string:
-		labelFlag(cmd, field, f.About)
+		addLabelFlag(cmd, field, f.About)
 	case *[]naming.BytePath:
 		cmd.Flags().VarP((*pathList)(field), flag, f.Short, f.About)
 	default:
@@ -199,7 +199,7 @@ func addPathHint(a *app, err error, c *service.Command, g *service.ParsedLine) e
 	return err
 }
 
-// presetFlag is a flag without a value on the command line. It sets a field of the arguments to value.
+// presetFlag is a flag that has no value on the command line. It sets a field of the arguments to a fixed value.
 type presetFlag struct {
 	field reflect.Value
 	value string
@@ -222,8 +222,8 @@ func (f *presetFlag) Set(text string) (err error) {
 	return nil
 }
 
-// labelFlag adds the flag --label, which can be repeated.
-func labelFlag(cmd *cobra.Command, labels *map[string]string, usage string) {
+// addLabelFlag adds the flag --label, which can be repeated.
+func addLabelFlag(cmd *cobra.Command, labels *map[string]string, usage string) {
 	cmd.Flags().Func("label", usage, func(text string) error {
 		k, v, ok := strings.Cut(text, "=")
 		if !ok || k == "" {

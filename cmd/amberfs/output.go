@@ -62,12 +62,12 @@ func plural(n int, one, many string) string { return english.Plural(n, one, many
 // A diffWriter writes a diff. On a terminal, it uses colours and a pager, which starts with the
 // first byte.
 type diffWriter struct {
-	a           *app
-	bar         *progress // removed from the screen before the first byte; may be nil
-	out         io.Writer
-	patch       *styles.Patch // w as a Patch; nil without colours
-	written     int64         // bytes written
-	writeFailed bool          // a write has failed
+	a            *app
+	bar          *progress // removed from the screen before the first byte; may be nil
+	out          io.Writer
+	patchWriter  *styles.Patch // out, if it writes colours; else nil
+	writtenBytes int64
+	writeFailed  bool // a write has failed
 }
 
 func (d *diffWriter) Write(p []byte) (int, error) {
@@ -79,12 +79,12 @@ func (d *diffWriter) Write(p []byte) (int, error) {
 		d.a.usePager()
 
 		if d.out = d.a.stdout; d.a.usesColor() {
-			d.patch = &styles.Patch{W: d.out}
-			d.out = d.patch
+			d.patchWriter = &styles.Patch{W: d.out}
+			d.out = d.patchWriter
 		}
 	}
 
-	d.written += int64(len(p))
+	d.writtenBytes += int64(len(p))
 	n, err := d.out.Write(p)
 	d.writeFailed = d.writeFailed || err != nil
 
@@ -93,10 +93,10 @@ func (d *diffWriter) Write(p []byte) (int, error) {
 
 // flush writes an incomplete last line.
 func (d *diffWriter) flush() error {
-	if d.patch == nil {
+	if d.patchWriter == nil {
 		return nil
 	}
-	return d.patch.Flush()
+	return d.patchWriter.Flush()
 }
 
 // printRows prints rows, on a terminal in aligned columns, otherwise with tabs between the columns.
@@ -113,18 +113,18 @@ func printTable(w io.Writer, rows [][]string) {
 	fmt.Fprint(w, service.AlignColumns(rows))
 }
 
-// maxPrinted is the maximum number of paths that are listed without -v. Only the number of further paths is printed.
-const maxPrinted = 20
+// maxPrintedPaths is the maximum number of paths that are listed without -v. Only the number of further paths is printed.
+const maxPrintedPaths = 20
 
-// cutList returns the paths that are listed: all with -v, otherwise the first maxPrinted.
+// cutList returns the paths that are listed: all with -v, otherwise the first maxPrintedPaths.
 func (a *app) cutList(paths []graft.PathChange) []graft.PathChange {
-	if a.verbose || len(paths) <= maxPrinted {
+	if a.verbose || len(paths) <= maxPrintedPaths {
 		return paths
 	}
-	return paths[:maxPrinted]
+	return paths[:maxPrintedPaths]
 }
 
-// printEvent prints an event of an operation, a line of JSON.
+// printEvent prints an event of an operation. line is the event as JSON.
 func printEvent(a *app, line json.RawMessage) error {
 	if a.json {
 		_, err := fmt.Fprintf(a.stdout, "%s\n", gitquote.JSON(line))
@@ -140,7 +140,7 @@ func printEvent(a *app, line json.RawMessage) error {
 	return err
 }
 
-// coloredAction paints an action on a terminal.
+// coloredAction returns the action of an event, in colour if the output has colours.
 func coloredAction(a *app, action string) string {
 	if !a.usesColor() {
 		return action

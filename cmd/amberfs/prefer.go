@@ -22,9 +22,9 @@ type preferFlag struct {
 	oursNames, theirsNames []string
 }
 
-// addPrefer adds the flag --prefer to a command with the flags --ours and --theirs. Ours is the side that the command
+// addPreferFlag adds the flag --prefer to a command with the flags --ours and --theirs. Ours is the side that the command
 // changes.
-func addPrefer(cmd *cobra.Command, ours, theirs *bool, oursNames, theirsNames []string) {
+func addPreferFlag(cmd *cobra.Command, ours, theirs *bool, oursNames, theirsNames []string) {
 	p := &preferFlag{ours, theirs, oursNames, theirsNames}
 	cmd.Flags().Var(p, "prefer", "the same by the name of the `SIDE`: "+strings.Join(oursNames, " or ")+" (ours), "+strings.Join(theirsNames, " or ")+" (theirs)")
 	_ = cmd.RegisterFlagCompletionFunc("prefer", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -31,13 +31,13 @@ func (k *keptRun) finish(interrupted bool) error {
 	if r, err := runs.FindRun(ctx, k.store, k.name, k.a.command); err != nil {
 		return err
 	} else if r.State == service.RunRunning {
-		return k.leaveRunning()
+		return k.noteStillRunning()
 	}
 
 	if err := k.forEach(func(m *keptRun) error { return m.saveState(ctx, service.RunKept) }); err != nil {
 		return err
 	}
-	if len(k.others) > 0 {
+	if len(k.otherRuns) > 0 {
 		return k.finishGroup(ctx, interrupted)
 	}
 
@@ -73,7 +73,7 @@ func (k *keptRun) finishOne(ctx context.Context, interrupted bool) error {
 	leave := sync.OnceFunc(forkUser.Leave)
 	defer leave()
 
-	k.noteOutside(ctx, fork)
+	k.noteOutsideChanges(ctx, fork)
 
 	if interrupted && k.apply == applyFlagYes {
 		a.note("interrupted: nothing is applied")
@@ -108,16 +108,18 @@ func (k *keptRun) finishOne(ctx context.Context, interrupted bool) error {
 	return err
 }
 
-// noteOutside prints a remark if the directory itself was changed during the run.
-func (k *keptRun) noteOutside(ctx context.Context, fork *client.Client) {
-	done, _ := refreshFrom(ctx, k.a, fork, k.dir, k.store, service.Refresh{DryRun: true}, runs.RefreshFilter{Hidden: k.hidden}) // a conflict counts too
+// noteOutsideChanges prints a remark if the directory itself was changed during the run.
+func (k *keptRun) noteOutsideChanges(ctx context.Context, fork *client.Client) {
+	// The error may mean that there are conflicts, which are counted too.
+	done, _ := refreshFrom(ctx, k.a, fork, k.dir, k.store, service.Refresh{DryRun: true}, runs.RefreshFilter{Hidden: k.hidden})
 	if n := done.Changed + len(done.Conflicts); n > 0 {
 		k.a.note("%s changed in %s itself meanwhile. Programs from before the run, such as docker, watchers and editors, use that and not the run", plural(n, "path", "paths"), quote(k.dir))
 	}
 }
 
-// leaveRunning prints that another program is in the run. The command of the last program will apply or remove the run.
-func (k *keptRun) leaveRunning() error {
+// noteStillRunning prints that another program is in the run. The command of the last program will apply or remove the
+// run. If this command should apply the run, noteStillRunning returns an error.
+func (k *keptRun) noteStillRunning() error {
 	k.a.noteText("the run " + k.name + " goes on: another program is in it\n\tlook at it: amberfs runs diff " + k.name)
 	if k.apply != "" {
 		return errs.Fail(errs.Busy, "nothing was applied: another program is in the run %s", k.name)
@@ -128,7 +130,7 @@ func (k *keptRun) leaveRunning() error {
 // removeUnchanged removes a run without changes.
 func (k *keptRun) removeUnchanged(ctx context.Context) error {
 	if err := k.deleteFork(ctx); errs.ScriptKind(err) == errs.Busy {
-		return k.leaveRunning()
+		return k.noteStillRunning()
 	} else if err != nil {
 		return err
 	}
@@ -199,8 +201,8 @@ type earlierState struct {
 	changes *client.Changes
 }
 
-// openEarlierState opens the present state of the workspace of a run in a STORE. It ignores errors: then end prints
-// nothing.
+// openEarlierState opens the present state of the workspace of a run in a STORE. It ignores errors: after an error,
+// printChanges prints nothing.
 func openEarlierState(ctx context.Context, a *app, c sandbox.Config) *earlierState {
 	b := &earlierState{a: a, c: c}
 	ctx = context.WithoutCancel(ctx)

@@ -32,15 +32,15 @@ func (k *keptRun) addOtherDirs(dirs []string) error {
 		if readOnly {
 			k.readOnlyDirs = append(k.readOnlyDirs, dir)
 		} else {
-			k.others = append(k.others, &keptRun{a: k.a, dir: dir, task: k.task.forOtherDir()})
+			k.otherRuns = append(k.otherRuns, &keptRun{a: k.a, dir: dir, task: k.task.forOtherDir()})
 		}
 	}
 
 	return nil
 }
 
-// findMembers adds the other directories of a run that is resumed.
-func (k *keptRun) findMembers(ctx context.Context) error {
+// addMembers adds the other directories of a run that is resumed.
+func (k *keptRun) addMembers(ctx context.Context) error {
 	if !runs.HasGroups(k.store) {
 		return nil
 	}
@@ -55,15 +55,16 @@ func (k *keptRun) findMembers(ctx context.Context) error {
 		if m.Name == "" {
 			k.readOnlyDirs = append(k.readOnlyDirs, m.Dir)
 		} else {
-			k.others = append(k.others, &keptRun{a: k.a, dir: m.Dir, name: m.Name, resume: true, conflictSides: k.conflictSides, task: k.task.forOtherDir()})
+			k.otherRuns = append(k.otherRuns, &keptRun{a: k.a, dir: m.Dir, name: m.Name, resume: true, conflictSides: k.conflictSides, task: k.task.forOtherDir()})
 		}
 	}
 
 	return err
 }
 
-// checkApart fails if one directory of the run is in another one, whose mount would hide it.
-func (k *keptRun) checkApart() error {
+// checkNotNested fails if one directory of the run is in another one: the mount of the outer directory would hide the
+// inner one.
+func (k *keptRun) checkNotNested() error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
@@ -89,9 +90,9 @@ func (k *keptRun) checkApart() error {
 	return nil
 }
 
-// otherDirs returns the other directories of the run, in the order of k.others and k.readOnlyDirs.
+// otherDirs returns the other directories of the run, in the order of k.otherRuns and k.readOnlyDirs.
 func (k *keptRun) otherDirs() (out []sandbox.OtherDir) {
-	for _, m := range k.others {
+	for _, m := range k.otherRuns {
 		out = append(out, sandbox.OtherDir{Store: m.store, Dir: m.dir})
 	}
 	for _, dir := range k.readOnlyDirs {
@@ -100,7 +101,7 @@ func (k *keptRun) otherDirs() (out []sandbox.OtherDir) {
 	return out
 }
 
-// forEach calls fn with the run of each directory.
+// forEach calls fn with the run of each directory, even after an error.
 func (k *keptRun) forEach(fn func(*keptRun) error) error {
 	var all error
 	for _, m := range k.dirRuns() {
@@ -110,7 +111,8 @@ func (k *keptRun) forEach(fn func(*keptRun) error) error {
 }
 
 // prepareForks calls prepareFork for all directories. The name of the run of another directory is the name of the
-// first run, followed by the name of the directory. If one of the new runs cannot begin, all are deleted.
+// first run, followed by the name of the directory. If one of the new runs cannot begin, prepareForks deletes those
+// that it has made.
 func (k *keptRun) prepareForks(ctx context.Context, c *sandbox.Config) error {
 	err := k.prepareFork(ctx)
 	if c.Fork = k.name; err != nil || len(c.OtherDirs) == 0 {
@@ -118,7 +120,7 @@ func (k *keptRun) prepareForks(ctx context.Context, c *sandbox.Config) error {
 	}
 
 	var members []runs.Member
-	for i, m := range k.others {
+	for i, m := range k.otherRuns {
 		if m.name == "" {
 			m.name = k.name + "." + runs.NamePrefix(m.dir)
 		}
@@ -128,7 +130,7 @@ func (k *keptRun) prepareForks(ctx context.Context, c *sandbox.Config) error {
 
 		if err := m.prepareFork(ctx); err != nil {
 			if !k.resume {
-				k.others = k.others[:i]
+				k.otherRuns = k.otherRuns[:i]
 				err = errors.Join(err, k.forEach(func(m *keptRun) error { return m.deleteFork(ctx) }))
 			}
 			return err
@@ -235,14 +237,14 @@ func (parts runParts) isUnchanged(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// reportOthers prints what the program changed in the other directories, if the user wants that.
-func (k *keptRun) reportOthers(ctx context.Context) error {
+// reportOtherDirs prints what the program changed in the other directories, if the option --report is given.
+func (k *keptRun) reportOtherDirs(ctx context.Context) error {
 	if !k.task.printsChanges {
 		return nil
 	}
 
 	ctx = context.WithoutCancel(ctx)
-	for _, m := range k.others {
+	for _, m := range k.otherRuns {
 		if err := reportChanges(ctx, k.a, m.location().Fork(m.name), "in "+quote(m.dir)+":\n"); err != nil {
 			return err
 		}
@@ -257,18 +259,18 @@ func (k *keptRun) makeTemporaryStores(ctx context.Context, c *sandbox.Config) er
 		return err
 	}
 
-	for i, m := range k.others {
+	for i, m := range k.otherRuns {
 		m.dir, m.store = locate.Resolve(mounts, m.dir), fmt.Sprintf("%s-%d", c.Store, i+1)
 		if m.forkOptions, m.hidden, err = k.restrictions.forDir(m.dir); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(k.restrictions.checkUsed(), k.checkApart()); err != nil {
+	if err := errors.Join(k.restrictions.checkAllFound(), k.checkNotNested()); err != nil {
 		return err
 	}
 
-	for _, m := range k.others {
-		if m.forkOptions.Hide, m.hidden, err = findHidden(ctx, k.a, m.dir, m.forkOptions.Hide, m.hidden, c.TempDir); err != nil {
+	for _, m := range k.otherRuns {
+		if m.forkOptions.Hide, m.hidden, err = findAndNoteHidden(ctx, k.a, m.dir, m.forkOptions.Hide, m.hidden, c.TempDir); err != nil {
 			return err
 		}
 
@@ -283,9 +285,9 @@ func (k *keptRun) makeTemporaryStores(ctx context.Context, c *sandbox.Config) er
 	return nil
 }
 
-// prepareTemporary prepares the workspaces of the other directories of a run that keeps nothing.
-func (k *keptRun) prepareTemporary(ctx context.Context) error {
-	for _, m := range k.others {
+// prepareOtherDirs calls task.prepare for the other directories of a run that keeps nothing.
+func (k *keptRun) prepareOtherDirs(ctx context.Context) error {
+	for _, m := range k.otherRuns {
 		if err := m.task.prepare(ctx, m.a, m.location(), m.forkOptions); err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func runInWorkspace(ctx context.Context, a *app, p locate.Location, o *runOption
 	}
 
 	fork, _, err := o.restrict.forDir(root)
-	if err := errors.Join(err, o.restrict.checkUsed()); err != nil {
+	if err := errors.Join(err, o.restrict.checkAllFound()); err != nil {
 		return err
 	}
 
@@ -62,8 +62,8 @@ func runInWorkspace(ctx context.Context, a *app, p locate.Location, o *runOption
 	return a.statusError(status, err)
 }
 
-// commandInWorkspace returns the command of a run in the workspace p, which is mounted at dir. The caller calls ready
-// after it has started the command.
+// commandInWorkspace returns the command of a run in the workspace p, which is mounted at dir. It may set no_new_privs
+// for this thread. The caller calls ready after it has started the command.
 func commandInWorkspace(ctx context.Context, a *app, p locate.Location, dir string, c *sandbox.Config) (cmd *exec.Cmd, ready func(), err error) {
 	if !c.ForkIsRoot {
 		cmd = exec.Command(c.Command[0], c.Command[1:]...)
@@ -80,7 +80,7 @@ func commandInWorkspace(ctx context.Context, a *app, p locate.Location, dir stri
 	return sandbox.CommandInRoot(context.WithoutCancel(ctx), dir, c.Command, image)
 }
 
-// storeLocation returns the location of the workspace of a store that is mounted at a directory.
+// storeLocation returns the location of the workspace main of a store. point is the mount point of the store.
 func storeLocation(store, point string) locate.Location {
 	return locate.Location{Mount: &mountinfo.Info{Mountpoint: point}, Store: store}
 }

@@ -46,16 +46,18 @@ type restrictions struct {
 	found, notFound []string
 }
 
-// coversWorkspace reports whether the whole workspace is read-only.
-func (x *restrictions) coversWorkspace() bool { return slices.Contains(x.readOnly, wholeWorkspace) }
+// makesWorkspaceReadOnly reports whether the whole workspace is read-only.
+func (x *restrictions) makesWorkspaceReadOnly() bool {
+	return slices.Contains(x.readOnly, wholeWorkspace)
+}
 
 func (x *restrictions) hasHidden() bool { return len(x.hide) > 0 }
 
-// forDir returns the restrictions of a directory, also those of its .amberhide. The paths of the command line
-// are relative to it, unless they begin with "/", "./" or "../". Without a directory they are relative to the
-// root of the workspace.
+// forDir returns the restrictions of a directory, also those of its .amberhide. The paths of the command line are
+// relative to dir, unless they begin with "/", "./" or "../". If dir is "", they are relative to the root of the
+// workspace.
 func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hidden, err error) {
-	if o.Hide, err = hideLines(dir); err != nil {
+	if o.Hide, err = readHideFile(dir); err != nil {
 		return o, h, err
 	}
 
@@ -96,7 +98,7 @@ func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hid
 }
 
 // relativeTo converts a path of the command line to a path relative to a directory. ok is false if the path is not in
-// the directory.
+// the directory. It records a path that is not relative already in found or notFound.
 func (x *restrictions) relativeTo(dir, p string) (rel string, ok bool, err error) {
 	if !filepath.IsAbs(p) && !strings.HasPrefix(p, "./") && !strings.HasPrefix(p, "../") {
 		return p, true, nil
@@ -125,8 +127,8 @@ func (x *restrictions) relativeTo(dir, p string) (rel string, ok bool, err error
 	return rel, true, nil
 }
 
-// checkUsed fails if a path of the command line is in none of the directories.
-func (x *restrictions) checkUsed() error {
+// checkAllFound fails if a path of the command line is in none of the directories.
+func (x *restrictions) checkAllFound() error {
 	for _, p := range x.notFound {
 		if p != wholeWorkspace && !slices.Contains(x.found, p) {
 			return errs.Fail(errs.Invalid, "%s is not in the directory of the run", quote(p))
@@ -135,8 +137,8 @@ func (x *restrictions) checkUsed() error {
 	return nil
 }
 
-// hideLines returns the patterns in .amberhide of a directory.
-func hideLines(dir string) (lines []string, err error) {
+// readHideFile returns the patterns in .amberhide of a directory.
+func readHideFile(dir string) (lines []string, err error) {
 	if dir == "" {
 		return nil, nil
 	}
@@ -158,9 +160,9 @@ func hideLines(dir string) (lines []string, err error) {
 	return lines, nil
 }
 
-// findHidden finds the hidden paths of a directory for a new run. If a hidden file has other hard links, it adds
-// patterns that hide these too. It prints the hidden paths, and the ones that are committed to git.
-func findHidden(ctx context.Context, a *app, dir string, patterns []string, h hostdir.Hidden, exclude ...string) ([]string, hostdir.Hidden, error) {
+// findAndNoteHidden finds and prints the hidden paths of a directory for a new run. If a hidden file has other hard
+// links, it adds patterns that hide these too. It also prints which of the paths are committed to git.
+func findAndNoteHidden(ctx context.Context, a *app, dir string, patterns []string, h hostdir.Hidden, exclude ...string) ([]string, hostdir.Hidden, error) {
 	if h.Paths == nil {
 		return patterns, h, nil
 	}
@@ -197,7 +199,7 @@ func worktreePatterns(ctx context.Context, a *app, r *worktrees.Repository) ([]s
 	}
 
 	excluded := []string{worktrees.LinksDir(r.Top), filepath.Join(r.Root, naming.SnapshotsDir), filepath.Join(r.Root, naming.ForksDir)}
-	patterns, _, err := findHidden(ctx, a, r.Top, o.Hide, h, excluded...)
+	patterns, _, err := findAndNoteHidden(ctx, a, r.Top, o.Hide, h, excluded...)
 	return patterns, err
 }
 
@@ -217,24 +219,24 @@ func committedPaths(ctx context.Context, dir string, paths []string) []string {
 	})
 }
 
-// setHiddenOfResumed sets k.hidden for the refresh of a resumed run: to the paths that are hidden in the run, and the
-// paths that .amberhide hides now.
+// setHiddenOfResumed sets k.hidden for the refresh of a resumed run. It then contains the paths that are hidden in the
+// run, and the paths that .amberhide hides now.
 func (k *keptRun) setHiddenOfResumed(ctx context.Context, fork *client.Client) error {
-	var has policy.Policy
-	if err := fork.Do(ctx, service.Policy{}, client.Streams{}, &has); err != nil {
+	var current policy.Policy
+	if err := fork.Do(ctx, service.Policy{}, client.Streams{}, &current); err != nil {
 		return err
 	}
 
 	for _, line := range k.forkOptions.Hide {
-		if !slices.Contains(has.Hide, line) {
+		if !slices.Contains(current.Hide, line) {
 			k.a.note("%s is newer than the run %s, which keeps what it has of these paths", filepath.Join(k.dir, hideFile), k.name)
 			break
 		}
 	}
 
 	var err error
-	k.hidden.ShowEmpty = has.HideAsEmpty
-	k.hidden.Paths, err = hide.New(append(has.Hide, k.forkOptions.Hide...))
+	k.hidden.ShowEmpty = current.HideAsEmpty
+	k.hidden.Paths, err = hide.New(append(current.Hide, k.forkOptions.Hide...))
 	return err
 }
 
@@ -244,20 +246,20 @@ func restrictWorkspace(ctx context.Context, a *app, p locate.Location, fork snap
 		return nil
 	}
 
-	var has policy.Policy
-	if err := a.call(ctx, p, service.Policy{}, &has); err != nil {
+	var current policy.Policy
+	if err := a.call(ctx, p, service.Policy{}, &current); err != nil {
 		return err
 	}
 
 	patch := make(map[string]any)
 	for _, ro := range fork.ReadOnly {
-		if !slices.Contains(has.ReadOnly, ro) {
-			has.ReadOnly = append(has.ReadOnly, ro)
-			patch["read_only"] = has.ReadOnly
+		if !slices.Contains(current.ReadOnly, ro) {
+			current.ReadOnly = append(current.ReadOnly, ro)
+			patch["read_only"] = current.ReadOnly
 		}
 	}
 
-	if slices.ContainsFunc(fork.Hide, func(pattern string) bool { return !slices.Contains(has.Hide, pattern) }) {
+	if slices.ContainsFunc(fork.Hide, func(pattern string) bool { return !slices.Contains(current.Hide, pattern) }) {
 		if fork.Name != "" {
 			return errs.Fail(errs.Exist, "the fork %s exists, and other paths are hidden in it", fork.Name).WithHint("choose another name")
 		}

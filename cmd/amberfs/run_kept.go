@@ -35,7 +35,7 @@ type keptRun struct {
 	task          task
 	storeIsNew    bool       // the store was made for this run, so it has the directory's present state
 	storeIsEmpty  bool       // the store has no runs any more
-	others        []*keptRun // the runs of the other directories
+	otherRuns     []*keptRun // the runs of the other directories
 	readOnlyDirs  []string   // other directories that are only read
 
 	restrictions *restrictions        // of the command line, for all directories
@@ -44,7 +44,7 @@ type keptRun struct {
 }
 
 // dirRuns returns the run of each directory, with k's own first.
-func (k *keptRun) dirRuns() []*keptRun { return append([]*keptRun{k}, k.others...) }
+func (k *keptRun) dirRuns() []*keptRun { return append([]*keptRun{k}, k.otherRuns...) }
 
 // run runs a program in a run of a directory, or of several.
 func (k *keptRun) run(ctx context.Context, c sandbox.Config) error {
@@ -53,17 +53,17 @@ func (k *keptRun) run(ctx context.Context, c sandbox.Config) error {
 		return err
 	}
 	if k.resume {
-		if err := k.findMembers(ctx); err != nil {
+		if err := k.addMembers(ctx); err != nil {
 			return err
 		}
 	}
-	for _, m := range k.others {
+	for _, m := range k.otherRuns {
 		m.command, m.restrictions = k.command, k.restrictions
 		if err := m.makeStore(ctx); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(k.restrictions.checkUsed(), k.checkApart()); err != nil {
+	if err := errors.Join(k.restrictions.checkAllFound(), k.checkNotNested()); err != nil {
 		return err
 	}
 
@@ -112,7 +112,7 @@ func (k *keptRun) makeStore(ctx context.Context) error {
 	root = locate.Resolve(mounts, root)
 	k.store = runs.StorePath(root, mounts, k.dir)
 	if k.forkOptions, k.hidden, err = k.restrictions.forDir(k.dir); err == nil && !k.resume {
-		k.forkOptions.Hide, k.hidden, err = findHidden(ctx, a, k.dir, k.forkOptions.Hide, k.hidden, root)
+		k.forkOptions.Hide, k.hidden, err = findAndNoteHidden(ctx, a, k.dir, k.forkOptions.Hide, k.hidden, root)
 	}
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (k *keptRun) afterProgram(ctx context.Context, e sandbox.Outcome) (applyErr
 	if err := k.task.finish(ctx, k.a, k.location().Fork(k.name)); err != nil {
 		return nil, err
 	}
-	if err := k.reportOthers(ctx); err != nil {
+	if err := k.reportOtherDirs(ctx); err != nil {
 		return nil, err
 	}
 
@@ -192,7 +192,7 @@ func (k *keptRun) prepareFork(ctx context.Context) error {
 		return err
 	}
 
-	k.noteEarlier(ctx, main, all)
+	k.noteEarlierRuns(ctx, main, all)
 	if err := k.saveState(ctx, service.RunRunning); err != nil {
 		return err
 	}
@@ -246,8 +246,8 @@ func (k *keptRun) makeFork(ctx context.Context, main *client.Client, all []runs.
 	}
 }
 
-// releaseStaleName releases the name of the run, which the store owner has claimed, if owner has no run with the name
-// any more.
+// releaseStaleName releases the name of the run, k.name, which another store has claimed, if that store has no run with
+// this name any more. owner is the path of that store.
 func (k *keptRun) releaseStaleName(ctx context.Context, owner string) error {
 	return runFinder(k.a).WithStore(ctx, owner, func(main *client.Client) error {
 		dir, _ := runs.SourceDir(owner)
@@ -311,8 +311,8 @@ func (k *keptRun) refreshFork(ctx context.Context, all []runs.Run) error {
 	return err
 }
 
-// noteEarlier notes how many other runs are not applied, and their bytes.
-func (k *keptRun) noteEarlier(ctx context.Context, main *client.Client, all []runs.Run) {
+// noteEarlierRuns prints how many other runs are not applied, and their size.
+func (k *keptRun) noteEarlierRuns(ctx context.Context, main *client.Client, all []runs.Run) {
 	earlier := slices.DeleteFunc(slices.Clone(all), func(r runs.Run) bool { return r.State != service.RunKept || r.Name == k.name })
 	if len(earlier) == 0 {
 		return

@@ -16,22 +16,22 @@ import (
 )
 
 var (
-	// secretName matches the names of files that usually contain secrets. exampleName matches the names of examples
-	// among them.
-	secretName  = pattern.New(`^(\.env(\..+)?|.+\.pem|id_[^.]+|\.npmrc)$`)
-	exampleName = pattern.New(`\.(example|sample|template|dist)$`)
-	npmToken    = pattern.New(`(?m)^[^#;]*_(auth|authToken|password)\s*=`)
+	// secretNamePattern matches the names of files that usually contain secrets. Files whose names exampleNamePattern
+	// matches are only examples.
+	secretNamePattern  = pattern.New(`^(\.env(\..+)?|.+\.pem|id_[^.]+|\.npmrc)$`)
+	exampleNamePattern = pattern.New(`\.(example|sample|template|dist)$`)
+	npmTokenPattern    = pattern.New(`(?m)^[^#;]*_(auth|authToken|password)\s*=`)
 )
 
 // The maximum numbers of names that are examined, and of bytes that are read of an .npmrc.
 const (
 	maxSecretEntries = 200_000
 	maxHookEntries   = 20_000 // while an agent waits
-	maxNpmrc         = 64 << 10
+	maxNpmrcBytes    = 64 << 10
 )
 
-// noteSecrets prints the files of a directory that look like secrets and are readable in a run. It does so once for
-// each directory.
+// noteSecrets prints the paths of files in a directory that look like secrets and are readable in a run. It does so once
+// for each directory.
 func noteSecrets(a *app, dir string, h hostdir.Hidden) {
 	if text := newSecretsText(dir, h, maxSecretEntries); text != "" {
 		a.note("%s\n\thide them with --hide, or lines of %s", text, hideFile)
@@ -46,7 +46,7 @@ func warnSecrets(a *app, agent string, p locate.Location) {
 	}
 	text := newSecretsText(root, hostdir.Hidden{}, maxHookEntries)
 	if w := hooks.WarningOutput(agent, "amberfs: "+text); text != "" && w != nil {
-		_ = a.printJSON(w) // an error of the output is found at the end
+		_ = a.printJSON(w) // endCommand reports an error of the output
 	}
 }
 
@@ -81,7 +81,7 @@ func findSecrets(dir string, h hostdir.Hidden, maxEntries int) (found []string) 
 			return nil
 		}
 
-		if d.Type().IsRegular() && secretName().MatchString(d.Name()) && !exampleName().MatchString(d.Name()) && !h.Paths.Match(rel, false) && hasReadableSecret(name) {
+		if d.Type().IsRegular() && secretNamePattern().MatchString(d.Name()) && !exampleNamePattern().MatchString(d.Name()) && !h.Paths.Match(rel, false) && hasReadableSecret(name) {
 			found = append(found, rel)
 		}
 
@@ -96,6 +96,6 @@ func hasReadableSecret(name string) bool {
 	if filepath.Base(name) != ".npmrc" {
 		return unix.Access(name, unix.R_OK) == nil
 	}
-	text, err := plainfile.Read(name, maxNpmrc)
-	return err == nil && npmToken().Match(text)
+	text, err := plainfile.Read(name, maxNpmrcBytes)
+	return err == nil && npmTokenPattern().Match(text)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// mergeResolvingConflicts calls merge, which changes the side ours. If merge fails with conflicts, it asks at the
-// terminal which side to take, and calls merge again with the answers, by path. Without a terminal it returns the
-// error of merge.
+// mergeResolvingConflicts calls merge. If merge fails with conflicts, it asks at the terminal which side to take, and
+// calls merge again with the answers, by path. Without a terminal it returns the error of merge. ours and theirs are the
+// names of the sides in the questions. The merge changes ours.
 func mergeResolvingConflicts(ctx context.Context, a *app, ours, theirs string, merge func(map[string]threeway.Rule) (*snapshot.MergeResult, error)) error {
 	q := question.ForMerge(a.questionTerminal(), ours, theirs)
 	var rules map[string]threeway.Rule

@@ -56,12 +56,12 @@ func nextSteps(d *here.Directory) (steps []here.Step) {
 	}
 
 	if r, err := runs.ChooseRun(d.Runs, "", d.Dir); err == nil {
-		in := ""
+		dirArg := ""
 		if r.Dir != d.Dir {
-			in = shellWord(r.Dir) + " "
+			dirArg = shellWord(r.Dir) + " "
 		}
 		add("amberfs runs diff "+r.Name, "shows what the newest run changed")
-		add("amberfs apply "+in+"--run "+r.Name, "writes its changes to the directory")
+		add("amberfs apply "+dirArg+"--run "+r.Name, "writes its changes to the directory")
 		add("amberfs run --resume "+r.Name+" -- COMMAND", "goes on with it")
 		return steps
 	}

@@ -91,7 +91,7 @@ func (o *output) flush() {
 	}
 }
 
-// hideBar removes the progress bar from the screen until unlock is called.
+// hideBar removes the progress bar from the screen. Until the caller calls unlock, nothing else draws on the screen.
 func (s *screen) hideBar() (unlock func()) {
 	s.mu.Lock()
 
@@ -140,7 +140,7 @@ func (a *app) questionTerminal() question.Terminal {
 				err = nil
 			}
 
-			return out.written > 0, err
+			return out.writtenBytes > 0, err
 		},
 		Run: func(cmd *exec.Cmd) error {
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = terminalFile(a.stdin), terminalFile(a.stderr), terminalFile(a.stderr)
@@ -228,7 +228,7 @@ func (a *app) usePager() {
 		}
 
 		unread, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
-		if err != nil || int64(unread) < pipe.written.Load() {
+		if err != nil || int64(unread) < pipe.writtenBytes.Load() {
 			return // the user has ended the pager
 		}
 
@@ -248,12 +248,12 @@ func (a *app) usePager() {
 // pagerPipe counts the bytes that were written to a pager.
 type pagerPipe struct {
 	*os.File
-	written atomic.Int64
+	writtenBytes atomic.Int64
 }
 
 func (p *pagerPipe) Write(b []byte) (int, error) {
 	n, err := p.File.Write(b)
-	p.written.Add(int64(n))
+	p.writtenBytes.Add(int64(n))
 	return n, err
 }
 

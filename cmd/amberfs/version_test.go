@@ -24,8 +24,8 @@ func TestBuild(t *testing.T) {
 		{"go build without git", debug.BuildInfo{}, "devel", "", "", ""},
 	} {
 		b := readBuildInfo(&c.info)
-		if b.Version != c.version || b.Commit != c.commit || b.Date != c.at || b.source() != c.source {
-			t.Errorf("%s: %+v, %s", c.name, b, b.source())
+		if b.Version != c.version || b.Commit != c.commit || b.Date != c.at || b.sourceText() != c.source {
+			t.Errorf("%s: %+v, %s", c.name, b, b.sourceText())
 		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// mountCopyForWorktrees mounts the copy, without .git, of the repository that dir is in, and returns
-// the mount point. If add is set, it first makes or refreshes the copy.
-func mountCopyForWorktrees(ctx context.Context, a *app, dir string, add bool) (point string, err error) {
+// mountCopyForWorktrees mounts the copy, without .git, of the repository that dir is in, and returns the mount point. If
+// makesCopy is set, it also makes or refreshes the copy.
+func mountCopyForWorktrees(ctx context.Context, a *app, dir string, makesCopy bool) (point string, err error) {
 	top, err := worktrees.MainWorktree(ctx, dir)
 	if err != nil {
 		return "", err
@@ -37,11 +37,11 @@ func mountCopyForWorktrees(ctx context.Context, a *app, dir string, add bool) (p
 	top, root = locate.Resolve(table, top), locate.Resolve(table, root)
 	point = worktrees.CopyMountpoint(top)
 	cfg := daemon.Config{Store: runs.StorePath(filepath.Join(root, "worktrees"), table, top), Mountpoint: point, From: top, Version: versionText()}
-	if _, err := os.Lstat(cfg.Store); err != nil && !add {
+	if _, err := os.Lstat(cfg.Store); err != nil && !makesCopy {
 		return "", errs.Fail(errs.NotExist, "%s has no worktrees", top).WithHint("`amberfs worktree add NAME` makes one")
 	}
 
-	if add {
+	if makesCopy {
 		if _, cfg.Hidden, err = (&restrictions{}).forDir(top); err != nil {
 			return "", err
 		}
@@ -49,7 +49,7 @@ func mountCopyForWorktrees(ctx context.Context, a *app, dir string, add bool) (p
 
 	cfg.Exclude = []string{root, filepath.Join(top, ".git"), worktrees.LinksDir(top)}
 	made, err := mountCopy(ctx, a, cfg)
-	if err != nil || !add {
+	if err != nil || !makesCopy {
 		return point, err
 	}
 
@@ -65,24 +65,25 @@ func mountCopyForWorktrees(ctx context.Context, a *app, dir string, add bool) (p
 // updateCopy makes the copy equal to the directory. It first restores the snapshot of the last update, because other
 // programs, such as `git clean`, may have changed the copy since.
 func updateCopy(ctx context.Context, a *app, c *client.Client, cfg daemon.Config, isNew bool) error {
-	const state = "directory"
+	const snapshotName = "directory"
 	if !isNew {
-		err := c.Do(ctx, snapshot.RestoreOptions{Name: state}, client.Streams{}, nil)
+		err := c.Do(ctx, snapshot.RestoreOptions{Name: snapshotName}, client.Streams{}, nil)
 		if err == nil {
 			_, err = refreshFrom(ctx, a, c, cfg.From, cfg.Store, service.Refresh{Theirs: true}, runs.RefreshFilter{Exclude: cfg.Exclude, Hidden: cfg.Hidden})
 		}
 		if err == nil {
-			err = c.Do(ctx, service.Remove{Names: []string{state}, Forget: true}, client.Streams{}, nil)
+			err = c.Do(ctx, service.Remove{Names: []string{snapshotName}, Forget: true}, client.Streams{}, nil)
 		}
 		if err != nil && errs.ScriptKind(err) != errs.NotExist { // the first update was interrupted, so there is no snapshot
 			return err
 		}
 	}
 
-	return c.Do(ctx, snapshot.CaptureOptions{Name: state}, client.Streams{}, nil)
+	return c.Do(ctx, snapshot.CaptureOptions{Name: snapshotName}, client.Streams{}, nil)
 }
 
-// mountCopy mounts a store that is a copy of a directory. It makes the store if the store does not exist.
+// mountCopy mounts a store that is a copy of a directory. If the store does not exist, it makes the store, and isNew is
+// true.
 func mountCopy(ctx context.Context, a *app, cfg daemon.Config) (isNew bool, err error) {
 	isMounted := func() bool {
 		table, err := locate.Mounts()

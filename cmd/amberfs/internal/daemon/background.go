@@ -9,8 +9,8 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// background runs the goroutines that belong to no request. start may be called after close, and then does
-// nothing: the store takes snapshots and reports events, which start goroutines, until it is closed.
+// background runs the goroutines that belong to no request. After close it starts no goroutines. Its methods may still
+// be called then, because the daemon closes the store later, and until then the store reports events.
 type background struct {
 	ctx    context.Context    // context of the goroutines
 	cancel context.CancelFunc // ends ctx
@@ -32,7 +32,7 @@ func (b *background) goGuarded(name string, fn func()) {
 	b.goUnlessClosed(func() { guard.Call(b.log, name, fn) })
 }
 
-// goFailing is goGuarded for a function that can fail. It logs the error, unless the daemon is ending.
+// goLoggingError is goGuarded for a function that can fail. It logs the error, unless the daemon is ending.
 func (b *background) goFailing(name string, fn func(context.Context) error) {
 	b.goGuarded(name, func() {
 		if err := fn(b.ctx); err != nil && b.ctx.Err() == nil {
@@ -63,8 +63,8 @@ const (
 	maxRetryPause = 5 * time.Second
 )
 
-// retryInBackground calls fn, a step of a takeover without which the takeover can continue. If fn fails, it returns,
-// and repeats fn in the background until fn succeeds. step is the name of the step in the log.
+// retryInBackground calls fn once and, if fn fails, again in the background until fn succeeds. It is for the steps of a
+// takeover that the next steps do not need. step is the name of the step in the log.
 func (b *background) retryInBackground(step string, fn func() error) {
 	err := fn()
 	if err == nil {

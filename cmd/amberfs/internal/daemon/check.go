@@ -16,7 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// pingTimeout is the time for which Ping waits.
+// pingTimeout is the longest time for which Ping waits.
 const pingTimeout = 5 * time.Second
 
 // checkConfig returns an error if a mount with cfg would fail. It first unmounts dead mounts of the store, reports
@@ -136,7 +136,7 @@ func Ping(path string) error {
 	}
 }
 
-// UnmountLazily unmounts a mount point lazily.
+// UnmountLazily detaches the mount at a mount point. The mount ends when no program uses it any more.
 func UnmountLazily(point string) error { return mounts.Unmount(point, true) }
 
 // checkMountpoint checks that the mount point is a directory on which this user may mount.
@@ -148,7 +148,7 @@ func checkMountpoint(cfg *Config) error {
 	}
 
 	switch {
-	case errors.Is(err, unix.ENOENT) && cfg.Shared: // start makes the mount point
+	case errors.Is(err, unix.ENOENT) && cfg.Shared: // startDaemon makes the mount point
 		return nil
 	case errors.Is(err, unix.ENOENT):
 		return errs.Fail(errs.NotExist, "there is no mount point %s", cfg.Mountpoint).
@@ -245,8 +245,8 @@ func checkFUSE() error {
 	return nil
 }
 
-// busyError returns the error for a store that another process has locked. pid is the id of that process, 0 if it is
-// not known. point is the mount point that the process has written into the store, "" if it has not mounted.
+// busyError returns the error for a store that another process has locked. pid is the id of that process, 0 if the id is
+// not known. point is the mount point that the process has written into the store, "" if it has not mounted the store.
 func busyError(store string, pid int, point string) error {
 	visible := false // the store is mounted in this mount namespace
 	if mounts, err := locate.Mounts(); err == nil {

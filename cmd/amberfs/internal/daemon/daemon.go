@@ -59,7 +59,7 @@ func Run(ctx context.Context, cfg Config, s MessageFunc) error {
 		return failStart(&cfg, s, err)
 	}
 
-	time.AfterFunc(firstJoinTimeout, func() { d.endUnused() }) // the `run` that started it may have been killed
+	time.AfterFunc(firstJoinTimeout, func() { d.endUnused() }) // the `run` that started this daemon may have been killed
 	time.AfterFunc(fillSyncDelay, func() {
 		d.background.goFailing("writing the copy to disk", func(context.Context) error { return d.store.Sync() })
 	})

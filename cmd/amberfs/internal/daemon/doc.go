@@ -28,6 +28,6 @@
 // fusermount3 -u, SIGTERM or SIGINT. The order is always: requests from
 // the kernel end, requests on the socket end, all data is written to disk, and the lock is
 // released. A signal also ends a mount that programs keep busy: after busyGrace the mount is
-// detached, and after another one the daemon ends. `umount` without --lazy fails for a busy
-// mount.
+// detached, and after a second busyGrace the daemon ends. `umount` without --lazy fails for a
+// busy mount.
 package daemon

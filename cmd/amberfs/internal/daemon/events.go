@@ -59,7 +59,8 @@ func (r *eventRecorder) load() error {
 	return nil
 }
 
-// tenantOf returns the view of the fork of main that is, or contains, the workspace of a view. It returns 0 for main.
+// tenantOf returns the view of the outermost fork around the workspace of a view. For a fork of main, that is the fork
+// itself. For main, tenantOf returns 0.
 func (r *eventRecorder) tenantOf(view uint32) (tenant uint32) {
 	ws, _ := r.store.Workspace(view)
 	for ws != nil && ws.IsFork() {
@@ -96,8 +97,8 @@ func (d *Daemon) dropDeadExports() {
 	d.background.goFailing("removing the exports of deleted forks", d.service.Exports.Drop)
 }
 
-// resolveNode returns the present path and size of a node. Package events calls it later than the event of the
-// node.
+// resolveNode returns the present path and size of a node. Package events calls it some time after the event of the
+// node was recorded.
 func (r *eventRecorder) resolveNode(view uint32, node uint64) (p string, size int64, ok bool) {
 	id := live.Node(view, node)
 	p, err := r.store.Forest().Path(id, maxEventPath)
@@ -111,8 +112,8 @@ func (r *eventRecorder) resolveNode(view uint32, node uint64) (p string, size in
 	return p, size, true
 }
 
-// mountEvent records a change through the mount, while the request waits. The path of a file is looked up
-// for the first of several writes in a row only.
+// recordMountEvent records a change through the mount, while the request waits. Of several successive writes to a file,
+// only the first one is recorded with the path.
 func (r *eventRecorder) mountEvent(e fusefs.Event) {
 	out := events.Event{
 		Action: e.Action, Workspace: e.Node.View(), Node: e.Node.Ino(), UID: e.Caller.UID, PID: e.Caller.PID, Actor: e.Caller.Actor,
@@ -145,8 +146,8 @@ func (r *eventRecorder) pathOf(dir live.NodeID, name string) string {
 	return path.Join(p, name)
 }
 
-// storeEvent records an event that the store reports, such as a snapshot or a path that a restore changed.
-// c is the caller of the operation.
+// recordStoreEvent records an event that the store reports, such as a snapshot or a path that a restore changed. It also
+// removes the data that an ended or deleted fork leaves behind. c is the caller of the operation.
 func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 	if e.Action == "ended" {
 		d.background.goGuarded("removing events", func() { d.events.removeViewLog(e.Workspace) })
@@ -169,7 +170,7 @@ func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 	d.background.goGuarded("counting events", func() { d.events.countEvents(e.Workspace, e.From, span) })
 }
 
-// countEvents stores the numbers of the events since the previous snapshot in a snapshot.
+// storeEventCounts stores, in the information about a snapshot, the numbers of the events since the snapshot before it.
 func (r *eventRecorder) countEvents(view uint32, name string, span events.Span) {
 	ws, ok := r.store.Workspace(view)
 	if !ok {

@@ -213,8 +213,8 @@ func addUser(l *keeper.Link, c *net.UnixConn, u *keeper.User) error {
 	return withFD(c, func(fd int) error { return l.AddUser(u, fd) })
 }
 
-// freezeConfig connects freezes with the keeper l, which passes the end of a freeze on to the next daemon. l may be
-// nil.
+// freezeHooks returns the hooks that tell the keeper l when a freeze ends. The keeper passes this time on to the next
+// daemon. l may be nil.
 func freezeConfig(l *keeper.Link) service.FreezeHooks {
 	f := service.FreezeHooks{NotifyKeeper: func(until time.Time) { l.Send(keeper.Message{FrozenUntil: &until}) }}
 	if l != nil {
@@ -223,7 +223,7 @@ func freezeConfig(l *keeper.Link) service.FreezeHooks {
 	return f
 }
 
-// A crash describes the crash before the start of a daemon, and the effect of a next one.
+// crashState describes the takeover at the start of this daemon, and whether the mount would survive another crash.
 type crash struct {
 	keeper        *keeper.Link           // may be nil
 	endReason     atomic.Pointer[string] // the reason why a crash would end the mount; nil if another daemon would take over
@@ -259,9 +259,9 @@ const (
 	TermsCommand = "terms"
 )
 
-// upgrade checks a program, and has the keeper replace this daemon by one of the program. take returns the
-// client's connection; the next daemon answers on it. After upgrade has called take it returns nil, and
-// answers a failure on the connection.
+// upgrade checks a program, and has the keeper replace this daemon by one of the program. takeConnection returns the
+// client's connection, on which the next daemon answers. After upgrade has called takeConnection, it returns nil, and
+// reports a failure on the connection.
 func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.UnixConn, error)) error {
 	if why := d.crash.endReason.Load(); why != nil {
 		return errs.Fail(errs.Failed, "the daemon of %s cannot be replaced: %s", d.cfg.Store, *why).WithHint("unmount first")

@@ -27,11 +27,11 @@ type metrics struct {
 	log   *slog.Logger
 
 	server                  *http.Server
-	byOperation             sync.Map // of *durations, by the FUSE operation
+	byOperation             sync.Map // values of type *durationHistogram, by the FUSE operation
 	bytesRead, bytesWritten atomic.Int64
 }
 
-// durations is a histogram: bucket i counts times up to 2^i microseconds, the last one all others.
+// durationHistogram counts durations: bucket i those up to 2^i microseconds, and the last bucket all longer ones.
 type durations struct {
 	buckets [22]atomic.Int64
 	sum     atomic.Int64 // ns
@@ -108,7 +108,7 @@ func (m *metrics) close() {
 	}
 }
 
-// render returns the metrics. It reads the metrics of the store.
+// render reads all metrics and returns them as a page.
 func (m *metrics) render() *metricsPage {
 	p := &metricsPage{}
 	if m.mount.isUp() {

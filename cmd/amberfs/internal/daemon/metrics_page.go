@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/process"
 )
 
-// A metricsPage is metrics in the text format of Prometheus. The values of one metric follow each other.
+// A metricsPage collects metrics in the text format of Prometheus. All values of one metric must be added in a row.
 type metricsPage struct {
 	bytes.Buffer
 	lastName string // name of the last metric
@@ -91,7 +91,7 @@ func (p *metricsPage) addProcess() {
 		p.addUnprefixed(gauge, "process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.", float64(limit.Cur))
 	}
 	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
-		p.addUnprefixed(gauge, "process_open_fds", "Number of open file descriptors.", float64(len(open)-1)) // less the directory's own
+		p.addUnprefixed(gauge, "process_open_fds", "Number of open file descriptors.", float64(len(open)-1)) // without the descriptor of /proc/self/fd itself
 	}
 
 	var virtual, resident float64 // pages

@@ -20,7 +20,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// A mount is the mount of a daemon, from its start to its end.
+// A mount describes the mount of a daemon: whether it answers, has ended, or was detached.
 type mount struct {
 	server            *fusefs.Server // set by attach
 	store, mountpoint string         // as in the mount table
@@ -32,10 +32,10 @@ type mount struct {
 	// daemon ends, although another mount namespace still has a copy of the mount (see copyGrace).
 	unmounted, detached chan struct{}
 	endDetached         func()
-	// unmounting is locked during umount(2), which returns some time after unmounted is closed: in between, the
+	// umountMu is locked during umount(2). After unmounted is closed, umount(2) still takes some time, in which the
 	// kernel drops the inodes.
 	unmounting   sync.Mutex
-	deviceNumber atomic.Pointer[string] // the device number; nil until device has found it in the mount table
+	deviceNumber atomic.Pointer[string] // nil until the method device has found it in the mount table
 }
 
 func newMount(store, mountpoint string, log *slog.Logger) *mount {
@@ -106,7 +106,8 @@ const copyGrace = 2 * time.Second
 // busyGrace is the time for which programs may keep a mount busy after a signal.
 const busyGrace = 2 * time.Second
 
-// forceUnmount unmounts, after busyGrace even if programs use the mount.
+// forceUnmount unmounts. If this fails or takes longer than busyGrace, it detaches the mount, and waits for another
+// busyGrace for the end of the mount.
 func (m *mount) forceUnmount() {
 	done := make(chan error, 1)
 	go func() { done <- m.server.Unmount() }()
@@ -132,7 +133,7 @@ func (m *mount) forceUnmount() {
 	}
 }
 
-// programsIn returns the programs whose working directory or root directory is in one of the views. If roots is
+// programsIn returns the programs whose working directory or root directory is in one of the views. If rootOnly is
 // set, only the root directory counts.
 func (m *mount) programsIn(views []uint32, roots bool) (out []service.Program) {
 	mounts, err := locate.Mounts()

@@ -40,7 +40,7 @@ type Config struct {
 	Keeper     *keeper.Link   // the keeper that started this daemon; nil if none did
 }
 
-// storeCloseTime is the longest time that Close of the store spends on work that the next mount can
+// maxStoreCloseTime is the longest time that Close of the store spends on work that the next mount can
 // also do. It is short, because the caller of umount waits for Close.
 const storeCloseTime = 300 * time.Millisecond
 
@@ -137,7 +137,7 @@ const maxMemoryShare = 256 << 20
 func memoryShare() int64 { return min(maxMemoryShare, cgroupMemory()/4) }
 
 // limitMemory configures the Go garbage collector: garbage is at most half of the live memory, and less
-// when the process nears 7/10 of the memory limit of its control group. The rest is for git.
+// when the process nears 7/10 of the memory limit of its control group. The other 3/10 are for git.
 func limitMemory() {
 	debug.SetGCPercent(50)
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // GOMEMLIMIT has set no limit
@@ -163,7 +163,7 @@ func cgroupMemory() int64 {
 	return limit
 }
 
-// memoryLimit reads the limit of a control group, MaxInt64 if there is none.
+// readMemoryLimit returns the limit in bytes that a file of a control group contains, MaxInt64 if there is none.
 func memoryLimit(group, file string) int64 {
 	b, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", group, file))
 	if err != nil {

@@ -24,8 +24,9 @@ type sharedMount struct {
 // firstJoinTimeout is the time for which a daemon that `run` started waits for its first user.
 const firstJoinTimeout = 10 * time.Second
 
-// IsolateMounts makes the mounts of this namespace slaves of the mounts outside: a mount that is made or
-// unmounted outside is also made or unmounted here, so that it does not stay in use, but not vice versa.
+// IsolateMounts makes the mounts of this namespace slaves of the mounts outside (mount_namespaces(7)). What is mounted
+// or unmounted outside is also mounted or unmounted here, so that this namespace keeps no mount busy. What is mounted
+// here does not appear outside.
 func IsolateMounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return errs.Fail(errs.Perm, "cannot make the mounts private: %w", err)
@@ -68,7 +69,7 @@ func (d *Daemon) joinMount(options string) (*os.File, error) {
 	return tree, nil
 }
 
-// leaveMount counts a user that has ended. It reports whether the daemon ends because of this.
+// leaveMount records that a user has ended. It reports whether the daemon ends because of this.
 func (d *Daemon) leaveMount() (ends bool) {
 	d.shared.mu.Lock()
 	d.shared.users--
@@ -76,7 +77,7 @@ func (d *Daemon) leaveMount() (ends bool) {
 	return d.endUnused()
 }
 
-// endUnused unmounts, and so ends the daemon, if `run` started it and it has no users.
+// endIfUnused unmounts, and so ends the daemon, if `run` started the daemon and the mount has no users.
 func (d *Daemon) endUnused() (ends bool) {
 	d.shared.mu.Lock()
 	ends = d.cfg.Shared && d.shared.users == 0 && !d.shared.ending

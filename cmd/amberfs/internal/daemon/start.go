@@ -27,8 +27,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Args returns the arguments of the program for the daemon of cfg, which ps(1) shows. The command line must parse
-// them to an equal Config, and call Run.
+// Args returns the command-line arguments of the daemon of cfg, as ps(1) shows them. The program must parse them to an
+// equal Config, and call Run.
 func (cfg Config) Args() []string {
 	out := []string{"mount", "-f"}
 	if cfg.Shared {
@@ -99,8 +99,8 @@ func Spawn(ctx context.Context, cfg Config, s MessageFunc, attr *syscall.SysProc
 	return Ready{}, nil, err
 }
 
-// PrimeMount opens a file in the mount at point, if the mount is visible in this mount namespace. Until
-// fusefs has answered an OPEN with ENOSYS, the kernel sends a RELEASE for every file that a program creates.
+// PrimeMount opens a file in the mount at point, if the mount is visible in this mount namespace. fusefs answers this
+// OPEN with ENOSYS. Before such an answer, the kernel sends a RELEASE for every file that a program creates.
 func PrimeMount(point string) {
 	if f, err := os.Open(filepath.Join(point, naming.SnapshotsDir, "README")); err == nil {
 		f.Close()
@@ -155,7 +155,7 @@ func ReadyPipe() *os.File {
 	return os.NewFile(uintptr(fd), "readiness pipe")
 }
 
-// PipeMessages returns a MessageFunc that writes messages to a pipe, nil if pipe is nil.
+// PipeMessageFunc returns a MessageFunc that writes messages to a pipe, nil if pipe is nil.
 func PipeMessages(pipe *os.File) MessageFunc {
 	if pipe == nil {
 		return nil
@@ -222,7 +222,7 @@ const notifyEnv = "NOTIFY_SOCKET"
 
 // notify reports the state to the service manager, if there is one (Type=notify).
 func (d *Daemon) notify(state string) {
-	if d.cfg.Keeper != nil { // the service manager accepts messages from the keeper, which it started
+	if d.cfg.Keeper != nil { // the service manager accepts messages only from the keeper, which it started
 		d.cfg.Keeper.Send(keeper.Message{ServiceState: state})
 		return
 	}

@@ -27,8 +27,8 @@ func newSuspects(all []uint64) *suspects {
 	return s
 }
 
-// beginTurn waits for the turn of a request. It returns false if the turn did not come within maxTurnWait. For
-// requests that are no suspects it returns true at once.
+// beginTurn waits for the turn of a request, and reports whether the turn came within maxTurnWait. For requests that are
+// no suspects it returns true at once.
 func (s *suspects) beginTurn(unique uint64) bool {
 	if !s.numbers[unique] {
 		return true

@@ -96,7 +96,7 @@ func (w *inotifyReporter) queueChanged(entries []live.Entry) {
 	})
 }
 
-// pause ends a running process, so that it does not keep the mount busy. The next restore starts another.
+// stopProcess ends a running process, so that it does not keep the mount busy. The next restore starts another one.
 func (w *inotifyReporter) pause() {
 	w.mu.Lock()
 	if w.mu.cancel != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// Limits of free space, in bytes: below minSpace a disk counts as full, and below lowSpace as nearly full.
+// Limits of free space: below minSpaceBytes a disk counts as full, and below lowSpaceBytes as nearly full.
 const (
 	lowSpace = 1 << 30
 	minSpace = 64 << 20
@@ -38,7 +38,8 @@ func examineSpace() []Check {
 	return []Check{checkSpace("free space for runs", root, "AMBERFS_RUNS"), checkSpace("free space for temporary stores", os.TempDir(), "TMPDIR")}
 }
 
-// checkSpace examines the disk of a directory, which the environment variable can replace by another one.
+// checkSpace examines the disk of a directory. variable is the environment variable with which the user can choose
+// another directory.
 func checkSpace(name, dir, variable string) Check {
 	var st unix.Statfs_t
 	existing := dir

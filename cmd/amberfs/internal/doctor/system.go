@@ -33,10 +33,10 @@ func examineDevice() Check {
 	return c
 }
 
-// kernelFeatures has the features of amberfs that need a version of Linux.
+// kernelFeatures has the features of amberfs that older versions of Linux do not support.
 var kernelFeatures = []struct {
 	major, minor int
-	state        string // state of the check with an older kernel
+	state        string // the state of the check if the kernel is older
 	feature      string // the feature, for the user
 }{
 	{5, 11, Failed, "amberfs works"},
@@ -70,7 +70,8 @@ func checkKernel(release string) Check {
 	return c
 }
 
-// examineHelper looks for fusermount3. With namespaces, `amberfs run` works without it.
+// examineHelper looks for fusermount3. If namespaces can be made, its absence is only a warning, because `amberfs run`
+// works without it.
 func examineHelper(namespaces bool) Check {
 	c := okCheck("fusermount3", "not needed: you may mount")
 	if mounts.Privileged() {
@@ -125,8 +126,8 @@ func examineNamespaces(ctx context.Context) Check {
 }
 
 // examineBarrier returns the check of a mechanism that may refuse user namespaces to amberfs. If the mechanism is
-// not on, the check is OK with the text offText. If it is on, but namespaces can be made, the check is OK with the text
-// harmlessText. Otherwise it is the check refusal.
+// not on, the check is OK with the text offText. If the mechanism is on, but namespaces can be made, the check is OK with
+// the text harmlessText. Otherwise examineBarrier returns refusal.
 func examineBarrier(namespaces, isOn bool, offText, harmlessText string, refusal Check) Check {
 	switch {
 	case !isOn:
@@ -148,7 +149,7 @@ func sysctl(name string) string {
 
 // statusField returns a field of proc_pid_status(5) of this process.
 func statusField(name string) string {
-	b, _ := os.ReadFile("/proc/self/status") // without /proc it has no fields
+	b, _ := os.ReadFile("/proc/self/status") // without /proc, b is empty and no field is found
 	for line := range strings.Lines(string(b)) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {
 			return strings.TrimSpace(value)

@@ -40,16 +40,16 @@ func IsExecuted(p string, file *tree.Inode) bool {
 	return executedNames().MatchString(p) && !strings.Contains("/"+p, "/node_modules/")
 }
 
-// executedNames matches files of shells, editors, agents and bare repositories. IsExecuted does not use it below
-// node_modules, because nobody works in the directories of packages.
+// executedPathPattern matches the paths of files of shells, editors, agents and bare repositories. IsExecuted does not
+// use it below node_modules, because nobody works in the directories of packages.
 var executedNames = pattern.New(`(^|/)(` +
 	`\.vscode|\.idea|\.zed|\.husky|\.devcontainer|` +
 	`\.claude|\.codex|\.cursor|\.gemini|\.agents|\.amazonq|\.cline|\.continue|\.junie|\.kiro|\.opencode|\.roo|\.windsurf|` +
 	`[^/]+\.git/hooks)/|` +
 	`(^|/)(\.envrc|\.devcontainer\.json|\.?mcp\.json|opencode\.jsonc?|\.aider\.conf\.yml|[^/]+\.git/(config|commondir))$`)
 
-// harmlessNames has the harmless names in a git directory: these files name no program, and git only reads and
-// shows them. A name with / at its end is a directory with harmless files.
+// harmlessNames has the names of harmless files in a git directory: these files name no program, and git only reads and
+// shows them. A name with / at its end is the name of a directory whose files are all harmless.
 var harmlessNames = []string{
 	"objects/", "lfs/objects/", "refs/", "logs/", "HEAD", "index", "packed-refs", "shallow", "description",
 	"ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "SQUASH_MSG", "AUTO_MERGE",

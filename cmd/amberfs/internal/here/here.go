@@ -18,7 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// A Directory has the runs, mounts and stores of a directory.
+// A Directory describes a directory: the runs, mounts and stores that belong to it, and what to do next.
 type Directory struct {
 	Dir    string      `json:"directory"`
 	Runs   []runs.Run  `json:"runs"`
@@ -43,7 +43,7 @@ const (
 	Hanging = "hanging" // its daemon does not answer
 )
 
-// A Store is the directory of a store.
+// A Store describes a store: its directory, the directory that it was filled from, and its size.
 type Store struct {
 	Path  string `json:"store"`
 	From  string `json:"from,omitempty" jsonschema:"the directory that it was filled from"`
@@ -80,7 +80,7 @@ func Examine(ctx context.Context, dir string, f *runs.Finder) (*Directory, error
 	return d, nil
 }
 
-// findRuns finds the runs of the directory, and of the directories above it.
+// findRuns finds the runs of the directory, and of the directories above it. It counts the other runs.
 func (d *Directory) findRuns(ctx context.Context, f *runs.Finder) error {
 	root, err := runs.Root()
 	if err != nil {
@@ -107,7 +107,8 @@ func (d *Directory) findRuns(ctx context.Context, f *runs.Finder) error {
 	return err
 }
 
-// findMounts finds the mounts of whole workspaces.
+// findMounts finds the mounts that belong to the directory, and counts the other mounts. It ignores bind mounts of a
+// part of a workspace.
 func (d *Directory) findMounts(table []locate.Mount) {
 	for _, m := range table {
 		if m.FSType != locate.FSType || m.Root != "/" || !locate.Trusted(m) {
@@ -125,7 +126,7 @@ func (d *Directory) findMounts(table []locate.Mount) {
 	}
 }
 
-// StateOf asks whether the daemon of a mount answers.
+// StateOf returns the state of a mount: Mounted, Dead or Hanging. It waits for an answer of the daemon, see daemon.Ping.
 func StateOf(m locate.Mount) string {
 	switch err := daemon.Ping(m.Mountpoint); {
 	case errors.Is(err, unix.ENOTCONN):
@@ -136,8 +137,8 @@ func StateOf(m locate.Mount) string {
 	return Mounted
 }
 
-// findStores finds the stores in the directory that are not mounted. The store of its worktrees is two levels
-// below it.
+// findStores finds the stores in the directory that are not mounted. It looks at the entries of the directory, and at
+// .claude/worktrees/.amberfs.
 func (d *Directory) findStores() {
 	entries, _ := os.ReadDir(d.Dir) // if the directory cannot be read, its stores cannot be used either
 	paths := []string{filepath.Join(d.Dir, ".claude/worktrees/.amberfs")}

@@ -32,7 +32,7 @@ const (
 	maxLogSize = 1 << 20
 )
 
-// StateFailures returns the log in the state directory of the user.
+// UserFailures returns the log in the state directory of the user.
 func StateFailures() Failures {
 	state, err := env.StateDir()
 	if err != nil {
@@ -105,10 +105,10 @@ func shellCommand(agent string) string {
 		`" ] || { echo '` + string(missing) + `'; mkdir -p "$d" && : >"$d/` + notInstalledFile + `"; }; } 2>/dev/null || true`
 }
 
-// commandStart is the beginning of the command of a hook, by which it is recognized.
+// commandStart returns the beginning of the command of a hook, by which isAmberfsHook recognizes the hook.
 func commandStart(agent string) string { return "amberfs hook " + agent + " " }
 
-// LastFailure returns the log and its last line, the newest failure. Without a failure, both are "".
+// LastFailure returns the path of the log and its last line, the newest failure. Without a failure, both are "".
 func (f Failures) LastFailure() (log, line string) {
 	if f.dir == "" {
 		return "", ""

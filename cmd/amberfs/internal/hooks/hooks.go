@@ -18,7 +18,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// An agent describes the settings of an agent.
+// settingsFormat describes the file with an agent's settings, and how the file names hooks.
 type agent struct {
 	file        string   // path of the settings, from the directory of a project
 	hookEvents  []string // the events at the beginning of a turn and at the end of a call
@@ -32,7 +32,7 @@ var agents = map[string]agent{
 }
 
 // ContextOutput returns the value whose JSON a hook prints to add text to the context of an agent. For an unknown
-// agent it is the text.
+// agent it returns the text itself.
 func ContextOutput(agent, event, text string) any {
 	switch agent {
 	case "cursor":
@@ -85,7 +85,7 @@ func PlanEdit(dir, name string, remove bool) (*Settings, error) {
 	return editSettings(filepath.Join(dir, a.file), text, name, remove)
 }
 
-// HookOnlyChange returns a function for the path of an agent's settings, nil for other paths. The function reports
+// HookOnlyChecker returns a function for the path of an agent's settings, nil for other paths. The function reports
 // whether adding the hook is the only difference between two versions of the settings.
 func HookOnlyChange(p string) func(before, after []byte) bool {
 	for name, a := range agents {
@@ -145,7 +145,7 @@ func editJSON(settings []byte, a agent, name string, remove bool) ([]byte, error
 	return b.Bytes(), nil
 }
 
-// editEvent is editJSON for one event. root is a JSON object.
+// editEvent is editJSON for one event. root is a JSON object, and extra has more JSON fields of the hook.
 func editEvent(root []byte, event, extra, name string, remove bool) ([]byte, error) {
 	hooks := gjson.GetBytes(root, "hooks")
 	if hooks.Exists() && !hooks.IsObject() {

@@ -20,7 +20,7 @@ type Input struct {
 	Tool, Command string // the tool that was called, and its command if it is a shell
 }
 
-// A clineInput has the fields of Cline's hooks. A session is a task there.
+// A clineInput has the fields of Cline's hooks. Cline calls a session a task.
 type clineInput struct {
 	Task   string   `json:"taskId"`
 	Event  string   `json:"hookName"`

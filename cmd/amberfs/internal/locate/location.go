@@ -28,7 +28,7 @@ type Location struct {
 	mounts []Mount
 }
 
-// Fork returns the location with a fork of its workspace as the workspace. For the name "" it returns p.
+// InFork returns p with a fork of its workspace as the workspace. For the name "" it returns p itself.
 func (p Location) Fork(name string) Location {
 	if name != "" {
 		p.Workspace = append(slices.Clone(p.Workspace), name)
@@ -56,7 +56,7 @@ func WorkingDir() (string, error) {
 	return wd, nil
 }
 
-// ErrOverlaid is the error for a directory for which Overlaid reports true: control files have no effect there.
+// ErrOverlaid is the error for a directory for which IsOverlaid reports true: control files have no effect there.
 var ErrOverlaid = errors.New("is an overlay over an amberfs workspace: snapshots and restores do nothing in it")
 
 // overlayTypes are the types of file systems that write changes to an upper layer.

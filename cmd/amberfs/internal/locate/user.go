@@ -53,8 +53,7 @@ func trustedBy(m Mount, caller int, ids idMap) bool {
 	return ids.isUser(uid, int(st.Sys().(*syscall.Stat_t).Uid))
 }
 
-// Foreign reports whether the mount of a location was made by a user other than root and the caller, and
-// returns this user.
+// ForeignUser returns the user that made the mount of a location. foreign is false if this is root or the caller.
 func (p Location) Foreign() (uid int, foreign bool) {
 	uid, ok := MountedBy(p.Mount)
 	return uid, ok && uid != 0 && !ownIDMap().isUser(uid, os.Geteuid())

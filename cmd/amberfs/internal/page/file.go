@@ -11,11 +11,10 @@ import (
 )
 
 const (
-	// maxText and maxImage are the sizes in bytes up to which a text and an image are shown.
+	// maxTextBytes and maxImageBytes are the sizes up to which a text and an image are shown.
 	maxText  = 32 << 20
 	maxImage = 64 << 20
-	// pageLines is the maximum number of lines in an answer. maxLine is the number of bytes to which a line
-	// is cut.
+	// maxAnswerLines is the maximum number of lines in an answer. Lines are cut to maxLineBytes.
 	pageLines = 2000
 	maxLine   = 4 << 10
 )
@@ -77,7 +76,7 @@ func (p *Page) serveFile(w http.ResponseWriter, r *http.Request) {
 
 	text := bufio.NewReaderSize(body, 64<<10)
 	head, _ := text.Peek(8 << 10)
-	binary := bytes.IndexByte(head, 0) >= 0 // as git decides
+	binary := bytes.IndexByte(head, 0) >= 0 // git decides it in the same way
 	out, err := readLines(text, max(from, 0), n)
 	switch {
 	case err != nil:

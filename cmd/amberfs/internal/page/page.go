@@ -110,8 +110,8 @@ func (p *Page) Handler() http.Handler {
 	return p.guard.protectFromOthers(mux)
 }
 
-// statusHeader is a header with the status of an answer. quiet uses it instead of the HTTP status for errors that
-// the page expects: conflicts and deleted snapshots. A browser would log these statuses as errors of the page.
+// statusHeader is a header with the status of an answer. withStatusHeader uses it instead of the HTTP status for errors
+// that the page expects: conflicts and deleted snapshots. A browser would log these statuses as errors of the page.
 const statusHeader = "Amberfs-Status"
 
 // withStatusHeader returns a handler that calls next. If next answers with the status 404 or 409, the handler moves
@@ -198,7 +198,8 @@ const sessionHeader = "Amberfs-Session"
 // contentPolicy is the content security policy: the page loads only files of this server.
 const contentPolicy = "default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
-// protectFromOthers refuses requests with another Host or from another site.
+// protectFromOthers returns a handler that refuses requests with another Host or from another site. It passes all other
+// requests on to next.
 func (g *guard) protectFromOthers(next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -241,7 +242,7 @@ func (g *guard) exchangeToken(w http.ResponseWriter, r *http.Request) {
 	sendJSON(w, http.StatusOK, map[string]string{"key": g.key})
 }
 
-// requireKey admits requests that have the key.
+// requireKey returns a handler that passes requests with the key on to next, and refuses all others.
 func (g *guard) requireKey(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !equalSecrets(r.Header.Get(sessionHeader), g.key) {
@@ -264,8 +265,8 @@ var (
 // maxRequestBody is the maximum size of a request in bytes, as in the daemon.
 const maxRequestBody = 16 << 20
 
-// apiHandler passes requests on to the daemon, without the browser's headers: the daemon identifies the caller by the
-// socket.
+// apiHandler returns a handler that passes requests on to the daemon. It leaves out the browser's headers, because the
+// daemon identifies the caller by the socket.
 func (p *Page) apiHandler() http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Transport: p.options.Daemon,

@@ -46,7 +46,7 @@ func (q *Question) askWord(ctx context.Context, prompt string, words []string, h
 	}
 }
 
-// readLine prints a prompt and reads a line, which it returns in lower case. At the end of the input it returns
+// readLine prints a prompt, reads a line, and returns the line in lower case. At the end of the input it returns
 // errNothingApplied.
 func (q *Question) readLine(ctx context.Context, prompt string) (line string, err error) {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT)

@@ -147,7 +147,7 @@ func (q *Question) resolveConflict(ctx context.Context, name string) error {
 
 	hadUnapplied := q.HasUnapplied
 	err = q.resolve(ctx, group{changes: []hostdir.PlannedChange{c}})
-	q.HasUnapplied = hadUnapplied // "ours" leaves no change out: the merge commit has it
+	q.HasUnapplied = hadUnapplied // the answer "ours" leaves no change out, because the merge commit has it
 
 	return err
 }

@@ -94,7 +94,7 @@ func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *h
 	return q
 }
 
-// AskYesNo asks a question that has two answers.
+// AskYesNo asks a question that has two answers, and reports whether the answer is yes.
 func AskYesNo(ctx context.Context, t Terminal, prompt string) (bool, error) {
 	q := &Question{t: t, in: bufio.NewReader(t.In)}
 	answer, err := q.readLine(ctx, prompt)

@@ -239,8 +239,8 @@ func ApplyChanges(ctx context.Context, ch *client.Changes, dir string, o hostdir
 	return done, err
 }
 
-// applyRecorder returns a function for ApplyOptions.Record. It sends the changed paths of the directory, as they are
-// before and after the apply, to the daemon, so that the apply can be undone.
+// applyRecorder returns a function for ApplyOptions.Record. The function sends the changed paths of the directory to the
+// daemon, as they are before and after the apply, so that the apply can be undone.
 func applyRecorder(ctx context.Context, ch *client.Changes, dir string, own bool) func(bool, func(*tree.State, stream.Sink) error) error {
 	base, _ := ch.Base.ID()
 	now, _ := ch.Now.ID()
@@ -302,7 +302,7 @@ func (r *Run) FinishApply(ctx context.Context, c *client.Client, done *hostdir.A
 	return err
 }
 
-// pathChoices returns a function with the choice for each path of a plan.
+// choiceFunc returns a function that returns the choice for a path.
 func (a Apply) pathChoices(ctx context.Context, ch *client.Changes, plan []hostdir.PlannedChange) (func(string) hostdir.Choice, error) {
 	choices := make(map[string]hostdir.Choice)
 

@@ -26,13 +26,14 @@ type Finder struct {
 	Note    func(format string, args ...any)
 }
 
-// ListAll lists the runs of all directories, the newest first. It removes expired runs.
+// ListAll returns the runs of all directories, the last used first. It deletes expired runs, and stores without runs.
 func (f *Finder) ListAll(ctx context.Context) ([]Run, error) {
 	all, _, err := f.ListWithCopies(ctx)
 	return all, err
 }
 
-// ListWithCopies returns all runs, as ListAll does, and the copies that the runs of each directory share.
+// ListWithCopies does what ListAll does. It also returns the copy of each directory, which the runs of the directory
+// share.
 func (f *Finder) ListWithCopies(ctx context.Context) (out, copies []Run, err error) {
 	root, err := Root()
 	if err != nil {
@@ -47,7 +48,7 @@ func (f *Finder) ListWithCopies(ctx context.Context) (out, copies []Run, err err
 	return f.ListStores(ctx, stores)
 }
 
-// ListStores does the work of ListWithCopies for some of the stores.
+// ListAndPrune does the work of ListWithCopies for some of the stores.
 func (f *Finder) ListStores(ctx context.Context, stores []string) (out, copies []Run, err error) {
 	out = []Run{}
 	var mu sync.Mutex
@@ -78,8 +79,8 @@ func (f *Finder) ListStores(ctx context.Context, stores []string) (out, copies [
 	return out, copies, err
 }
 
-// listStore returns the runs in a store, and their copy. It removes a store without runs, unless the store is so
-// new that a run may be beginning in it.
+// listAndPruneStore returns the runs in a store, and the copy that they share, nil if there is none any more. It deletes
+// expired runs. It removes a store without runs, unless the store is so new that a run may be beginning in it.
 func (f *Finder) listStore(ctx context.Context, store string) (all []Run, c *Run, err error) {
 	dir, _ := SourceDir(store)
 	err = f.WithStore(ctx, store, func(main *client.Client) error {

@@ -13,7 +13,8 @@ import (
 )
 
 // groupsDir is a directory next to the stores. For each run with several directories it has a file, with the name
-// of the run, that lists the directories other than the first. Each of these has a store and a run of its own.
+// of the run, that lists the directories other than the first. Each listed directory has a store and a run of its own,
+// unless it is only read.
 const groupsDir = "groups"
 
 // A Member is another directory of a run.
@@ -26,7 +27,7 @@ func groupFile(store, name string) string {
 	return filepath.Join(filepath.Dir(store), groupsDir, name)
 }
 
-// SetGroup records the other directories of a run. ReleaseName removes the file.
+// SetGroup records the other directories of a run in a file. ReleaseName removes the file.
 func SetGroup(store, name string, members []Member) error {
 	if err := writeGroup(store, name, members); err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot record the directories of the run: %w", err)
@@ -94,7 +95,8 @@ func (f *Finder) WithGroup(ctx context.Context, r *Run, c *client.Client, fn fun
 	return f.withParts(ctx, r, c, members, nil, fn)
 }
 
-// withParts calls fn with parts, followed by the part of r and the parts of members, which it opens.
+// withParts opens the part of r and the parts of members. It calls fn with all parts: first those in opened, then the
+// new ones.
 func (f *Finder) withParts(ctx context.Context, r *Run, c *client.Client, members []Member, parts []*Part, fn func([]*Part) error) error {
 	if err := r.CheckApplicable(r.Dir); err != nil {
 		return err

@@ -60,7 +60,7 @@ func NameOwner(store, name string) string {
 	return filepath.Join(filepath.Dir(store), to)
 }
 
-// ReleaseName releases the name of a deleted run.
+// ReleaseName releases the name of a deleted run, and removes the list of the run's other directories.
 func ReleaseName(store, name string) {
 	if NameOwner(store, name) == store {
 		_ = os.Remove(groupFile(store, name))

@@ -58,7 +58,7 @@ func (f *Finder) Prunable(ctx context.Context) (PruneList, error) {
 	return p, nil
 }
 
-// Prune removes the runs and stores in planned, except for those that were used since.
+// Prune removes the runs and stores in planned, except for those that were used since. It returns the removed ones.
 func (f *Finder) Prune(ctx context.Context, planned PruneList) (PruneList, error) {
 	p, err := f.Prunable(ctx)
 	if err != nil {

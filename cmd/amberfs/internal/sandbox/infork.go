@@ -60,7 +60,7 @@ func RunInFork(ctx context.Context, root, fork string, out *os.File, env []strin
 			cmd.SysProcAttr.Cloneflags = 0
 		}
 
-		cmd.SysProcAttr.Setpgid = true // this process gets the terminal's signals, and ends the program
+		cmd.SysProcAttr.Setpgid = true // only this process gets the terminal's signals, and then ends the program
 		if err = cmd.Start(); err == nil || ctx.Err() != nil {
 			break
 		}

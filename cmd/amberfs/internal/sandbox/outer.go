@@ -69,7 +69,8 @@ const (
 // RunInnerCommand is the hidden command that must call RunInner.
 const RunInnerCommand = "run-inside"
 
-// memoryFile returns the configuration as a file in memory. In JSON its paths would have to be UTF-8.
+// memoryFile returns the configuration as a file in memory. The file is not in JSON, in which paths would have to be
+// UTF-8.
 func (c Config) memoryFile() (*os.File, error) {
 	fd, err := unix.MemfdCreate("amberfs-run", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -113,7 +114,7 @@ type Outcome struct {
 }
 
 // RunOuter runs the command in new namespaces and returns its exit status. The inner process inherits
-// the lock of temp, so that no other run removes the directory before inner has ended. It calls onServed
+// the lock of temp, so that no other run removes the directory before inner has ended. RunOuter calls onServed
 // when the daemon serves the store, and onEnded when the program has ended. If c.InPlace is set, the program
 // is registered as a user of c.Fork until it ends.
 func RunOuter(ctx context.Context, c Config, temp *TempDir, s daemon.MessageFunc, onServed func(*Config) error, onEnded func(Outcome) error) (int, error) {
@@ -242,7 +243,7 @@ func (j ForkUser) Leave() { leaveDaemon(j.conn, j.messages) }
 
 // leaveDaemon closes the copy of a mount and the connection, and waits until the daemon has noticed.
 func leaveDaemon(j *service.JoinConnection, s daemon.MessageFunc) {
-	j.MountCopy.Close() // a mount stays in use as long as it is open
+	j.MountCopy.Close() // a mount is in use as long as a copy of it is open
 	if !j.Leave(int(maxLeaveWait.Milliseconds())) {
 		s(daemon.Message{Note: "the daemon has not ended yet; nothing acknowledged is lost"})
 	}
@@ -319,7 +320,8 @@ func exitStatus(st *os.ProcessState, err error) (int, error) {
 // maxLeaveWait is the longest time that the last `run` on a store waits for the end of the daemon.
 const maxLeaveWait = 30 * time.Second
 
-// joinStore joins the daemon that serves the store. It starts a daemon if none serves the store.
+// joinStore joins the daemon that serves the store. It starts a daemon if none serves the store. It sets the fields of c
+// that RunOuter must set.
 func joinStore(ctx context.Context, c *Config, s daemon.MessageFunc) (j *service.JoinConnection, err error) {
 	cfg := daemon.Config{Store: c.Store, Mountpoint: daemon.RunMountpoint(c.Store), Shared: true, Options: c.Options}
 	if c.UserNS {
@@ -383,7 +385,7 @@ func belongsToOthers(dir string) bool {
 	return other(dir) || slices.ContainsFunc(names, func(e os.DirEntry) bool { return other(filepath.Join(dir, e.Name())) })
 }
 
-// attachMount mounts the copy of the daemon's mount, the descriptor tree, at the mount point of this run.
+// attachMount mounts the copy of the daemon's mount, whose descriptor is copyFD, at the mount point of this run.
 func attachMount(c Config, tree int) error {
 	if !c.Server.HasTree { // the daemon has no right to copy its mount
 		var err error

@@ -226,7 +226,8 @@ func mountSystem(root int, printNote func(string)) error {
 	return nil
 }
 
-// newMount mounts a new file system on a name below root. The options are pairs of a name and a value.
+// mountNew mounts a new file system on a name below rootFD, and returns the descriptor of the mount. The options are
+// pairs of a name and a value.
 func newMount(root int, name, fsType string, options ...string) (m int, err error) {
 	fs, err := unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -252,7 +253,7 @@ func newMount(root int, name, fsType string, options ...string) (m int, err erro
 	return m, mountAt(m, root, name, true)
 }
 
-// bindFromHost mounts a file or directory of the host, with the mounts below it, on a name below root. It does
+// bindFromHost mounts a file or directory of the host, with the mounts below it, on a name below rootFD. It does
 // nothing if the file does not exist on the host.
 func bindFromHost(source string, root int, name string, readOnly bool) error {
 	var st unix.Stat_t
@@ -272,8 +273,8 @@ func bindFromHost(source string, root int, name string, readOnly bool) error {
 	return mountAt(m, root, name, st.Mode&unix.S_IFMT == unix.S_IFDIR)
 }
 
-// mountAt mounts the mount with the descriptor m on a name below root, and creates the name if it is missing. It does
-// not close m.
+// mountAt mounts the mount with the descriptor fd on a name below rootFD, and creates the name if it is missing. It does
+// not close fd.
 func mountAt(m, root int, name string, dir bool) error {
 	target, err := openInRoot(root, name)
 	if errors.Is(err, unix.ENOENT) {
@@ -293,7 +294,7 @@ func mountAt(m, root int, name string, dir bool) error {
 	return nil
 }
 
-// openInRoot opens a name below root, as a process with the root directory root would.
+// openInRoot opens a name below rootFD, as a process with this root directory would.
 func openInRoot(root int, name string) (fd int, err error) {
 	for err = unix.EAGAIN; err == unix.EAGAIN; { // a concurrent mount or rename makes a lookup of ".." fail with EAGAIN
 		fd, err = unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})

@@ -74,8 +74,8 @@ func (b *bisection) find(ctx context.Context, n int) (lastGood, firstBad int, er
 	}
 }
 
-// boundary returns the first bad state and the last good state before it. If later verdicts contradict these, they do
-// not count.
+// boundary returns the first bad state and the last good state before it. Verdicts of later states do not count, even if
+// one of them is good.
 func (b *bisection) boundary() (lastGood, firstBad int) {
 	firstBad = 1 + slices.Index(b.verdicts[1:], bad)
 	for i, v := range b.verdicts[:firstBad] {
@@ -135,7 +135,8 @@ func (b *bisection) testStates(ctx context.Context, states []int, tests int) err
 	return nil
 }
 
-// testState tests one state until it has as many verdicts as tests, or until more tests cannot change the majority.
+// testState tests one state until it has had maxRuns runs, or until more runs cannot change the majority. It returns the
+// verdict of the majority.
 func (b *bisection) testState(ctx context.Context, i, tests int) (verdict, error) {
 	if b.votes[i] == nil {
 		b.votes[i] = map[verdict]int{}

@@ -13,7 +13,7 @@ import (
 )
 
 // Drawing returns a text with a line for each attempt, and its number of lines. On a terminal the text overwrites the
-// lines of the previous call: drawn is their number. If the terminal has too few lines, only running attempts have a
+// text of the previous call, which had oldLines lines. If the terminal has too few lines, only running attempts have a
 // line, and the last line counts the attempts by state.
 func Drawing(all []*Attempt, drawn, width, height int) (text string, lines int) {
 	var rows []string

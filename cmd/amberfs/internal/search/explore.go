@@ -186,7 +186,7 @@ func (f *forks) runAttempts(ctx context.Context, r ExploreArgs, limit time.Durat
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
-	changes := make(chan func()) // this goroutine makes all changes of attempts, because it also reads them for each
+	changes := make(chan func()) // only this goroutine, which also reads the attempts, changes them
 	go func() {
 		defer close(changes)
 

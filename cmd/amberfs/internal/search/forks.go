@@ -35,7 +35,7 @@ type Workspace struct {
 	Output *os.File // gets the output of the commands of a bisection; may be nil
 }
 
-// forks are the forks in which a search runs commands. A second process, the janitor, discards the forks
+// searchForks makes the forks in which a search runs commands. A second process, the janitor, discards the forks
 // that are left when the search ends.
 type forks struct {
 	Workspace
@@ -44,7 +44,7 @@ type forks struct {
 	stop         func()
 }
 
-// newForks starts the janitor of a search. The caller calls stop.
+// newSearchForks starts the janitor of a search. The caller must call stop.
 func newForks(w Workspace, operation string) (_ *forks, err error) {
 	if w.Root == "" {
 		return nil, errs.Fail(errs.Invalid, "the root of the workspace is not mounted here")
@@ -108,7 +108,7 @@ func (f *forks) runInFork(ctx context.Context, fork string, out *os.File, env []
 	return sandbox.RunInFork(ctx, f.Root, filepath.Join(f.Root, naming.ForksDir, fork), out, append(env, "AMBERFS_FORK="+fork), argv...)
 }
 
-// parseLimits reads the timeout of a search, and checks its numbers.
+// parseLimits returns the timeout of a search. It fails if one of numbers, such as jobs, is negative.
 func parseLimits(timeout string, numbers ...int) (time.Duration, error) {
 	if slices.Min(numbers) < 0 {
 		return 0, errs.Fail(errs.Invalid, "jobs and repeat must be at least 1")

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Patch colours a patch that is written to it.
+// PatchWriter colours the patch that is written to it, and writes it to W.
 type Patch struct {
 	W       io.Writer
 	InFile  bool   // the first file of the patch has begun; a list of files may come before it
@@ -45,8 +45,8 @@ func (p *Patch) writeLine(line []byte) error {
 	return err
 }
 
-// colored colours one line of a patch. In a hunk it looks at the first byte only, because a removed line "-- x" looks
-// like a header.
+// colored returns a line of a patch with its colour. In a hunk it looks at the first byte only, because a removed line
+// "-- x" looks like a header.
 func (p *Patch) colored(line []byte) []byte {
 	color := ""
 

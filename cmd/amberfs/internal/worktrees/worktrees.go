@@ -81,7 +81,7 @@ func LinksDir(top string) string { return filepath.Join(top, linksDir) }
 func CopyMountpoint(top string) string { return filepath.Join(top, linksDir, ".amberfs") }
 
 // RepositoryOfCopy returns the repository of the directory whose copy is mounted at root. It reports false if root is
-// not the mount point of a copy: see Point.
+// not the mount point of a copy, see CopyMountpoint.
 func RepositoryOfCopy(root string) (*Repository, bool) {
 	top, ok := strings.CutSuffix(root, CopyMountpoint("/"))
 	return &Repository{Top: top, Root: root, isCopy: true}, ok
@@ -347,7 +347,7 @@ func (r *Repository) removeEntry(ctx context.Context, path string) error {
 }
 
 // git runs git in a directory and returns its output. dir must be a main worktree, or a directory from which git
-// looks for one: the configuration of other worktrees is not trusted.
+// looks for one, because the configuration of other worktrees is not trusted.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	out, err := gitbridge.Git(ctx, dir, args...)
 	var failed *gitbridge.GitError

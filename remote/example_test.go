@@ -39,7 +39,7 @@ func ExampleRemote_Push() {
 	check(err)
 
 	// The store keeps the snapshot until Release.
-	out, err := s.Main().Remotes().Push(ctx, "v1")
+	out, err := s.Main().Remotes().PreparePush(ctx, "v1")
 	check(err)
 	defer out.Release()
 	push := remote.PushOptions{

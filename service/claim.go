@@ -68,7 +68,7 @@ func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, erro
 	inFork.Workspace, inFork.op = fork, nil
 	name := ""
 	err = r.Turns.Do(ctx, func(ctx context.Context) (err error) { // unlike the rest of a claim, this takes long
-		since := fork.Remotes().NewestOf(ref.Lineage)
+		since := fork.Remotes().NewestWithID(ref.Lineage)
 		if since == "" || changedSince(ctx, fork, since) {
 			return errDiverged(a)
 		}

@@ -166,7 +166,7 @@ func CheckStore(ctx context.Context, dir string, memory int64, show func(Progres
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
 
-	r, err := snapshot.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory}, byteProgress("verifying", show))
+	r, err := snapshot.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), MemoryBytes: memory}, byteProgress("verifying", show))
 	if err == nil {
 		return r, DamageError(r, hint)
 	}
@@ -187,7 +187,7 @@ func RepairStore(ctx context.Context, dir string, memory int64, show func(Progre
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
 
-	r, err := snapshot.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory}, byteProgress("repairing", show))
+	r, err := snapshot.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), MemoryBytes: memory}, byteProgress("repairing", show))
 	if err != nil || r.OK() || len(r.Affected) == 0 {
 		return r, err
 	}
@@ -222,7 +222,7 @@ func VerifyForgottenStore(ctx context.Context, dir string, memory int64) (*forge
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
 
-	st, err := snapshot.Open(dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory, Quiet: true, ReadOnly: true})
+	st, err := snapshot.Open(dir, snapshot.Options{Connect: c.Connect(ctx), MemoryBytes: memory, Quiet: true, ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}

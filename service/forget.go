@@ -102,7 +102,7 @@ func (s *Service) EraseForgotten(ctx context.Context) error {
 
 // eraseRest erases from the store the forgotten contents that could not be erased when they were forgotten.
 func (er *erasure) eraseRest(ctx context.Context, st *snapshot.Store) error {
-	return er.exports.withoutExports(ctx, func() error { return st.ForgottenContents().Erase(ctx, er.prune) })
+	return er.exports.withoutExports(ctx, func() error { return st.ForgottenContents().CompleteErasure(ctx, er.prune) })
 }
 
 // prune removes the exports and the cached remote objects that can have forgotten contents. It returns the
@@ -239,7 +239,7 @@ func (er *erasure) forgetOnRemotes(ctx context.Context, r *Request, receipt *for
 		return err
 	}
 
-	run := &remoteForget{store: r.Workspace.Store(), readStored: er.readStored, chunks: chunks, rewritten: r.Workspace.Store().ForgottenContents().Rewritten()}
+	run := &remoteForget{store: r.Workspace.Store(), readStored: er.readStored, chunks: chunks, rewritten: r.Workspace.Store().ForgottenContents().RewrittenSnapshots()}
 	failed := false
 	for _, name := range slices.Sorted(maps.Keys(er.registry.List())) {
 		r.progress(Progress{What: "forgetting on " + name})
@@ -335,7 +335,7 @@ func (f *remoteForget) forgetOn(ctx context.Context, registry *known.Registry, n
 // pushRewritten replaces a snapshot on a remote by the rewritten snapshot of this store, without the
 // forgotten contents.
 func (f *remoteForget) pushRewritten(ctx context.Context, target *remote.Remote, ref *remote.Ref, rewritten snapshot.RewrittenSnapshot, base string) error {
-	sent, err := rewritten.Workspace.Remotes().Push(ctx, rewritten.Name)
+	sent, err := rewritten.Workspace.Remotes().PreparePush(ctx, rewritten.Name)
 	if err != nil {
 		return err
 	}

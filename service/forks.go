@@ -64,7 +64,7 @@ func (fs *forks) create(ctx context.Context, r *Request, a snapshot.ForkOptions)
 		}
 	}
 
-	return Forked{Name: a.Name, Snapshot: f.BeganFrom(), Path: forkPath(r, a.Name)}, nil
+	return Forked{Name: a.Name, Snapshot: f.BaseSnapshotName(), Path: forkPath(r, a.Name)}, nil
 }
 
 // forkPath returns the path of a fork of the workspace. For a caller in the mount it is relative to the

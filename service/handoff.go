@@ -164,7 +164,7 @@ func (rs *remotes) sendHandoff(ctx context.Context, r *Request, area *handoff.Ar
 	}
 
 	r.progress(Progress{What: "preparing"})
-	x, err := fork.Remotes().Push(ctx, made.Name)
+	x, err := fork.Remotes().PreparePush(ctx, made.Name)
 	if err != nil {
 		return err
 	}

@@ -269,7 +269,7 @@ func OverlayState(ctx context.Context, src *tree.Source, objects content.ObjectS
 func recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply, error) {
 	base := a.Base
 	if a.Number != 0 {
-		known, err := r.Workspace.Ops().Named(a.Number)
+		known, err := r.Workspace.Ops().ByNumber(a.Number)
 		if err != nil {
 			return RecordedApply{}, err
 		}

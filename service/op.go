@@ -254,7 +254,7 @@ func resumeFork(_ context.Context, r *Request, a snapshot.ForkOptions) (Forked, 
 		return Forked{}, err
 	}
 
-	return Forked{Name: name, Snapshot: f.BeganFrom(), Path: forkPath(r, name)}, nil
+	return Forked{Name: name, Snapshot: f.BaseSnapshotName(), Path: forkPath(r, name)}, nil
 }
 
 func resumeRemove(_ context.Context, _ *Request, a Remove) (Removed, error) {

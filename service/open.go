@@ -120,7 +120,7 @@ func holdStored(i info.Info, hold func(name string) (*tree.State, func(), error)
 // openUndo does as openChanges for the undo of an apply: the changes lead from the state of the directory after the
 // apply to its state before the apply.
 func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
-	op, err := r.Workspace.Ops().Named(number)
+	op, err := r.Workspace.Ops().ByNumber(number)
 	if err != nil {
 		return None{}, err
 	}

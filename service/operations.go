@@ -84,7 +84,7 @@ func opState(r *Request, op catalogue.Op) OpState {
 
 // undoOp undoes one operation.
 func undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
-	undone, err := r.Workspace.Ops().Named(a.Number)
+	undone, err := r.Workspace.Ops().ByNumber(a.Number)
 	if err != nil {
 		return UndoneOp{}, err
 	}

@@ -93,7 +93,7 @@ func pushedName(r *Request, name, asName string) string {
 // pushOne waits until a snapshot has its id, and pushes it. If its name is taken on the remote by an
 // earlier state of the same claimed fork, that state is renamed there first.
 func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, target *remote.Remote, name string) (Pushed, error) {
-	x, err := r.Workspace.Remotes().Push(ctx, name)
+	x, err := r.Workspace.Remotes().PreparePush(ctx, name)
 	if err != nil {
 		return Pushed{}, err
 	}
@@ -212,7 +212,7 @@ type BackupState struct {
 type Backups struct {
 	core         *core
 	main         *snapshot.Workspace
-	storeChanged func() <-chan struct{} // see snapshot.Store.Changed
+	storeChanged func() <-chan struct{} // see snapshot.Store.NextRecord
 	registry     *known.Registry
 	push         func(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error)
 	lastState    atomic.Pointer[BackupState] // changed by the goroutine of Run only

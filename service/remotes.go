@@ -124,7 +124,7 @@ func (rs *remotes) pullOne(ctx context.Context, r *Request, a Pull, source *remo
 	if present, err := r.Workspace.Find(info.Name); err == nil && present.ID == ref.ID {
 		return present, nil
 	}
-	if err := r.Workspace.Remotes().MayPull(info); err != nil {
+	if err := r.Workspace.Remotes().CheckPull(info); err != nil {
 		return info, err
 	}
 
@@ -364,7 +364,7 @@ func (rs *remotes) addRemoteSnapshot(r *Request, ref *remote.Ref) (string, error
 
 	info := InfoOf(ref)
 	info.Name = naming.LocalName(info.Name)
-	if err := r.Workspace.Remotes().MayPull(info); errors.Is(err, errs.Exist) {
+	if err := r.Workspace.Remotes().CheckPull(info); errors.Is(err, errs.Exist) {
 		info.Name = fmt.Sprintf("%.100s-%.8s", info.Name, info.ID)
 	} else if err != nil {
 		return "", err

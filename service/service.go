@@ -130,7 +130,7 @@ func New(c Config) *Service {
 	}
 
 	s.Exports = &Exports{store: c.Store, requestDrop: c.RequestDrop, sweepImages: s.imports.sweepImages, runningExports: semaphore.NewWeighted(allExports)}
-	s.Backups = &Backups{core: s.core, main: c.Store.Main(), storeChanged: c.Store.Changed, registry: c.Remotes, push: s.remotes.pushOne}
+	s.Backups = &Backups{core: s.core, main: c.Store.Main(), storeChanged: c.Store.NextRecord, registry: c.Remotes, push: s.remotes.pushOne}
 	s.forks = &forks{events: c.Events, programsInside: c.Mount.ProgramsInside, joinedPrograms: s.Joins.programCount, remotes: s.remotes}
 	s.erasure = &erasure{exports: s.Exports, registry: c.Remotes, readStored: s.remotes.readStored}
 	s.upkeep = &upkeep{mount: &s.Mount, daemon: &s.Daemon, registry: c.Remotes, backupState: s.Backups.state, sweepImages: s.imports.sweepImages, erase: s.erasure.eraseRest}

@@ -16,8 +16,8 @@ func (ss Snapshots) Intervals() (all []catalogue.Interval) {
 	return all
 }
 
-// OpenInterval returns an interval with its states and the actors of its changes. It fails if a snapshot
-// of the interval was removed.
+// OpenInterval returns an interval with the states at its two ends and the actors of its changes. It fails if the
+// snapshot at one end was removed.
 func (ss Snapshots) OpenInterval(i catalogue.Interval) (*blame.OpenInterval, error) {
 	s := ss.w.store
 	o := &blame.OpenInterval{Interval: i, States: blame.States{Source: s.src}}
@@ -51,15 +51,15 @@ func (ss Snapshots) OpenInterval(i catalogue.Interval) (*blame.OpenInterval, err
 	before, after := s.Hold(o.Before), s.Hold(o.After)
 	o.Close = func() { before(); after() }
 	o.Set = s.parts.Union(sets)
-	if i.IsPresent() { // keep the joined set, so that repeated calls do not make the list of sets long
+	if i.IsPresent() { // replace the sets by their union, so that repeated calls do not make the list of sets long
 		s.withLock(func(tx *live.Tx) { tx.JoinActors(ss.w.ws.View, sets.Sets, actors.Union(sets.Sets...)) })
 	}
 
 	return o, nil
 }
 
-// storeActorSets stores the actor sets of a snapshot and returns their hashes, none if the
-// snapshot was removed.
+// storeActorSets stores the actor sets of a snapshot and returns their hashes. If the snapshot was removed, it
+// returns no hashes.
 func (rs Remotes) storeActorSets(view uint32) (stored []cas.Hash, err error) {
 	s := rs.w.store
 	defer s.gc.Puts.Enter()()

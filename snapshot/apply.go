@@ -17,10 +17,10 @@ import (
 // background work. It implements catalogue.Trees. The caller holds the lock of the forest.
 type applier struct {
 	catalogue.Views
-	tx    *live.Tx // the transaction in which the Views are changed
-	s     *Store
-	edits map[uint32]*live.Edit // the edits of a record, by view; recovery makes them again from the record
-	invs  []live.Invalidation   // the invalidations of the edits, in their order
+	tx            *live.Tx // the transaction in which the Views are changed
+	s             *Store
+	edits         map[uint32]*live.Edit // the edits of a record, by view; recovery makes them again from the record
+	invalidations []live.Invalidation   // the invalidations of the edits, in their order
 }
 
 // record commits the record that newRecord returns, if it is not nil. It calls newRecord with the lock of the
@@ -89,8 +89,8 @@ func (t *applier) apply(r catalogue.Record) error {
 	return t.applyEffects(t.s.cat.Apply(t, r))
 }
 
-// applyEffects starts the background work for the effects e of a record. err is the error of applying the record;
-// applyEffects returns it, and starts the work also after an error.
+// applyEffects starts the background work for the effects e of a record. err is the error of applying the record.
+// applyEffects starts the work even if err is not nil, and returns err.
 func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 	s := t.s
 	for _, ws := range e.NewForks {
@@ -190,5 +190,5 @@ func (t *applier) loadEdited(e *live.Edit, r *catalogue.Edit) error {
 func (t *applier) PutEditedCopy(r *catalogue.Edit) {
 	e := t.edits[r.WS]
 	t.s.ckpt.AddEditSteps(e.StepCount)
-	t.invs = append(t.invs, t.tx.Apply(e))
+	t.invalidations = append(t.invalidations, t.tx.Apply(e))
 }

@@ -103,7 +103,7 @@ func (o CaptureOptions) describe(now time.Time) info.Info {
 }
 
 // newestIfUnchanged returns the newest snapshot and ErrUnchanged if the workspace equals the snapshot. It ignores
-// the placeholders, which the method placeholders has returned, because snapshots do not contain them. If the
+// the mount points in placeholders (see Workspace.placeholders), because snapshots do not contain them. If the
 // workspace differs or has no snapshot, the error is nil.
 func (ss Snapshots) newestIfUnchanged(placeholders []naming.BytePath) (info.Info, error) {
 	s := ss.w.store
@@ -115,25 +115,28 @@ func (ss Snapshots) newestIfUnchanged(placeholders []naming.BytePath) (info.Info
 		return info.Info{}, err
 	}
 
-	then, releaseThen, err := ss.w.HoldState(newest.Name)
+	newestState, releaseNewest, err := ss.w.HoldState(newest.Name)
 	if err != nil {
 		return info.Info{}, err
 	}
-	defer releaseThen()
+	defer releaseNewest()
 
-	now, releaseNow, err := ss.w.HoldState("")
+	presentState, releasePresent, err := ss.w.HoldState("")
 	if err != nil {
 		return info.Info{}, err
 	}
-	defer releaseNow()
+	defer releasePresent()
 
 	if len(placeholders) > 0 {
-		if err := s.forest.Update(true, func(tx *live.Tx) error { now = tx.WithoutEmpty(now, catalogue.Paths(placeholders)); return nil }); err != nil {
+		if err := s.forest.Update(true, func(tx *live.Tx) error {
+			presentState = tx.WithoutEmpty(presentState, catalogue.Paths(placeholders))
+			return nil
+		}); err != nil {
 			return info.Info{}, err
 		}
 	}
 
-	equal, err := tree.Equal(context.Background(), s.src, then, now, tree.DiffOptions{}, 0)
+	equal, err := tree.Equal(context.Background(), s.src, newestState, presentState, tree.DiffOptions{}, 0)
 	if err != nil || !equal {
 		return info.Info{}, err
 	}
@@ -192,14 +195,14 @@ func (ss Snapshots) Remove(names []string, c actors.Caller) (removed []string, u
 	return ss.deleteAll(names, true, c)
 }
 
-func (ss Snapshots) deleteAll(names []string, keep bool, c actors.Caller) (removed []string, until time.Time, err error) {
+func (ss Snapshots) deleteAll(names []string, keepForUndo bool, c actors.Caller) (removed []string, until time.Time, err error) {
 	s := ss.w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		r, names, err := catalogue.NewDelete(s.cat, ss.w.ws, names, c, s.opt.Now())
 		if err != nil {
 			return err
 		}
-		if keep {
+		if keepForUndo {
 			r.Op = ss.w.Ops().newOp(catalogue.OpRemove, strings.Join(names, " "), c)
 			until = ss.w.Ops().keepRemoved(r.Op, r.Views)
 		}
@@ -217,26 +220,26 @@ func (ss Snapshots) deleteAll(names []string, keep bool, c actors.Caller) (remov
 	return removed, until, nil
 }
 
-// Rename renames the snapshot a, a name that Find accepts, to b.
-func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
+// Rename gives a snapshot a new name. Its present name may be any name that Workspace.Find accepts.
+func (ss Snapshots) Rename(name, newName string, c actors.Caller) error {
 	s := ss.w.store
-	var old string
+	var oldName string
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		r, err := catalogue.NewRename(s.cat, ss.w.ws, a, b, c)
+		r, err := catalogue.NewRename(s.cat, ss.w.ws, name, newName, c)
 		if err != nil {
 			return err
 		}
 
-		old = r.OldName
-		r.Op = ss.w.Ops().newOp(catalogue.OpRename, old, c)
-		r.Op.NewName, r.Op.View = b, r.View
+		oldName = r.OldName
+		r.Op = ss.w.Ops().newOp(catalogue.OpRename, oldName, c)
+		r.Op.NewName, r.Op.View = newName, r.View
 		return s.commit(tx, r, c)
 	})
 	if err != nil {
 		return err
 	}
 
-	s.Hooks.emit(events.Event{Workspace: ss.w.ws.View, Action: "renamed-snapshot", From: old, Detail: b}, c)
+	s.Hooks.emit(events.Event{Workspace: ss.w.ws.View, Action: "renamed-snapshot", From: oldName, Detail: newName}, c)
 
 	return nil
 }

@@ -30,13 +30,13 @@ type change struct {
 	undoes     uint64         // the number of the operation that this change undoes
 	sourceName string         // name of the snapshot, fork, actor or directory with the new contents
 
-	now      *tree.State // the present state, which plan reads
+	present  *tree.State // the present state, which plan reads
 	edit     *live.Edit  // nil for a dry run
 	releases []func()    // each releases a state that the change holds, see end
 
 	changePlan
 	Changes
-	inv live.Invalidation
+	invalidation live.Invalidation
 }
 
 // A changePlan has the steps of a change and the descriptions of the snapshots that it makes.
@@ -44,12 +44,12 @@ type changePlan struct {
 	steps         []graft.Step
 	overlay       *graft.Overlay // for an import, which has no steps
 	graft         live.Graft
-	newObjects    *tree.State          // references new objects that only the steps use; nil: no new objects
+	newObjects    *tree.State          // a tree with the new objects that only the steps use; nil: no new objects
 	record        catalogue.Edit       // plan sets RestoredView and DirState
 	keptPaths     []string             // paths that differ from the source and are not changed
 	message       string               // message of the snapshot of the state before
 	snapshotAfter *CaptureOptions      // makes a snapshot of the state after the change; nil: no snapshot
-	undone        *catalogue.ActorUndo // for an undo of an actor: the actor and the intervals
+	actorUndo     *catalogue.ActorUndo // for an undo of an actor: the actor and the intervals
 	check         func() error         // called with the lock of the forest held before the change is published; may be nil
 
 	conflicts    []string
@@ -57,9 +57,9 @@ type changePlan struct {
 	repositories []threeway.Repository
 }
 
-// change makes one change of the workspace. It calls plan without a lock held. If other callers use the memory for
-// the list of steps, it waits until all of that memory is free, and starts again with args. The result is never
-// nil.
+// change makes one change of the workspace. It calls plan without a lock held. If the memory for lists of steps is
+// in use by other callers, it waits until all of that memory is free, and begins again with the unchanged args. The
+// result is never nil.
 func (w *Workspace) change(ctx context.Context, args change, plan func(*change) error) (*change, error) {
 	args.w = w
 	c := args
@@ -96,8 +96,8 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 	return nil
 }
 
-// prepare begins the edit and makes all steps of the change except its record. changes is false if there is
-// nothing to publish. The caller calls end, also after an error.
+// prepare begins the edit, plans the change, and applies it to the edit. It does not write the record. changes is
+// false if there is nothing to publish. The caller calls end, also after an error.
 func (c *change) prepare(ctx context.Context, plan func(*change) error) (changes bool, err error) {
 	s := c.w.store
 	if !c.DryRun {
@@ -105,12 +105,12 @@ func (c *change) prepare(ctx context.Context, plan func(*change) error) (changes
 			return false, err
 		}
 	}
-	if err := c.takeEdit(ctx); err != nil {
+	if err := c.beginEdit(ctx); err != nil {
 		return false, err
 	}
 
 	// Protect the states, and the objects that plan stores, from gc.
-	c.holdState(c.now)
+	c.holdState(c.present)
 	stop := sync.OnceFunc(s.BeginImport())
 	defer stop()
 
@@ -138,7 +138,7 @@ func (c *change) prepare(ctx context.Context, plan func(*change) error) (changes
 		}
 	}
 
-	if err := c.journal(ctx); err != nil {
+	if err := c.applyAndJournal(ctx); err != nil {
 		c.abandonResult()
 		return false, err
 	}
@@ -146,7 +146,8 @@ func (c *change) prepare(ctx context.Context, plan func(*change) error) (changes
 	return true, nil
 }
 
-// abandonResult makes gc run soon if the result of a change that is not published was sealed.
+// abandonResult is called for a change that will not be published. If its result was sealed, these objects are
+// garbage, and gc runs soon.
 func (c *change) abandonResult() {
 	if c.record.State != "" {
 		c.w.store.CollectSoon()
@@ -195,12 +196,12 @@ func (c *change) checkReadOnly(ctx context.Context) error {
 	return nil
 }
 
-// takeEdit begins the edit, which blocks other changes of the workspace. For a dry run it only protects the
+// beginEdit begins the edit, which blocks other changes of the workspace. For a dry run it only protects the
 // present state from gc, and does not block changes.
-func (c *change) takeEdit(ctx context.Context) (err error) {
+func (c *change) beginEdit(ctx context.Context) (err error) {
 	if c.DryRun {
 		var release func()
-		c.now, release, err = c.w.HoldState("")
+		c.present, release, err = c.w.HoldState("")
 		c.releases = append(c.releases, release)
 		return err
 	}
@@ -209,20 +210,20 @@ func (c *change) takeEdit(ctx context.Context) (err error) {
 		return err
 	}
 
-	c.now = c.edit.Base()
+	c.present = c.edit.Base()
 	return nil
 }
 
 // holdState holds a state (see Store.Hold) until the change has ended.
 func (c *change) holdState(st *tree.State) { c.releases = append(c.releases, c.w.store.Hold(st)) }
 
-// journal applies the steps to the edit and writes them to the journal. If there are very many
+// applyAndJournal applies the steps to the edit and writes them to the journal. If there are very many
 // steps, it seals the resulting state instead, which needs less memory. It also seals the result of
 // a refresh, because recovery could not read the contents of the directory again. When journal
 // returns, all objects that the record references are on disk; the journal may not be synced yet.
-func (c *change) journal(ctx context.Context) (err error) {
+func (c *change) applyAndJournal(ctx context.Context) (err error) {
 	c.record.WS, c.record.Time, c.record.Answer = c.w.ws.View, c.graft.Now, c.answer()
-	c.graft.Record = c.overlay == nil && len(c.steps) <= c.w.store.opt.ManyChanges && c.record.DirState == ""
+	c.graft.Record = c.overlay == nil && len(c.steps) <= c.w.store.opt.MaxJournaledSteps && c.record.DirState == ""
 	if !c.graft.Record {
 		c.graft.Seal = func(st *tree.State) error { return c.seal(ctx, st) }
 	}
@@ -246,7 +247,7 @@ func (c *change) apply(ctx context.Context) error {
 	if c.overlay == nil {
 		return c.edit.Graft(ctx, c.steps, c.graft)
 	}
-	if err := c.seal(ctx, c.now.Clone()); err != nil {
+	if err := c.seal(ctx, c.present.Clone()); err != nil {
 		return err
 	}
 
@@ -285,7 +286,7 @@ func (c *change) publish() error {
 	if err := s.forest.Update(false, func(tx *live.Tx) error {
 		t = newApplier(s, tx)
 		t.edits = map[uint32]*live.Edit{c.w.ws.View: c.edit}
-		if err := c.w.ws.Alive(); err != nil {
+		if err := c.w.ws.CheckAlive(); err != nil {
 			return err
 		}
 
@@ -295,9 +296,9 @@ func (c *change) publish() error {
 			}
 		}
 
-		// A change of the times of directories alone does not set the undo point.
+		// If only the times of directories change, no snapshot of the state before is made.
 		if c.Changed > 0 || c.overlay != nil {
-			if err := c.describe(tx); err != nil {
+			if err := c.describeSnapshots(tx); err != nil {
 				return err
 			}
 		}
@@ -307,14 +308,14 @@ func (c *change) publish() error {
 		return err
 	}
 
-	s.Hooks.notifyReplaced(&t.invs[0])
-	c.inv, c.Undo = t.invs[0], c.record.Pre.Name
+	s.Hooks.notifyReplaced(&t.invalidations[0])
+	c.invalidation, c.Undo = t.invalidations[0], c.record.Pre.Name
 
 	return nil
 }
 
-// describe puts the snapshots of the states before and after into the record.
-func (c *change) describe(tx *live.Tx) error {
+// describeSnapshots puts the snapshots of the states before and after into the record.
+func (c *change) describeSnapshots(tx *live.Tx) error {
 	now := c.w.store.opt.Now()
 	before := CaptureOptions{Message: c.message, Caller: c.caller}.describe(now)
 	var after *info.Info
@@ -325,7 +326,7 @@ func (c *change) describe(tx *live.Tx) error {
 	}
 
 	cat := c.w.store.cat
-	if err := c.record.Describe(cat, tx, c.w.ws, before, after, c.edit.Actors().Actors(), c.undone); err != nil {
+	if err := c.record.Describe(cat, tx, c.w.ws, before, after, c.edit.Actors().Actors(), c.actorUndo); err != nil {
 		return err
 	}
 
@@ -345,7 +346,7 @@ func (c *change) describe(tx *live.Tx) error {
 // changed path.
 func (c *change) report() {
 	s := c.w.store
-	s.Hooks.notifyKernel(s.forest, c.inv)
+	s.Hooks.notifyKernel(s.forest, c.invalidation)
 	event := func(e events.Event) {
 		e.Workspace = c.w.ws.View
 		s.Hooks.emit(e, c.caller)

@@ -154,7 +154,7 @@ func TestEditsGiveWay(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true, ManyChanges: 1})
+			s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true, MaxJournaledSteps: 1})
 			must.OK(t, err)
 			if what == "merge" {
 				addText(t, s.Main(), "before")

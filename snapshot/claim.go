@@ -23,9 +23,9 @@ type ClaimResult struct {
 	From string // the snapshot that the fork was made from, "" if it was resumed or made from a present state
 }
 
-// Claim returns the fork of a label; the label is the name of the fork. If there is no such fork,
-// Claim makes one, from the last state of an ended fork with the label if there is one. Concurrent
-// claims of a label return the same fork. Each claim restarts the TTL.
+// Claim returns the fork whose name is the label. If it does not exist, Claim makes it. The new fork begins with
+// the last state of the ended fork with the label, if that state is still a snapshot and ForkOptions.Newer is not
+// set. Concurrent claims of a label return the same fork. Each claim restarts the TTL.
 func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 	p, err := fs.checkOptions(o)
 	if err != nil {
@@ -53,7 +53,7 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 		}
 
 		got.Tier = TierFresh
-		if last := fs.w.ws.Left(o.Name); last != nil && !o.Newer {
+		if last := fs.w.ws.LastStateOfClaim(o.Name); last != nil && !o.Newer {
 			got.Tier, p.Snapshot = TierSnapshot, last.Name
 		}
 
@@ -76,18 +76,18 @@ func (fs Forks) claimStart(o ForkOptions) (from string, resumed bool) {
 	from = o.Snapshot
 	fs.w.withReadLock(func() {
 		_, resumed = fs.w.ws.Forks[o.Name]
-		if last := fs.w.ws.Left(o.Name); last != nil && !o.Newer {
+		if last := fs.w.ws.LastStateOfClaim(o.Name); last != nil && !o.Newer {
 			from = last.Name
 		}
 	})
 	return from, resumed
 }
 
-// LastState returns the snapshot of the last state of an ended fork with a label. ok is false if there is no such
+// LastState returns the snapshot of the last state of the ended fork with a label. ok is false if there is no such
 // snapshot.
 func (fs Forks) LastState(label string) (i info.Info, ok bool) {
 	fs.w.withReadLock(func() {
-		if sn := fs.w.ws.Left(label); sn != nil {
+		if sn := fs.w.ws.LastStateOfClaim(label); sn != nil {
 			i, ok = sn.Info, true
 		}
 	})
@@ -96,6 +96,6 @@ func (fs Forks) LastState(label string) (i info.Info, ok bool) {
 
 // HasLabel reports whether a fork with the label exists, or ended with a snapshot of its last state.
 func (fs Forks) HasLabel(label string) (yes bool) {
-	fs.w.withReadLock(func() { yes = fs.w.ws.Forks[label] != nil || fs.w.ws.Left(label) != nil })
+	fs.w.withReadLock(func() { yes = fs.w.ws.Forks[label] != nil || fs.w.ws.LastStateOfClaim(label) != nil })
 	return yes
 }

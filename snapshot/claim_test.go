@@ -155,8 +155,8 @@ func TestForkDiscarded(t *testing.T) {
 	must.OK(t, err)
 	_, err = a.Forks().New(ForkOptions{Name: "inner"})
 	must.OK(t, err)
-	if n := len(a.List()); n != 0 || b.BeganFrom() != "" {
-		t.Errorf("the fork has %d snapshots, and the other one began from %q", n, b.BeganFrom())
+	if n := len(a.List()); n != 0 || b.BaseSnapshotName() != "" {
+		t.Errorf("the fork has %d snapshots, and the other one began from %q", n, b.BaseSnapshotName())
 	}
 	must.OK(t, s.Close())
 	s, err = Open(dir, options)

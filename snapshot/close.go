@@ -13,9 +13,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// Close seals and commits the unsealed changes, for CloseTime at most, and closes the store. When it returns, all
-// acknowledged changes are on disk. Before the call, the kernel must have dropped all inodes. A process that
-// stops earlier calls GiveUp instead.
+// Close seals and commits the unsealed changes, which takes at most Options.CloseTime, and closes the store. When
+// it returns, all acknowledged changes are on disk. Before the call, the kernel must have dropped all inodes. A
+// process that stops before that calls GiveUp instead.
 //
 // Close returns ErrRemoved if the store or its index was removed. It returns cas.ErrStuck if the disk of the
 // index accepts no more writes, because Badger would retry forever to write its tables. In both cases the store
@@ -47,8 +47,8 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.storeDir.Close())
 }
 
-// checkRemoved returns ErrRemoved if the directory of the index was removed, usually with the whole store. In
-// that case it syncs the journal, whose files may have other hard links.
+// checkRemoved returns ErrRemoved if the directory of the index was removed, usually with the whole store. In that
+// case it first syncs the journal: its files may still exist under other hard links.
 func checkRemoved(storeDir *storedir.Dir, log *journal.Journal) error {
 	if _, err := storeDir.Disk.Stat(filepath.Join(storeDir.Path, "index")); !errors.Is(err, os.ErrNotExist) {
 		return nil

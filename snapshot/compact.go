@@ -22,23 +22,23 @@ type CompactOptions struct {
 	Caller  actors.Caller `json:"-"`
 }
 
-// Compacted is the result of Compact: the new snapshot, and the names of the deleted and of the kept snapshots.
-type Compacted struct {
+// CompactResult is the result of Compact: the new snapshot, and the names of the deleted and of the kept snapshots.
+type CompactResult struct {
 	info.Info
 	Removed []string `json:"removed" jsonschema:"the deleted snapshots"`
 	Kept    []string `json:"kept" jsonschema:"snapshots that were kept because they are pinned"`
 }
 
-// Compact makes one snapshot with the union of all paths of the named snapshots; each path has its version in the
-// newest of them that contains the path. It deletes the named snapshots, except pinned ones. If the policy
-// protects one of them, Compact fails and changes nothing.
-func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, error) {
+// Compact makes one snapshot with all paths of the named snapshots. It takes each path from the newest of them that
+// contains the path. It deletes the named snapshots, except pinned ones. If the policy protects one of them,
+// Compact fails and changes nothing.
+func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (CompactResult, error) {
 	s := ss.w.store
 	if err := naming.Check(o.Name); err != nil {
-		return Compacted{}, err
+		return CompactResult{}, err
 	}
 	if err := naming.CheckDescription(o.Message, nil); err != nil {
-		return Compacted{}, err
+		return CompactResult{}, err
 	}
 
 	var snaps []*catalogue.Snapshot
@@ -46,7 +46,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	var err error
 	ss.w.withReadLock(func() { snaps, states, err = ss.findToCompact(o) })
 	if err != nil {
-		return Compacted{}, err
+		return CompactResult{}, err
 	}
 	for _, st := range states {
 		defer s.Hold(st)()
@@ -54,26 +54,26 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 
 	st, err := graft.Union(ctx, s.src, s.forest.Counters, states)
 	if err != nil {
-		return Compacted{}, err
+		return CompactResult{}, err
 	}
 	defer s.Hold(st)()
 
 	id, err := s.sealer.SealInTurn(ctx, ss.w.ws.View, st)
 	if err != nil {
-		return Compacted{}, err
+		return CompactResult{}, err
 	}
 	if err := s.cas.Commit(); err != nil {
-		return Compacted{}, err
+		return CompactResult{}, err
 	}
 
 	highest, err := st.HighestIno(s.src)
 	if err != nil {
-		return Compacted{}, err
+		return CompactResult{}, err
 	}
 
-	var out Compacted
+	var out CompactResult
 	err = s.forest.Update(true, func(tx *live.Tx) error {
-		if err := s.cat.MayCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err != nil {
+		if err := s.cat.CheckCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err != nil {
 			return err
 		}
 
@@ -84,18 +84,18 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 			return err
 		}
 		r.Op = ss.w.Ops().newOp(catalogue.OpCompact, strings.Join(removed, " "), o.Caller)
-		r.Op.NewName, r.Op.LeftView = o.Name, r.Snapshot.View
+		r.Op.NewName, r.Op.ResultView = o.Name, r.Snapshot.View
 		ss.w.Ops().keepRemoved(r.Op, r.DeletedViews)
 		if err := s.commit(tx, r, o.Caller); err != nil {
 			return err
 		}
 
-		out = Compacted{s.cat.Snapshots.At(r.Snapshot.View).Info, removed, kept}
+		out = CompactResult{s.cat.Snapshots.At(r.Snapshot.View).Info, removed, kept}
 
 		return nil
 	})
 	if err != nil {
-		return Compacted{}, err
+		return CompactResult{}, err
 	}
 
 	s.Hooks.emit(events.Event{Workspace: ss.w.ws.View, Action: "captured", From: o.Name}, o.Caller)
@@ -122,7 +122,7 @@ func (ss Snapshots) findToCompact(o CompactOptions) (snaps []*catalogue.Snapshot
 		states = append(states, st)
 	}
 
-	if err := s.cat.MayCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err != nil {
+	if err := s.cat.CheckCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err != nil {
 		return nil, nil, err
 	}
 	if len(snaps) < 2 {

@@ -37,7 +37,7 @@ type StartSnapshot struct {
 func addStartSnapshot(s *Store, tx *live.Tx, start *StartSnapshot, w *Workspace) (*tree.State, error) {
 	info := start.Info
 	info.Name = naming.LocalName(info.Name)
-	if err := catalogue.CheckPulled(info); err != nil {
+	if err := catalogue.CheckPulledInfo(info); err != nil {
 		return nil, err
 	}
 
@@ -55,9 +55,8 @@ func addStartSnapshot(s *Store, tx *live.Tx, start *StartSnapshot, w *Workspace)
 	return st, newApplier(s, tx).apply(r)
 }
 
-// AddPulled adds a fetched snapshot to the workspace. All its objects must be on disk in the store, or on a
-// remote. A caller that stored objects calls the function that BeginImport returned only after AddPulled has
-// returned.
+// AddPulled adds a fetched snapshot to the workspace. All its objects must be on disk in the store, or on a remote.
+// If the caller stored the objects after a BeginImport, it must not end that import before AddPulled has returned.
 func (rs Remotes) AddPulled(i info.Info, id cas.Hash, c actors.Caller) (info.Info, error) {
 	s := rs.w.store
 	st, highest, err := s.objects.LoadPushed(s.src, id)
@@ -69,7 +68,7 @@ func (rs Remotes) AddPulled(i info.Info, id cas.Hash, c actors.Caller) (info.Inf
 	sn := &r.Snapshot
 	sn.UID, sn.PID, sn.Actors, sn.ActorSets = c.UID, c.PID, i.Actors, i.ActorSets
 	err = s.forest.Update(true, func(tx *live.Tx) error {
-		if err := rs.w.ws.MayPull(i); err != nil {
+		if err := rs.w.ws.CheckPull(i); err != nil {
 			return err
 		}
 		if err := r.Place(tx, rs.w.ws); err != nil {
@@ -87,10 +86,10 @@ func (rs Remotes) AddPulled(i info.Info, id cas.Hash, c actors.Caller) (info.Inf
 	return sn.UserInfo(), s.Sync()
 }
 
-// MayPull returns the error that AddPulled would return for the name and description of a snapshot. Callers call
+// CheckPull returns the error that AddPulled would return for the name and description of a snapshot. Callers call
 // it before they fetch the snapshot.
-func (rs Remotes) MayPull(i info.Info) (err error) {
-	rs.w.withReadLock(func() { err = rs.w.ws.MayPull(i) })
+func (rs Remotes) CheckPull(i info.Info) (err error) {
+	rs.w.withReadLock(func() { err = rs.w.ws.CheckPull(i) })
 	return err
 }
 
@@ -110,8 +109,8 @@ func (rs Remotes) ReportPushed(name, remote string, c actors.Caller) {
 	rs.w.store.Hooks.emit(events.Event{Workspace: rs.w.ws.View, Action: "pushed", From: name, Detail: remote}, c)
 }
 
-// Push waits until a snapshot is sealed, and protects it from gc.
-func (rs Remotes) Push(ctx context.Context, name string) (*OutgoingSnapshot, error) {
+// PreparePush waits until a snapshot is sealed, and protects it from gc.
+func (rs Remotes) PreparePush(ctx context.Context, name string) (*OutgoingSnapshot, error) {
 	info, err := rs.w.Snapshots().WaitSealed(ctx, name)
 	if err != nil {
 		return nil, err
@@ -122,7 +121,7 @@ func (rs Remotes) Push(ctx context.Context, name string) (*OutgoingSnapshot, err
 		return nil, err
 	}
 
-	if id, ok := st.ID(); ok { // the policy may leave files out
+	if id, ok := st.ID(); ok { // it differs from the snapshot's id if the policy leaves files out
 		info.ID, info.Files, info.Bytes = id.String(), st.Inodes-1, st.Bytes
 	}
 	p := &OutgoingSnapshot{Info: info, State: st, Release: release}
@@ -207,9 +206,9 @@ func (rs Remotes) Lineage() (ids []string) {
 	return ids
 }
 
-// NewestOf returns the name of the newest snapshot whose id is one of ids, or "base" if only the base has such an
-// id. It returns "" if neither has.
-func (rs Remotes) NewestOf(ids []string) (name string) {
-	rs.w.withReadLock(func() { name = rs.w.store.cat.Newest(rs.w.ws, ids) })
+// NewestWithID returns the name of the newest snapshot whose id is one of ids. If only the base has such an id, it
+// returns "base". If no snapshot has one, it returns "".
+func (rs Remotes) NewestWithID(ids []string) (name string) {
+	rs.w.withReadLock(func() { name = rs.w.store.cat.NewestWithID(rs.w.ws, ids) })
 	return name
 }

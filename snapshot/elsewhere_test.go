@@ -78,7 +78,7 @@ func (p *place) GetLocal(h cas.Hash, dst []byte) ([]byte, error) {
 func (p *place) push(t *testing.T, w *snapshot.Workspace, name string) info.Info {
 	t.Helper()
 	ctx, s := context.Background(), w.Store()
-	x, err := w.Remotes().Push(ctx, name)
+	x, err := w.Remotes().PreparePush(ctx, name)
 	must.OK(t, err)
 	defer x.Release()
 	err = x.State.Mark(ctx, s.Source(), nil, false, func(h cas.Hash) bool {

@@ -61,8 +61,8 @@ func (e *workspaceTable) readView(src *tree.Source, view uint32) (*tree.State, e
 	return sn.Tree(src)
 }
 
-// takeChanged returns the views of the workspaces that may have changed since the last call.
-func (e *workspaceTable) takeChanged() (views []uint32) {
+// takeChangedViews returns the views of the workspaces that may have changed since the last call.
+func (e *workspaceTable) takeChangedViews() (views []uint32) {
 	e.parts.WithLock(func(tx *live.Tx) {
 		views = append(tx.Changes().TakeChanged(live.ForPolicies), e.parts.Catalogue.TakeAlteredViews()...)
 	})
@@ -94,9 +94,9 @@ func (e *workspaceTable) workspacesForPolicies(views []uint32) iter.Seq[policy.W
 		for _, w := range all {
 			var out policy.Workspace
 			e.parts.WithReadLock(func(tx *live.Tx) {
-				n := tx.LastChange(w.ws.View)
+				n := tx.ChangeNumber(w.ws.View)
 				out = policy.Workspace{
-					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, UndoView: w.ws.UndoView, ChangeCount: n, RecordCount: w.ws.ChangeCount + w.ws.ForkChangeCount, Changed: n != w.ws.ChangedAtCapture,
+					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, UndoView: w.ws.UndoView, ChangeCount: n, RecordCount: w.ws.ChangeCount + w.ws.ForkChangeCount, Changed: n != w.ws.ChangeNumberAtCapture,
 					NewestFirst: w.Snapshots().retained(), Remove: w.Snapshots().removeOld, EndForks: w.expire,
 					Capture: func() error {
 						_, err := w.Capture(CaptureOptions{Kind: info.KindAuto})

@@ -39,9 +39,10 @@ func (s *Store) ForgottenContents() ForgottenContents {
 	}}
 }
 
-// Erase completes an erasure that an earlier daemon has not completed, if there is one. prune may be nil.
-func (f ForgottenContents) Erase(ctx context.Context, prune PruneExports) error {
-	if !slices.ContainsFunc(f.records(), func(f catalogue.Forgotten) bool { return !f.Erased }) {
+// CompleteErasure completes the erasure that an earlier daemon began and did not complete, if there is one. prune
+// may be nil.
+func (f ForgottenContents) CompleteErasure(ctx context.Context, prune PruneExports) error {
+	if !slices.ContainsFunc(f.records(), func(f catalogue.ForgottenEntry) bool { return !f.Erased }) {
 		return nil
 	}
 	_, _, err := f.erase(ctx, prune)
@@ -67,7 +68,7 @@ func (f ForgottenContents) erase(ctx context.Context, prune PruneExports) (refs 
 func (f ForgottenContents) gitCommits(rewritten map[string]*rewrittenTree) map[string]bool {
 	all := make(map[string]bool)
 	f.parts.WithReadLock(func(*live.Tx) {
-		for _, sn := range f.parts.Catalogue.Snapshots.Loaded() { // all that have git commits
+		for _, sn := range f.parts.Catalogue.Snapshots.Loaded() { // every snapshot with git commits is loaded
 			if t := rewritten[sn.ID]; t != nil && t.state != nil {
 				continue
 			}
@@ -126,13 +127,13 @@ func (f ForgottenContents) restartJournal(ctx context.Context) (begin int64, err
 	return begin, f.ckpt.Checkpoint(ctx)
 }
 
-func (f ForgottenContents) records() (all []catalogue.Forgotten) {
+func (f ForgottenContents) records() (all []catalogue.ForgottenEntry) {
 	f.parts.WithReadLock(func(*live.Tx) { all = slices.Clone(f.parts.Catalogue.Forgotten) })
 	return all
 }
 
 // readReceipt reads the receipt of a forget.
-func (f ForgottenContents) readReceipt(record catalogue.Forgotten) (r forget.StoredReceipt, err error) {
+func (f ForgottenContents) readReceipt(record catalogue.ForgottenEntry) (r forget.StoredReceipt, err error) {
 	b, err := f.parts.Objects.Get(record.Receipt, nil)
 	if err == nil {
 		err = json.Unmarshal(b, &r)
@@ -141,8 +142,8 @@ func (f ForgottenContents) readReceipt(record catalogue.Forgotten) (r forget.Sto
 	return r, err
 }
 
-// isGone reports whether the store has removed the chunks with the given fingerprints, except chunks that files
-// still use.
+// isGone reports whether the store has no chunk with one of the given fingerprints, except chunks that files still
+// use.
 func (f ForgottenContents) isGone(ctx context.Context, prints []forget.Fingerprint) (bool, error) {
 	stored := make(map[cas.Hash]bool)
 	for _, p := range prints {
@@ -158,7 +159,7 @@ func (f ForgottenContents) isGone(ctx context.Context, prints []forget.Fingerpri
 		return true, nil
 	}
 
-	used, err := f.usedChunks(ctx, stored, new([]forget.Place), neverRewritten)
+	used, err := f.usedChunks(ctx, stored, new([]forget.Place), noRewrittenTree)
 	return len(used) == len(stored), err
 }
 
@@ -207,7 +208,7 @@ func (f ForgottenContents) Verify(ctx context.Context) (*forget.Proof, error) {
 		return nil, err
 	}
 
-	used, err := f.usedChunks(ctx, found, &proof.Kept, neverRewritten)
+	used, err := f.usedChunks(ctx, found, &proof.Kept, noRewrittenTree)
 	if err != nil {
 		return nil, err
 	}
@@ -265,8 +266,8 @@ func (f ForgottenContents) scanFiles(ctx context.Context, scan *forget.Scanner, 
 	return nil
 }
 
-// neverRewritten is an argument of usedChunks: no tree is replaced.
-func neverRewritten(namedTree) *tree.State { return nil }
+// noRewrittenTree is the argument of usedChunks for callers that replace no tree.
+func noRewrittenTree(namedTree) *tree.State { return nil }
 
 // Chunks returns the chunks of all forgotten contents.
 func (f ForgottenContents) Chunks() (map[cas.Hash]bool, error) {
@@ -284,14 +285,14 @@ func (f ForgottenContents) Chunks() (map[cas.Hash]bool, error) {
 	return chunks, nil
 }
 
-// A RewrittenSnapshot names a snapshot whose tree was replaced by a Forget.
+// A RewrittenSnapshot names a snapshot whose tree Workspace.Forget has replaced.
 type RewrittenSnapshot struct {
 	Workspace *Workspace
 	Name      string
 }
 
-// Rewritten returns the snapshots whose trees were replaced. The keys are the former ids of the snapshots.
-func (f ForgottenContents) Rewritten() map[string]RewrittenSnapshot {
+// RewrittenSnapshots returns the snapshots whose trees were replaced. The keys are the former ids of the snapshots.
+func (f ForgottenContents) RewrittenSnapshots() map[string]RewrittenSnapshot {
 	all := make(map[string]RewrittenSnapshot)
 	f.parts.WithReadLock(func(*live.Tx) {
 		for _, w := range f.workspaces.byView {

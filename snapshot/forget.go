@@ -38,14 +38,14 @@ type ForgetOptions struct {
 // steps. If no tree has the contents, the error is of the kind errs.NotExist.
 func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receipt, error) {
 	s := w.store
-	f := &forgetRun{w: w, options: o, trees: make(map[string]*rewrittenTree), searched: make(map[uint32]*rewrittenTree)}
+	f := &forgetRun{w: w, options: o, rewrittenTrees: make(map[string]*rewrittenTree), searchedPresent: make(map[uint32]*rewrittenTree)}
 	defer f.endEdits()
 
 	if err := f.checkOptions(); err != nil {
 		return nil, err
 	}
 
-	done := s.BeginImport() // no gc begins before the new trees have references
+	done := s.BeginImport() // gc waits until the new trees are referenced
 	defer func() { done() }()
 
 	if err := s.Checkpoint(ctx); err != nil {
@@ -59,7 +59,7 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 			return &f.receipt, nil
 		}
 		var err error
-		f.receipt.Refs, err = o.Prune(ctx, s.ForgottenContents().gitCommits(f.trees), true)
+		f.receipt.Refs, err = o.Prune(ctx, s.ForgottenContents().gitCommits(f.rewrittenTrees), true)
 		return &f.receipt, err
 	}
 
@@ -84,15 +84,15 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 
 // A forgetRun is one call of Forget.
 type forgetRun struct {
-	w          *Workspace
-	options    ForgetOptions
-	rewrite    forget.Rewriter
-	trees      map[string]*rewrittenTree // by the id of the tree before
-	searched   map[uint32]*rewrittenTree // the present states that were searched, by view
-	edits      []*change                 // prepared edits of present states
-	staleEdits []*change                 // edits that were dropped, because their workspace ended
-	endedEdits []catalogue.Edit          // edits of forks that have ended
-	receipt    forget.Receipt
+	w               *Workspace
+	options         ForgetOptions
+	rewrite         forget.Rewriter
+	rewrittenTrees  map[string]*rewrittenTree // by the id that the tree had before
+	searchedPresent map[uint32]*rewrittenTree // the present states that were searched, by view
+	edits           []*change                 // prepared edits of present states
+	staleEdits      []*change                 // see dropStaleEdits
+	endedForkEdits  []catalogue.Edit          // edits of forks that have ended
+	receipt         forget.Receipt
 }
 
 // A rewrittenTree is the result of removing the contents from a tree.
@@ -207,14 +207,14 @@ func (f *forgetRun) remainingTrees() (unsealed []*catalogue.Snapshot, ids []stri
 	}
 
 	if len(f.options.In) == 0 {
-		ids = append(ids, f.w.store.cat.Trees()...)
+		ids = append(ids, f.w.store.cat.TreeIDs()...)
 	}
 
-	return unsealed, slices.DeleteFunc(ids, func(id string) bool { return f.trees[id] != nil }), nil
+	return unsealed, slices.DeleteFunc(ids, func(id string) bool { return f.rewrittenTrees[id] != nil }), nil
 }
 
-// chosenSnapshots returns the snapshots of ForgetOptions.In, or all if it is empty, oldest first in each
-// workspace. The caller holds the lock of the forest.
+// chosenSnapshots returns the snapshots that ForgetOptions.In names or, if In is empty, all snapshots, oldest first
+// in each workspace. The caller holds the lock of the forest.
 func (f *forgetRun) chosenSnapshots() (all []*catalogue.Snapshot, err error) {
 	for _, in := range f.options.In {
 		from, to, open := strings.Cut(in, "..")
@@ -230,7 +230,7 @@ func (f *forgetRun) chosenSnapshots() (all []*catalogue.Snapshot, err error) {
 			}
 		}
 
-		for _, sn := range f.w.store.cat.WithBase(f.w.ws) {
+		for _, sn := range f.w.store.cat.SnapshotsWithBase(f.w.ws) {
 			if sn == first || sn.Seq > first.Seq && sn.Seq <= last.Seq {
 				all = append(all, sn)
 			}
@@ -255,7 +255,7 @@ func (f *forgetRun) rewriteTree(ctx context.Context, id string) error {
 		return err
 	}
 
-	if f.trees[id] = t; t.state == nil || f.options.DryRun {
+	if f.rewrittenTrees[id] = t; t.state == nil || f.options.DryRun {
 		return nil
 	}
 
@@ -272,7 +272,7 @@ func loadTree(src *tree.Source, id string) (*tree.State, error) {
 	return tree.Load(src, h)
 }
 
-// commit writes the record. If there are snapshots or workspaces that were not rewritten yet, it writes no record,
+// commit writes the record. If new snapshots or workspaces exist that were not searched yet, it writes no record,
 // and mustRepeat is true.
 func (f *forgetRun) commit(receipt cas.Hash) (mustRepeat bool, err error) {
 	if err := f.w.store.cas.Commit(); err != nil {
@@ -280,7 +280,7 @@ func (f *forgetRun) commit(receipt cas.Hash) (mustRepeat bool, err error) {
 	}
 
 	err = f.w.store.forest.Update(len(f.edits) == 0, func(tx *live.Tx) error {
-		f.dropStale()
+		f.dropStaleEdits()
 		unsealed, ids, err := f.remainingTrees()
 		if mustRepeat = len(unsealed)+len(ids)+len(f.unsearchedWorkspaces()) > 0; mustRepeat || err != nil {
 			return err
@@ -291,18 +291,18 @@ func (f *forgetRun) commit(receipt cas.Hash) (mustRepeat bool, err error) {
 			return err
 		}
 
-		r := &catalogue.Forget{Trees: make(map[string]string), Forgotten: catalogue.Forgotten{
-			Number: f.w.store.cat.NextForgotten(), Time: f.receipt.At, Actor: f.options.Caller.Actor, UID: f.options.Caller.UID, Receipt: receipt,
+		r := &catalogue.Forget{Trees: make(map[string]string), Forgotten: catalogue.ForgottenEntry{
+			Number: f.w.store.cat.NextForgottenNumber(), Time: f.receipt.At, Actor: f.options.Caller.Actor, UID: f.options.Caller.UID, Receipt: receipt,
 		}}
 		f.receipt.Number = r.Forgotten.Number
 
 		for _, sn := range chosen {
-			if t := f.trees[sn.ID]; t.state != nil {
+			if t := f.rewrittenTrees[sn.ID]; t.state != nil {
 				r.Snapshots = append(r.Snapshots, catalogue.RewrittenSnapshot{View: sn.View, OldID: sn.ID, ID: t.id, Files: t.state.Inodes - 1, Bytes: t.state.Bytes})
 			}
 		}
 
-		for id, t := range f.trees {
+		for id, t := range f.rewrittenTrees {
 			if t.state != nil {
 				r.Trees[id] = t.id
 			}
@@ -318,7 +318,7 @@ func (f *forgetRun) commit(receipt cas.Hash) (mustRepeat bool, err error) {
 		}
 
 		for i, c := range f.edits {
-			c.inv = t.invs[i]
+			c.invalidation = t.invalidations[i]
 		}
 		return nil
 	})
@@ -327,7 +327,7 @@ func (f *forgetRun) commit(receipt cas.Hash) (mustRepeat bool, err error) {
 	}
 
 	for _, c := range f.edits {
-		f.w.store.Hooks.notifyReplaced(&c.inv)
+		f.w.store.Hooks.notifyReplaced(&c.invalidation)
 	}
 
 	return false, nil
@@ -336,13 +336,13 @@ func (f *forgetRun) commit(receipt cas.Hash) (mustRepeat bool, err error) {
 // notify makes the kernel drop its cached data of the rewritten snapshots and present states.
 func (f *forgetRun) notify() {
 	for _, c := range f.edits {
-		f.w.store.Hooks.notifyKernel(f.w.store.forest, c.inv)
+		f.w.store.Hooks.notifyKernel(f.w.store.forest, c.invalidation)
 	}
 
 	var held []*catalogue.Snapshot
 	f.w.store.withReadLock(func(*live.Tx) {
-		for _, sn := range f.w.store.cat.Snapshots.Loaded() { // all that have other ids
-			if len(sn.FormerIDs) > 0 && f.trees[sn.FormerIDs[len(sn.FormerIDs)-1]] != nil && f.w.store.forest.Takeover.Held(live.Node(sn.View, live.RootIno)) {
+		for _, sn := range f.w.store.cat.Snapshots.Loaded() { // every snapshot whose id was changed by the rewriting is loaded
+			if len(sn.FormerIDs) > 0 && f.rewrittenTrees[sn.FormerIDs[len(sn.FormerIDs)-1]] != nil && f.w.store.forest.Takeover.Held(live.Node(sn.View, live.RootIno)) {
 				held = append(held, sn)
 			}
 		}
@@ -352,9 +352,9 @@ func (f *forgetRun) notify() {
 		id := sn.FormerIDs[len(sn.FormerIDs)-1]
 		st, err := loadTree(f.w.store.src, id)
 		if err != nil {
-			continue // the kernel drops the data with the mount
+			continue // the kernel keeps its cached data until the unmount
 		}
-		inv := f.invalidation(sn.View, st, f.trees[id])
+		inv := f.invalidation(sn.View, st, f.rewrittenTrees[id])
 		f.w.store.Hooks.notifyReplaced(&inv)
 		f.w.store.Hooks.notifyKernel(f.w.store.forest, inv)
 	}

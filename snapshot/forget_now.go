@@ -15,12 +15,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// unsearchedWorkspaces returns the workspaces whose present states must lose the contents and were not searched yet.
-// With ForgetOptions.Now these are all workspaces, else the forks that have ended and that an undo can restore. The
-// caller holds the lock of the forest.
+// unsearchedWorkspaces returns the workspaces whose present states were not searched yet, although the contents
+// must be removed from them, too. With ForgetOptions.Now it considers all workspaces, otherwise only ended forks
+// that an undo can restore. The caller holds the lock of the forest.
 func (f *forgetRun) unsearchedWorkspaces() (all []*Workspace) {
 	for view, w := range f.w.store.workspaces.byView {
-		_, searched := f.searched[view]
+		_, searched := f.searchedPresent[view]
 		if !searched && (f.options.Now || w.ws.Ended != 0 && len(f.options.In) == 0) {
 			all = append(all, w)
 		}
@@ -53,7 +53,7 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 	if t.state, t.paths, err = f.rewrite.Rewrite(ctx, st); err != nil {
 		return err
 	}
-	if f.searched[view] = t; t.state == nil || f.options.DryRun {
+	if f.searchedPresent[view] = t; t.state == nil || f.options.DryRun {
 		return nil
 	}
 
@@ -62,7 +62,7 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 	}
 
 	id, err := f.w.store.sealer.SealInTurn(ctx, view, t.state)
-	f.endedEdits = append(f.endedEdits, catalogue.Edit{WS: view, State: id.String()})
+	f.endedForkEdits = append(f.endedForkEdits, catalogue.Edit{WS: view, State: id.String()})
 
 	return err
 }
@@ -72,16 +72,16 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 func (f *forgetRun) editPresent(ctx context.Context, w *Workspace, t *rewrittenTree) error {
 	c := &change{w: w, caller: f.options.Caller, sourceName: "forget"}
 	changes, err := c.prepare(ctx, func(c *change) (err error) {
-		if _, err := f.w.store.sealer.SealEdited(ctx, w.ws.View, c.now.Clone()); err != nil {
+		if _, err := f.w.store.sealer.SealEdited(ctx, w.ws.View, c.present.Clone()); err != nil {
 			return err
 		}
-		if t.state, t.paths, err = f.rewrite.Rewrite(ctx, c.now); t.state == nil {
+		if t.state, t.paths, err = f.rewrite.Rewrite(ctx, c.present); t.state == nil {
 			return err
 		}
 
 		c.newObjects = t.state
 		c.graft.Options = graft.Options{Now: time.Now().UnixNano(), Source: t.state, View: w.ws.View, Exact: true}
-		c.steps, err = graft.StepsBetween(ctx, f.w.store.src, c.now, t.state, tree.DiffOptions{}, c.listCharge)
+		c.steps, err = graft.StepsBetween(ctx, f.w.store.src, c.present, t.state, tree.DiffOptions{}, c.listCharge)
 
 		return err
 	})
@@ -89,7 +89,7 @@ func (f *forgetRun) editPresent(ctx context.Context, w *Workspace, t *rewrittenT
 		c.end()
 	}
 	if errors.Is(err, errs.Stale) { // the workspace has ended, and is searched again
-		delete(f.searched, w.ws.View)
+		delete(f.searchedPresent, w.ws.View)
 		return nil
 	}
 	if err != nil || !changes {
@@ -107,15 +107,15 @@ func (f *forgetRun) endEdits() {
 	}
 }
 
-// dropStale drops the edits of workspaces that have ended, or that an undo restored, since the edits were
+// dropStaleEdits drops the edits of workspaces that have ended, or that an undo restored, since the edits were
 // prepared. These workspaces are searched again. The caller holds the lock of the forest.
-func (f *forgetRun) dropStale() {
+func (f *forgetRun) dropStaleEdits() {
 	isStale := func(view uint32, ended bool) bool {
 		w := f.w.store.cat.Workspaces.At(view)
 		if w != nil && (w.Ended != 0) == ended {
 			return false
 		}
-		delete(f.searched, view)
+		delete(f.searchedPresent, view)
 		return true
 	}
 
@@ -129,7 +129,7 @@ func (f *forgetRun) dropStale() {
 	}
 
 	f.edits = fresh
-	f.endedEdits = slices.DeleteFunc(f.endedEdits, func(r catalogue.Edit) bool { return isStale(r.WS, true) })
+	f.endedForkEdits = slices.DeleteFunc(f.endedForkEdits, func(r catalogue.Edit) bool { return isStale(r.WS, true) })
 }
 
 // presentEdits returns the edits of the record, and an applier with these edits in the order of the record.
@@ -142,15 +142,15 @@ func (f *forgetRun) presentEdits(tx *live.Tx) (*applier, []catalogue.Edit) {
 		all = append(all, c.record)
 	}
 
-	return t, append(all, f.endedEdits...)
+	return t, append(all, f.endedForkEdits...)
 }
 
 // eachRewrittenPresent calls fn with the name of each workspace whose present state had the contents. The caller
 // holds the lock of the forest.
 func (f *forgetRun) eachRewrittenPresent(fn func(name string, t *rewrittenTree)) {
-	for _, view := range slices.Sorted(maps.Keys(f.searched)) {
-		if t := f.searched[view]; t.state != nil {
-			fn(nameOf(f.w.store.cat, view), t)
+	for _, view := range slices.Sorted(maps.Keys(f.searchedPresent)) {
+		if t := f.searchedPresent[view]; t.state != nil {
+			fn(workspaceName(f.w.store.cat, view), t)
 		}
 	}
 }

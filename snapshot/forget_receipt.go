@@ -26,9 +26,9 @@ func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 	f.listPlaces()
 
 	used, err := f.w.store.ForgottenContents().usedChunks(ctx, removed, &f.receipt.Kept, func(n namedTree) *tree.State {
-		t := f.trees[n.id]
+		t := f.rewrittenTrees[n.id]
 		if n.snapshot == "" {
-			t = f.searched[n.view]
+			t = f.searchedPresent[n.view]
 		}
 		if t == nil {
 			return nil
@@ -71,11 +71,11 @@ func (f *forgetRun) listPlaces() {
 		places := newPlaceList(&f.receipt.Removed)
 
 		for _, sn := range chosen {
-			t := f.trees[sn.ID]
+			t := f.rewrittenTrees[sn.ID]
 			if t == nil || t.state == nil {
 				continue
 			}
-			workspace := nameOf(f.w.store.cat, sn.WS)
+			workspace := workspaceName(f.w.store.cat, sn.WS)
 			f.receipt.Snapshots = append(f.receipt.Snapshots, forget.Rewritten{Workspace: workspace, Name: sn.Name, OldID: sn.ID, ID: t.id})
 			for _, commit := range sn.GitCommits {
 				f.receipt.Unremovable = append(f.receipt.Unremovable, fmt.Sprintf("git commit %s in other repositories, which snapshot %s was exported as", commit, sn.Name))
@@ -100,8 +100,8 @@ func (f *forgetRun) listPlaces() {
 	}
 }
 
-// nameOf returns the name of a workspace. The caller holds the lock of the forest.
-func nameOf(cat *catalogue.Catalogue, view uint32) string {
+// workspaceName returns the name of a workspace. The caller holds the lock of the forest.
+func workspaceName(cat *catalogue.Catalogue, view uint32) string {
 	if w := cat.Workspaces.At(view); w != nil {
 		return w.Name
 	}
@@ -117,7 +117,7 @@ func (f ForgottenContents) usedChunks(ctx context.Context, chunks map[cas.Hash]b
 			all = append(all, namedTree{workspace: w.Name, view: w.View, state: w.Freeze(tx)})
 		}
 		for _, sn := range f.parts.Catalogue.InOrder() {
-			all = append(all, namedTree{workspace: nameOf(f.parts.Catalogue, sn.WS), snapshot: sn.Name, id: sn.ID, state: sn.State.Load()})
+			all = append(all, namedTree{workspace: workspaceName(f.parts.Catalogue, sn.WS), snapshot: sn.Name, id: sn.ID, state: sn.State.Load()})
 		}
 		return nil
 	})

@@ -206,7 +206,7 @@ func TestForgetKilled(t *testing.T) {
 
 	s, err = snapshot.Open(after, snapshot.Options{})
 	must.OK(t, err)
-	must.OK(t, s.ForgottenContents().Erase(t.Context(), nil))
+	must.OK(t, s.ForgottenContents().CompleteErasure(t.Context(), nil))
 	isForgotten(t, s, true)
 	must.OK(t, s.Close())
 

@@ -112,7 +112,7 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 // reportFork updates the metrics and emits the event of a new fork.
 func (fs Forks) reportFork(fork *Workspace, o ForkOptions, start time.Time) {
 	fs.w.store.metrics.Update(func(m *info.Metrics) { m.Forks++; m.LastForkMs = info.MsSince(start) })
-	fs.w.store.Hooks.emit(events.Event{Workspace: fs.w.ws.View, Action: "forked", From: fork.BeganFrom(), Detail: o.Name}, o.Caller)
+	fs.w.store.Hooks.emit(events.Event{Workspace: fs.w.ws.View, Action: "forked", From: fork.BaseSnapshotName(), Detail: o.Name}, o.Caller)
 }
 
 // makeFork commits the record of a fork. The caller holds the lock of the forest.
@@ -126,7 +126,7 @@ func (fs Forks) makeFork(tx *live.Tx, p forkPlan) (*Workspace, error) {
 	if r.FromPresent {
 		r.Placeholders = p.placeholders
 	}
-	if r.Restrictions = p.restricted; p.matcher != nil {
+	if r.Restrictions = p.restrictions; p.matcher != nil {
 		if p.stateID == "" || p.madeFrom != p.Snapshot {
 			return nil, errs.New(errs.Busy, "busy: another state of %s is its last one now; do it again", p.Name)
 		}
@@ -137,9 +137,9 @@ func (fs Forks) makeFork(tx *live.Tx, p forkPlan) (*Workspace, error) {
 	return s.workspaces.byView[r.View], err
 }
 
-// BeganFrom returns the name of the snapshot from which the fork was made, as it was at that time. It returns ""
-// if the fork was made from a present state.
-func (w *Workspace) BeganFrom() (name string) {
+// BaseSnapshotName returns the name of the snapshot from which the fork was made. If that snapshot was renamed
+// since, it is the old name. If the fork was made from a present state, it returns "".
+func (w *Workspace) BaseSnapshotName() (name string) {
 	w.withReadLock(func() {
 		if o := w.store.cat.Snapshots.At(w.ws.Base); o != nil {
 			name = o.Parent
@@ -183,17 +183,16 @@ func (fs Forks) Named(name string) (f *Workspace, err error) {
 	return f, err
 }
 
-// Rename renames the fork a to b.
-func (fs Forks) Rename(a, b string, c actors.Caller) error {
+func (fs Forks) Rename(name, newName string, c actors.Caller) error {
 	s := fs.w.store
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		r, err := fs.w.ws.NewRenameFork(a, b)
+		r, err := fs.w.ws.NewRenameFork(name, newName)
 		if err != nil {
 			return err
 		}
 
-		r.Op = fs.w.Ops().newOp(catalogue.OpRenameFork, a, c)
-		r.Op.NewName, r.Op.View = b, r.View
+		r.Op = fs.w.Ops().newOp(catalogue.OpRenameFork, name, c)
+		r.Op.NewName, r.Op.View = newName, r.View
 
 		return s.commit(tx, r, c)
 	})
@@ -201,7 +200,7 @@ func (fs Forks) Rename(a, b string, c actors.Caller) error {
 		return err
 	}
 
-	s.Hooks.emit(events.Event{Workspace: fs.w.ws.View, Action: "renamed-fork", From: a, Detail: b}, c)
+	s.Hooks.emit(events.Event{Workspace: fs.w.ws.View, Action: "renamed-fork", From: name, Detail: newName}, c)
 
 	return nil
 }

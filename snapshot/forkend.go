@@ -32,13 +32,13 @@ func (fs Forks) Remove(name string, discard bool, c actors.Caller) (last info.In
 	return fs.removeFork(name, discard, true, c)
 }
 
-func (fs Forks) removeFork(name string, discard, keep bool, c actors.Caller) (last info.Info, until time.Time, err error) {
+func (fs Forks) removeFork(name string, discard, keepForUndo bool, c actors.Caller) (last info.Info, until time.Time, err error) {
 	s := fs.w.store
-	return fs.endFork(name, keep, c, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
+	return fs.endFork(name, keepForUndo, c, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
 		if discard {
 			return catalogue.NewDiscard(s.cat, fs.w.ws, f, c, s.opt.Now())
 		}
-		if err := s.cat.MayEnd(fs.w.ws, f, c, s.opt.Now()); err != nil {
+		if err := s.cat.CheckEnd(fs.w.ws, f, c, s.opt.Now()); err != nil {
 			return nil, err
 		}
 		return fs.newEndRecord(tx, f, c)
@@ -80,7 +80,7 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 // endFork commits the record that newRecord makes for a fork. It returns the snapshot of the fork's last state, or
 // a zero Info if the record has none. With keep set, the end is an operation of a user, which can be undone until
 // the returned time.
-func (fs Forks) endFork(name string, keep bool, c actors.Caller, newRecord func(*live.Tx, *catalogue.Workspace) (*catalogue.EndFork, error)) (last info.Info, until time.Time, err error) {
+func (fs Forks) endFork(name string, keepForUndo bool, c actors.Caller, newRecord func(*live.Tx, *catalogue.Workspace) (*catalogue.EndFork, error)) (last info.Info, until time.Time, err error) {
 	s := fs.w.store
 	var r *catalogue.EndFork
 	err = s.record(c, func(tx *live.Tx) (catalogue.Record, error) {
@@ -91,13 +91,13 @@ func (fs Forks) endFork(name string, keep bool, c actors.Caller, newRecord func(
 		if r, err = newRecord(tx, f); err != nil {
 			return nil, err
 		}
-		if keep {
+		if keepForUndo {
 			r.Op = fs.w.Ops().newOp(catalogue.OpEndFork, name, c)
 			if s.cat.MayKeep(fs.w.ws, nil, f) {
 				r.Op.Kept, until = []uint32{f.View}, fs.w.Ops().undoDeadline(r.Op)
 			}
 			if r.LastState != nil {
-				r.Op.LeftView = r.LastState.View
+				r.Op.ResultView = r.LastState.View
 			}
 		}
 

@@ -39,8 +39,8 @@ type GraftResult struct {
 
 // Graft merges a tree into the workspace in one step, and makes a snapshot of the state before.
 //
-// The new state is sealed before it becomes the present one. So a graft of any size needs little
-// memory, and recovery only has to load the state.
+// The new state is sealed before it becomes the present one. So a graft of any size needs little memory, and
+// recovery only loads the sealed state.
 func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, error) {
 	s := w.store
 	if _, ok := o.Tree.ID(); !ok {
@@ -64,7 +64,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	release()
 
 	c, err := w.change(ctx, change{name: "import", caller: o.Caller, sourceName: o.NamedPath}, func(c *change) error {
-		c.overlay = &graft.Overlay{Base: c.now, Source: o.Tree, Prefix: prefix}
+		c.overlay = &graft.Overlay{Base: c.present, Source: o.Tree, Prefix: prefix}
 		c.graft.Options = graft.Options{Now: time.Now().UnixNano(), CopyRootAttrs: o.CopyRootAttrs}
 		c.message = "before import"
 		if o.Image == nil {
@@ -72,7 +72,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		}
 
 		if o.CopyRootAttrs {
-			dir, err := c.now.Resolve(s.src, prefix)
+			dir, err := c.present.Resolve(s.src, prefix)
 			if err != nil {
 				return err
 			}

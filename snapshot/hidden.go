@@ -19,9 +19,9 @@ import (
 
 // hiddenStates has the hidden paths of a new fork, and the ids of the states without them.
 type hiddenStates struct {
-	restricted     *catalogue.Restrictions // nil: the restrictions of the parent
+	restrictions   *catalogue.Restrictions // nil: the restrictions of the parent
 	matcher        *hide.Matcher           // matches the paths that the parent has and the fork does not have
-	madeFrom       string                  // the ForkOptions.Snapshot of the state from which stateID was made
+	madeFrom       string                  // the name, as in ForkOptions.Snapshot, of the state from which stateID was made
 	stateID, dirID string
 	releases       []func()
 }
@@ -45,13 +45,13 @@ func (fs Forks) setRestrictions(p *forkPlan) (err error) {
 
 	removed := rules.Hide
 	if fs.w.ws.Fork {
-		removed = p.Hide // the parent has the files at the paths of its own Hide only if they were created in it; they stay
+		removed = p.Hide // a file at a path that the parent itself hides was created in the parent later, and stays
 	}
 	if p.matcher, err = hide.New(removed); err != nil {
 		return err
 	}
 	if len(rules.Hide)+len(rules.ReadOnly) > 0 {
-		p.restricted = &catalogue.Restrictions{Hide: rules.Hide, HideAsEmpty: rules.HideAsEmpty, ReadOnly: rules.ReadOnly}
+		p.restrictions = &catalogue.Restrictions{Hide: rules.Hide, HideAsEmpty: rules.HideAsEmpty, ReadOnly: rules.ReadOnly}
 	}
 
 	return nil
@@ -81,12 +81,12 @@ func (fs Forks) makeHiddenStates(p *forkPlan, from string) error {
 	}
 
 	// Hide the files of the directory too, at all their hard links in the directory.
-	was, release, err := s.holdDirectory(context.Background(), func() string { return dir })
+	dirState, release, err := s.holdDirectory(context.Background(), func() string { return dir })
 	if err != nil {
 		return err
 	}
 	p.releases = append(p.releases, release)
-	if p.dirID, err = fs.sealVisible(p, was); err != nil {
+	if p.dirID, err = fs.sealVisible(p, dirState); err != nil {
 		return err
 	}
 
@@ -127,8 +127,8 @@ func (fs Forks) startState(p *forkPlan, from string) (st *tree.State, dir string
 	return st, dir, err
 }
 
-// holdDirectory returns the state of a directory of the host, see WorkspaceRecord.DirState. It calls readID, which
-// returns the id of the state, with the lock of the forest held. The state is protected from gc until release is
+// holdDirectory returns the state of a directory of the host, see WorkspaceRecord.DirState. readID returns the id
+// of the state. It is called with the lock of the forest held. The state is protected from gc until release is
 // called.
 func (s *Store) holdDirectory(ctx context.Context, readID func() string) (st *tree.State, release func(), err error) {
 	err = s.forest.Update(true, func(*live.Tx) error {
@@ -171,7 +171,7 @@ func (fs Forks) sealVisible(p *forkPlan, st *tree.State) (id string, err error) 
 		return "", err
 	}
 
-	_, h, release, err := sealWithout(context.Background(), fs.w, st, paths, p.restricted.HideAsEmpty)
+	_, h, release, err := sealWithout(context.Background(), fs.w, st, paths, p.restrictions.HideAsEmpty)
 	if err == nil {
 		p.releases = append(p.releases, release)
 	}
@@ -181,11 +181,11 @@ func (fs Forks) sealVisible(p *forkPlan, st *tree.State) (id string, err error) 
 
 // sealWithout seals a copy of a state without some paths, see removePath. The copy is protected from gc until the
 // returned function is called.
-func sealWithout(ctx context.Context, w *Workspace, st *tree.State, paths []string, empty bool) (*tree.State, cas.Hash, func(), error) {
+func sealWithout(ctx context.Context, w *Workspace, st *tree.State, paths []string, keepEmpty bool) (*tree.State, cas.Hash, func(), error) {
 	s := w.store
 	e := &tree.Editor{State: st.Clone(), Source: s.src, Epoch: s.forest.Counters.Epoch()}
 	for _, name := range paths {
-		if err := removePath(e, name, empty); err != nil {
+		if err := removePath(e, name, keepEmpty); err != nil {
 			return nil, cas.Hash{}, nil, err
 		}
 	}
@@ -204,7 +204,7 @@ func sealWithout(ctx context.Context, w *Workspace, st *tree.State, paths []stri
 func (p *forkPlan) hideLinks(paths []string) error {
 	var size int
 	known := make(map[string]bool)
-	for _, pattern := range p.restricted.Hide {
+	for _, pattern := range p.restrictions.Hide {
 		known[pattern] = true
 		size += len(pattern)
 	}
@@ -217,14 +217,14 @@ func (p *forkPlan) hideLinks(paths []string) error {
 		if size += len(pattern); size > policy.MaxBytes/2 {
 			return errs.New(errs.TooBig, "hidden files have too many other names; name their directories instead")
 		}
-		p.restricted.Hide = append(p.restricted.Hide, pattern)
+		p.restrictions.Hide = append(p.restrictions.Hide, pattern)
 	}
 
 	return nil
 }
 
-// hiddenPaths returns the paths of a state that a matcher hides, without paths below other hidden paths, and all
-// other hard links to hidden files.
+// hiddenPaths returns the paths of a state that a matcher hides. It leaves out paths below hidden directories, and
+// adds all other hard links to hidden files.
 func hiddenPaths(ctx context.Context, src *tree.Source, st *tree.State, m *hide.Matcher) (paths []string, err error) {
 	dir := ""               // the last hidden directory
 	var links []*tree.Inode // hidden files with several names
@@ -276,9 +276,9 @@ func hiddenPaths(ctx context.Context, src *tree.Source, st *tree.State, m *hide.
 	return paths, nil
 }
 
-// removePath removes a path. If empty is set, it keeps the file or directory and removes only its contents. The
-// times of directories do not change.
-func removePath(e *tree.Editor, name string, empty bool) error {
+// removePath removes a path. If keepEmpty is set, it removes only the contents of the file or directory. The times
+// of directories do not change.
+func removePath(e *tree.Editor, name string, keepEmpty bool) error {
 	parsed, err := tree.ParsePath(name)
 	if err != nil {
 		return err
@@ -299,13 +299,13 @@ func removePath(e *tree.Editor, name string, empty bool) error {
 
 	dir, names := e.Own(parent.Ino), []string{parsed.Name}
 	switch {
-	case empty && n.IsRegular():
+	case keepEmpty && n.IsRegular():
 		n = e.Own(n.Ino)
 		e.State.Bytes -= n.FileSize()
 		n.Content, n.Xattrs = nil, nil
 		return e.Err()
 
-	case empty && n.IsDir():
+	case keepEmpty && n.IsDir():
 		dir, names = e.Own(n.Ino), nil
 		if err := n.Dir.List(e.Source, 0, func(d tree.Dirent, _ uint64) bool {
 			names = append(names, d.Name)

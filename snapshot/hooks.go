@@ -10,31 +10,31 @@ import (
 
 // Hooks are the functions that the mount sets. They are called without a lock held.
 type Hooks struct {
-	replaced   atomic.Pointer[func(names int) (epoch bool)]
-	invalidate atomic.Pointer[func(inv live.Invalidation, notified func())]
-	event      atomic.Pointer[func(events.Event, actors.Caller)]
+	onReplaced   atomic.Pointer[func(names int) (epoch bool)]
+	onInvalidate atomic.Pointer[func(inv live.Invalidation, notified func())]
+	onEvent      atomic.Pointer[func(events.Event, actors.Caller)]
 }
 
 // OnInvalidate sets the function that notifies the kernel of changes that were not made through the mount. It is
 // called without a lock held. It must call notified, perhaps later, when the kernel has been notified. If the
 // daemon dies before that, live.Takeover.Inherit returns the invalidation to the next daemon of the mount.
 func (h *Hooks) OnInvalidate(fn func(inv live.Invalidation, notified func())) {
-	h.invalidate.Store(&fn)
+	h.onInvalidate.Store(&fn)
 }
 
 // OnReplaced sets the function that is called when a change that was not made through the mount is visible, and
 // other changes of the workspace are still blocked. Its argument is the number of replaced names, and its result
 // becomes Invalidation.Epoch. It is called without a lock held, and before the function of OnInvalidate.
-func (h *Hooks) OnReplaced(fn func(names int) (epoch bool)) { h.replaced.Store(&fn) }
+func (h *Hooks) OnReplaced(fn func(names int) (epoch bool)) { h.onReplaced.Store(&fn) }
 
 // OnEvent sets the function that is called with each event: one for each operation on a workspace or snapshot, and
 // one for each path that a restore, a merge or an import changed. Event.Action is one of events.Actions, or
 // "ended" for a workspace that no longer exists. The function is called without a lock held.
-func (h *Hooks) OnEvent(fn func(events.Event, actors.Caller)) { h.event.Store(&fn) }
+func (h *Hooks) OnEvent(fn func(events.Event, actors.Caller)) { h.onEvent.Store(&fn) }
 
 // notifyReplaced calls the function of OnReplaced.
 func (h *Hooks) notifyReplaced(inv *live.Invalidation) {
-	if fn := h.replaced.Load(); fn != nil && !inv.Empty() {
+	if fn := h.onReplaced.Load(); fn != nil && !inv.Empty() {
 		inv.Epoch = (*fn)(len(inv.Entries))
 	}
 }
@@ -45,7 +45,7 @@ func (h *Hooks) notifyKernel(forest *live.Forest, inv live.Invalidation) {
 		return
 	}
 	notified := func() { forest.Takeover.MarkNoticed(inv) }
-	if fn := h.invalidate.Load(); fn != nil {
+	if fn := h.onInvalidate.Load(); fn != nil {
 		(*fn)(inv, notified)
 	} else {
 		notified()
@@ -54,7 +54,7 @@ func (h *Hooks) notifyKernel(forest *live.Forest, inv live.Invalidation) {
 
 // emit calls the function of OnEvent.
 func (h *Hooks) emit(e events.Event, c actors.Caller) {
-	if fn := h.event.Load(); fn != nil {
+	if fn := h.onEvent.Load(); fn != nil {
 		e.UID, e.PID, e.Command, e.Actor = c.UID, c.PID, c.Command, c.Actor
 		(*fn)(e, c)
 	}

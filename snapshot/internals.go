@@ -47,9 +47,8 @@
 // content, events and cas are below all of these.
 //
 // A gc begins its cas.Collection before it takes Checkpointer.mu. Between the two it waits for callers that put
-// objects without a reference (gc.Puts). So no request waits for a gc that itself waits for an
-// import, which takes as long as the sender of its files. An
-// automatic gc does not begin during an import. A writer waits for
+// objects without a reference (gc.Puts). So no request waits for a gc that itself waits for an import: an import is
+// as slow as the sender of its files. An automatic gc does not begin during an import. A writer waits for
 // Checkpointer.mu for some seconds only.
 //
 // A seal that has done much work releases Workspace.sealTurn, Sealer.forks and gc.Puts if other goroutines wait

@@ -87,7 +87,7 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 
 		rules := f.Policy()
 		o.Hidden = rules.HideMatcher()
-		c.message, c.check = "before merge of "+f.ws.Name, f.ws.Alive
+		c.message, c.check = "before merge of "+f.ws.Name, f.ws.CheckAlive
 		c.graft = live.Graft{Options: graft.Options{Source: in.After, View: f.ws.View}, ActorsOf: in.ActorsOf}
 		return o.plan(ctx, c, in.Before, rule)
 	})
@@ -111,32 +111,32 @@ func textStore(s *Store) func(context.Context, io.Reader) (*content.Content, err
 
 // forkSides returns the base and the present state of a fork, and the actors of the changes between them. The
 // change c holds both states.
-func (fs Forks) forkSides(f *Workspace, c *change) (in blame.States, err error) {
+func (fs Forks) forkSides(f *Workspace, c *change) (sides blame.States, err error) {
 	s := fs.w.store
-	in.Source = s.src
+	sides.Source = s.src
 	var changed actors.Changes
 	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
 		sn := s.cat.Snapshots.At(f.ws.Base)
 		if sn == nil {
 			return fmt.Errorf("%w: fork %q has no base", catalogue.ErrNotFound, f.ws.Name)
 		}
-		if in.Before, err = sn.Tree(s.src); err != nil {
+		if sides.Before, err = sn.Tree(s.src); err != nil {
 			return err
 		}
 
-		c.holdState(in.Before)
+		c.holdState(sides.Before)
 		changed = f.ws.AllChanges(tx)
-		if in.After, err = tx.Capture(f.ws.View); err != nil {
+		if sides.After, err = tx.Capture(f.ws.View); err != nil {
 			return err
 		}
 
-		c.holdState(in.After)
+		c.holdState(sides.After)
 
 		return nil
 	})
 
-	in.Set = s.parts.Union(changed)
-	return in, err
+	sides.Set = s.parts.Union(changed)
+	return sides, err
 }
 
 // plan plans the merge of the changes from base to the state c.graft.Source.
@@ -160,7 +160,7 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	}
 
 	p := &threeway.Plan{
-		Source: c.w.store.src, StoreText: textStore(c.w.store), Ours: c.now, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, ListCharge: o.ListCharge, ByPath: true,
+		Source: c.w.store.src, StoreText: textStore(c.w.store), Ours: c.present, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, ListCharge: o.ListCharge, ByPath: true,
 		Decisions: o.Contents, Rule: rules, Git: o.Git,
 		GitRules: threeway.GitRules{TheirName: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, MergeBranch: o.MergeBranch, RefuseDiverged: o.RefuseDiverged},
 	}

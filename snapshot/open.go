@@ -21,11 +21,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// firstObjects is more than the number of objects that the first checkpoint of a store puts.
-const firstObjects = 16
+// maxFirstObjects is larger than the number of objects that the first checkpoint puts into a new store.
+const maxFirstObjects = 16
 
-// elapsed returns the clock of Options.Elapsed or its default.
-func elapsed(o Options) func() time.Duration {
+// elapsedClock returns Options.Elapsed or, if it is nil, the clock that is its default.
+func elapsedClock(o Options) func() time.Duration {
 	if o.Elapsed != nil {
 		return o.Elapsed
 	}
@@ -73,18 +73,18 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	o.Elapsed = elapsed(o)
+	o.Elapsed = elapsedClock(o)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Memory == 0 {
-		o.Memory = engine.DefaultMemory
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes = engine.DefaultMemory
 	}
 	if o.LowMemory {
-		o.Memory /= 4
+		o.MemoryBytes /= 4
 	}
-	if o.ManyChanges == 0 {
-		o.ManyChanges = int(min(400_000, o.Memory/2/live.InodeBytes))
+	if o.MaxJournaledSteps == 0 {
+		o.MaxJournaledSteps = int(min(400_000, o.MemoryBytes/2/live.InodeBytes))
 	}
 	if o.Mode == 0 {
 		o.Mode = 0o755
@@ -182,7 +182,7 @@ func openJournal(s *Store, begin int64) error {
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
 		FS: s.opt.FS, Logger: s.logger, LowestPos: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, KeepDamaged: live.DamagesOnlyBytes,
 		Quarantine:  filepath.Join(s.dir, "quarantine"),
-		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.ReservedBytes, FreeReserve: s.cas.GiveUpReserve,
+		SegmentSize: min(journal.DefaultSegmentSize, max(minSegmentSize, total/32)), Reserve: s.room.ReservedBytes, FreeReserve: s.cas.GiveUpReserve,
 	})
 
 	s.room.Log = s.log
@@ -190,11 +190,11 @@ func openJournal(s *Store, begin int64) error {
 	return err
 }
 
-// isFirstOpening reports whether a store without a checkpoint can be new, because its journal
-// has all records from the first one on. Otherwise its metadata was lost.
+// isFirstOpening reports whether a store without a checkpoint can be a new store: then its journal still begins
+// with the first record. Otherwise the store's metadata was lost.
 func isFirstOpening(s *Store) bool {
 	if s.log.End() == 0 {
-		return s.cas.Stats().Objects <= firstObjects
+		return s.cas.Stats().Objects <= maxFirstObjects
 	}
 	return s.log.Size() == s.log.End()
 }
@@ -259,8 +259,8 @@ func commitFirstCheckpoint(s *Store) error {
 	return s.Checkpoint(s.loops.Context)
 }
 
-// makeFirstTree makes the workspace main of a new store. Its state is empty or the snapshot of
-// Options.Connect, and so is its base.
+// makeFirstTree makes the workspace main of a new store. Its state and its base are empty, or the snapshot that
+// Options.Connect returned.
 func makeFirstTree(s *Store, tx *live.Tx) error {
 	now := s.opt.Now()
 	st := emptyTree(s, tx, now)

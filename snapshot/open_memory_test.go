@@ -74,7 +74,7 @@ func clones(s *Store, view uint32, create func(string) live.NodeID, parts int) (
 // whether the daemon stopped or was killed.
 func TestPartsAreBounded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := Open(dir, Options{Quiet: true, Memory: littleMemory})
+	s, err := Open(dir, Options{Quiet: true, MemoryBytes: littleMemory})
 	must.OK(t, err)
 	f, err := s.Main().Forks().New(ForkOptions{Name: "f"})
 	must.OK(t, err)
@@ -94,7 +94,7 @@ func TestPartsAreBounded(t *testing.T) {
 		t.Errorf("the heap has grown by %d bytes", grown)
 	}
 	must.OK(t, s.Close())
-	opened, err := Open(dir, Options{Quiet: true, Memory: littleMemory})
+	opened, err := Open(dir, Options{Quiet: true, MemoryBytes: littleMemory})
 	must.OK(t, err)
 	must.OK(t, opened.Close())
 }
@@ -103,7 +103,7 @@ func TestPartsAreBounded(t *testing.T) {
 // inodes, snapshots of each state, and the steps of a restore.
 func TestOpeningIsBounded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := Open(dir, Options{Quiet: true, Memory: 1 << 40})
+	s, err := Open(dir, Options{Quiet: true, MemoryBytes: 1 << 40})
 	must.OK(t, err)
 	f, err := s.Main().Forks().New(ForkOptions{Name: "f"})
 	must.OK(t, err)
@@ -122,7 +122,7 @@ func TestOpeningIsBounded(t *testing.T) {
 	before := heap()
 	frugal := filepath.Join(t.TempDir(), "store")
 	must.CopyStore(t, frugal, killed)
-	opened, err := Open(killed, Options{Quiet: true, Memory: littleMemory})
+	opened, err := Open(killed, Options{Quiet: true, MemoryBytes: littleMemory})
 	must.OK(t, err)
 	defer opened.Close()
 	if most := opened.mem.PeakUsed(); most > littleMemory {
@@ -140,7 +140,7 @@ func TestOpeningIsBounded(t *testing.T) {
 func forkIsReadOnly(t *testing.T, dir string) {
 	t.Helper()
 	for _, frugal := range []bool{true, false} {
-		s, err := Open(dir, Options{Quiet: true, LowMemory: frugal, Memory: 4 * littleMemory})
+		s, err := Open(dir, Options{Quiet: true, LowMemory: frugal, MemoryBytes: 4 * littleMemory})
 		must.OK(t, err)
 		createIn(t, s, live.MainView, fmt.Sprint("main", frugal))
 		f, err := s.Main().Forks().Named("f")
@@ -169,10 +169,10 @@ func verifyIsBounded(t *testing.T, dir string) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "store")
 	must.CopyStore(t, copied, dir)
-	if _, err := Open(copied, Options{Quiet: true, ReadOnly: true, Memory: littleMemory}); !errors.Is(err, engine.ErrReplayMemory) {
+	if _, err := Open(copied, Options{Quiet: true, ReadOnly: true, MemoryBytes: littleMemory}); !errors.Is(err, engine.ErrReplayMemory) {
 		t.Errorf("a store that can be read only takes more memory than it may: %v", err)
 	}
-	r, err := Check(t.Context(), copied, Options{Memory: littleMemory}, nil)
+	r, err := Check(t.Context(), copied, Options{MemoryBytes: littleMemory}, nil)
 	if must.OK(t, err); !r.OK() {
 		t.Errorf("damage: %+v", r)
 	}

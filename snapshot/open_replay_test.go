@@ -346,7 +346,7 @@ func TestRecoveryComesToTheSame(t *testing.T) {
 		seed, many := i/2, i%2*3 // 3: nearly every restore seals
 		t.Run(fmt.Sprintf("%d,%d", seed, many), func(t *testing.T) {
 			dir := t.TempDir()
-			s, err := snapshot.Open(filepath.Join(dir, "store"), snapshot.Options{ManyChanges: many})
+			s, err := snapshot.Open(filepath.Join(dir, "store"), snapshot.Options{MaxJournaledSteps: many})
 			must.OK(t, err)
 			t.Cleanup(func() { s.Close() })
 			keepAll(t, s)

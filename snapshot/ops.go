@@ -29,8 +29,8 @@ func (ops Ops) List() (out []catalogue.Op) {
 	return out
 }
 
-// Named returns an operation by its number. The error is catalogue.ErrNoOp if there is no such operation.
-func (ops Ops) Named(number uint64) (out catalogue.Op, err error) {
+// ByNumber returns an operation by its number. The error is catalogue.ErrNoOp if there is no such operation.
+func (ops Ops) ByNumber(number uint64) (out catalogue.Op, err error) {
 	ops.w.withReadLock(func() {
 		var op *catalogue.Op
 		if op, err = ops.w.ws.Op(number); err == nil {
@@ -40,17 +40,17 @@ func (ops Ops) Named(number uint64) (out catalogue.Op, err error) {
 	return out, err
 }
 
-// maxOpText is the largest number of bytes of the names in an operation.
-const maxOpText = 500
+// maxOpTextBytes is the largest number of bytes of the names in an operation.
+const maxOpTextBytes = 500
 
 // newOp describes an operation of the caller c. object is the name of the snapshot, fork or directory of the
 // operation, or the names of several. The caller of newOp holds the lock of the forest.
 func (ops Ops) newOp(name, object string, c actors.Caller) *catalogue.Op {
-	if len(object) > maxOpText {
-		object = strings.ToValidUTF8(object[:maxOpText], "") + "…"
+	if len(object) > maxOpTextBytes {
+		object = strings.ToValidUTF8(object[:maxOpTextBytes], "") + "…"
 	}
 
-	return &catalogue.Op{Number: ops.w.ws.NextOp(), Name: name, Target: object, Time: ops.w.store.opt.Now(), Actor: c.Actor, Command: c.Command, UID: c.UID}
+	return &catalogue.Op{Number: ops.w.ws.NextOpNumber(), Name: name, Target: object, Time: ops.w.store.opt.Now(), Actor: c.Actor, Command: c.Command, UID: c.UID}
 }
 
 // keepRemoved sets op.Kept, so that the snapshots that the operation removes are kept for an undo, if the policy
@@ -93,8 +93,9 @@ func (ops Ops) UndoDeadlines() map[uint64]time.Time {
 	return all
 }
 
-// Undo undoes an operation other than an apply. It keeps changes that were made after the operation. An edit is a
-// restore, a merge, a refresh, an import or an undo of an actor; for its undo, o has the rule for conflicts.
+// Undo undoes an operation other than an apply. It keeps changes that were made after the operation. If these are
+// in conflict with the undo of an edit (a restore, a merge, a refresh, an import or an undo of an actor), the
+// options o decide.
 func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op catalogue.Op, res MergeResult, err error) {
 	s, w := ops.w.store, ops.w
 	w.withReadLock(func() {
@@ -112,7 +113,7 @@ func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op cata
 	}
 
 	res.DryRun = o.DryRun
-	var made *catalogue.Snapshot // the snapshot that the operation made, and that the undo removes
+	var madeSnapshot *catalogue.Snapshot // the snapshot that the operation made, and that the undo removes
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		undo := ops.newOp("", "", o.Caller)
 		undo.Undoes = number
@@ -121,10 +122,10 @@ func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op cata
 			return err
 		}
 
-		made = s.cat.Snapshots.At(op.LeftView)
+		madeSnapshot = s.cat.Snapshots.At(op.ResultView)
 		err = s.commit(tx, r, o.Caller)
-		if made != nil && s.cat.Snapshots.At(op.LeftView) == made {
-			made = nil
+		if madeSnapshot != nil && s.cat.Snapshots.At(op.ResultView) == madeSnapshot {
+			madeSnapshot = nil
 		}
 
 		return err
@@ -134,8 +135,8 @@ func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op cata
 	}
 
 	ops.reportUndo(op, o.Caller)
-	if made != nil {
-		s.Hooks.emit(events.Event{Workspace: w.ws.View, Action: "removed", From: made.Name}, o.Caller)
+	if madeSnapshot != nil {
+		s.Hooks.emit(events.Event{Workspace: w.ws.View, Action: "removed", From: madeSnapshot.Name}, o.Caller)
 	}
 
 	return op, res, s.Sync()
@@ -201,8 +202,8 @@ func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (M
 	return c.mergeResult(), err
 }
 
-// removeKept removes the snapshots and forks that are kept by operations older than the time before. It returns the
-// time of the first operation that still keeps a snapshot or fork, or the zero time.
+// removeKept removes the snapshots and forks that are kept by operations older than the given time. It returns the
+// time of the first operation that still keeps a snapshot or fork. If there is no such operation, the time is zero.
 func (ops Ops) removeKept(before time.Time) (first time.Time, err error) {
 	s, w := ops.w.store, ops.w
 	err = s.forest.Update(true, func(tx *live.Tx) error {
@@ -236,7 +237,7 @@ func (ops Ops) BeginApply(dir string, a catalogue.DirApply, c actors.Caller) (nu
 	s := ops.w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		w := ops.w.ws
-		if err := w.Alive(); err != nil {
+		if err := w.CheckAlive(); err != nil {
 			return err
 		}
 
@@ -253,16 +254,16 @@ func (ops Ops) BeginApply(dir string, a catalogue.DirApply, c actors.Caller) (nu
 	return number, s.Sync()
 }
 
-// EndApply sets the state of the directory after an apply. It removes the record of an apply that changed
-// nothing.
+// EndApply records the state of the directory after an apply. If the apply changed nothing, it removes the record
+// of the apply.
 func (ops Ops) EndApply(number uint64, after string, c actors.Caller) error {
 	return ops.amendApply(number, c, func(r *catalogue.LogOp) {
 		r.Op.Apply.After, r.RemoveOp = after, after == r.Op.Apply.Before
 	})
 }
 
-// MarkApplyUndone records that an apply was undone. If the store was filled from the directory, the changes of the
-// workspace since the apply can be applied again.
+// MarkApplyUndone records that an apply was undone. If the store was filled from the directory, the changes that
+// the apply had written can be applied again.
 func (ops Ops) MarkApplyUndone(number uint64, c actors.Caller) error {
 	return ops.amendApply(number, c, func(r *catalogue.LogOp) { r.Op.Undone, r.ResetDir = true, r.Op.Apply.FilledStore })
 }

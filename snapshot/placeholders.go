@@ -52,8 +52,7 @@ func (w *Workspace) placeholders(c actors.Caller) (found []naming.BytePath, err 
 	return found, nil
 }
 
-// existsInAny reports whether a path exists in one of the states. A state that cannot be read counts as a state
-// with the path.
+// existsInAny reports whether a path exists in one of the states. It also returns true if a state cannot be read.
 func existsInAny(src *tree.Source, states []*tree.State, path string) bool {
 	for _, st := range states {
 		if _, err := live.EmptyAt(src, st, path); !errors.Is(err, tree.ErrNotExist) {

@@ -14,8 +14,8 @@ type Directory struct{ w *Workspace }
 
 func (w *Workspace) Directory() Directory { return Directory{w} }
 
-// Hold returns the state of the directory when it was last read for this workspace. The state is sealed, and
-// protected from gc until release is called. A new fork has the directory's state of its parent.
+// Hold returns the state that the directory had when it was last read for this workspace. The state is sealed, and
+// protected from gc until release is called. For a new fork it is the same state as for its parent.
 func (d Directory) Hold(ctx context.Context) (st *tree.State, release func(), err error) {
 	return d.w.store.holdDirectory(ctx, func() string { return d.w.ws.DirState })
 }

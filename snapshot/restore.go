@@ -63,10 +63,10 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	args := change{name: "restore", caller: o.Caller, listCharge: o.ListCharge, sourceName: to.Snapshot, Changes: Changes{DryRun: o.DryRun}}
 	c, err := w.change(ctx, args, func(c *change) (err error) {
 		if o.Edit == nil {
-			c.steps, err = to.Steps(ctx, w.store.src, c.now, o.ListCharge)
+			c.steps, err = to.Steps(ctx, w.store.src, c.present, o.ListCharge)
 		} else {
 			e := graft.EditedFile{Objects: w.store.cas, Edit: o.Edit, DryRun: o.DryRun}
-			c.steps, err = e.Steps(ctx, w.store.src, c.now, to.Paths)
+			c.steps, err = e.Steps(ctx, w.store.src, c.present, to.Paths)
 			c.newObjects = e.NewObjects
 		}
 
@@ -130,7 +130,7 @@ func (w *Workspace) findRestore(o RestoreOptions) (sn *catalogue.Snapshot, to *g
 			return
 		}
 
-		if err = w.ws.Alive(); err != nil {
+		if err = w.ws.CheckAlive(); err != nil {
 			return
 		}
 		if sn, err = w.store.cat.Find(w.ws, o.Name); err != nil {

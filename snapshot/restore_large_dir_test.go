@@ -18,7 +18,7 @@ import (
 // be in memory, and written, each time.
 func TestRestoreOfALargeDirectory(t *testing.T) {
 	const names, seals = 20_000, 40
-	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true, ManyChanges: 2 * names / seals})
+	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true, MaxJournaledSteps: 2 * names / seals})
 	must.OK(t, err)
 	defer s.Close()
 	f, ctx := s.Forest(), context.Background()

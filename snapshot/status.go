@@ -46,7 +46,7 @@ func (w *Workspace) Status() info.Status {
 		st.DiskFreeBytes = free
 		if free <= 0 {
 			st.Health = "the store's disk is full; delete snapshots and run `amberfs gc`"
-		} else if free < fewBytes {
+		} else if free < nearlyFullBytes {
 			st.Health = fmt.Sprintf("the store's disk is nearly full (%d KiB are free), and writes fail; delete snapshots and run `amberfs gc`", free>>10)
 		}
 	}
@@ -72,5 +72,6 @@ func (w *Workspace) Status() info.Status {
 	return st
 }
 
-// fewBytes is the free space below which most writes fail, because the journal cannot grow.
-const fewBytes = 4 << 20
+// nearlyFullBytes is a number of free bytes on the disk. With fewer bytes most writes fail, because the journal
+// cannot grow.
+const nearlyFullBytes = 4 << 20

@@ -25,15 +25,15 @@ import (
 const (
 	// cacheBytes bounds the decoded pages and chunks kept in memory.
 	cacheBytes = 64 << 20
-	// minSegment is the size of the journal's segments on a small disk.
-	minSegment = 2 << 20
+	// minSegmentSize is the size in bytes of the journal's segments on a small disk.
+	minSegmentSize = 2 << 20
 )
 
 // Options are the arguments of Open. Zero values are defaults.
 type Options struct {
 	// FillSource is the directory or image from which the caller will fill a new store, "" for none. Until the
-	// caller calls MarkFilled, Created is true each time the store is opened. With Quiet, filling does not sync
-	// the disk; after the next opening, Sync does.
+	// caller calls MarkFilled, Created is true each time the store is opened. With Quiet, MarkFilled does not sync
+	// the disk. Sync does it after the next opening.
 	FillSource string
 	Logger     *slog.Logger
 	FS         vfs.FS // the file system of packs and journal; nil: the store's directory on the real disk
@@ -49,15 +49,15 @@ type Options struct {
 	// CloseTime limits the time in which Close seals changes. Changes that are not sealed stay in the journal,
 	// which the next opening replays. 0: no limit.
 	CloseTime time.Duration
-	// ManyChanges is the number of steps up to which a restore or a merge is written to the
-	// journal. With more steps the result is sealed instead. 0: the number that fits into half of
-	// Memory, 400,000 at most.
-	ManyChanges int
-	// Memory is the limit for unsealed changes in memory, in bytes; 0: engine.DefaultMemory.
-	Memory int64
-	// LowMemory opens a store with less memory. It is set after daemons were killed while they opened the store,
-	// perhaps because memory ran out. The limit is a quarter of Memory. If one workspace takes most of that after
-	// recovery, the workspace is read-only.
+	// MaxJournaledSteps is the largest number of steps of a restore or a merge that are written to the journal.
+	// With more steps the result is sealed instead. 0: the number that fits into half of MemoryBytes, at most
+	// 400,000.
+	MaxJournaledSteps int
+	// MemoryBytes limits the memory of unsealed changes. 0: engine.DefaultMemory.
+	MemoryBytes int64
+	// LowMemory opens a store with a quarter of MemoryBytes. It is set after daemons were killed while they opened
+	// the store, perhaps because memory ran out. If one workspace takes most of that memory after recovery, the
+	// workspace is read-only.
 	LowMemory bool
 	// Now returns the time; nil: time.Now.
 	Now func() time.Time
@@ -137,12 +137,12 @@ func newStore(storeDir *storedir.Dir, o Options) *Store {
 
 	s.ckpt.Sealer, s.ckpt.Collector, s.ckpt.Room = s.sealer, &s.gc, &s.room
 	s.meter = engine.NewMeter(p, &s.room)
-	s.mem = engine.NewMemory(p, s.sealer, o.Memory)
+	s.mem = engine.NewMemory(p, s.sealer, o.MemoryBytes)
 	s.mem.ReadOnly = o.ReadOnly
 	s.ckpt.Meter, s.ckpt.Memory = s.meter, s.mem
 	s.room.Dir, s.room.Checkpoints, s.room.NoSeals = c.dir, s.ckpt, o.Quiet
 	s.policies = policy.Enforcer{
-		Workspaces: c.workspaces.workspacesForPolicies, ChangedViews: c.workspaces.takeChanged, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, NextRecord: s.Changed, Signal: loops.NewSignal(), Loops: &p.Loops, Logger: c.logger,
+		Workspaces: c.workspaces.workspacesForPolicies, ChangedViews: c.workspaces.takeChangedViews, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, NextRecord: s.NextRecord, Signal: loops.NewSignal(), Loops: &p.Loops, Logger: c.logger,
 	}
 	c.actors = actors.NewRegistry(c.workspaces.viewAndAncestors, c.workspaces.forkName)
 
@@ -159,8 +159,9 @@ func (s *Store) Created() bool { return s.created }
 
 func (s *Store) Forest() *live.Forest { return s.forest }
 
-// Connect begins a connection to the kernel, see live.Takeover. If the journal has no other record
-// since the last checkpoint, it moves the position of the checkpoint, so that no new one is due.
+// Connect begins a connection to the kernel, see live.Takeover. If the journal has no other record since the last
+// checkpoint, Connect moves the checkpoint's position behind the record of the connection, so that this record
+// makes no checkpoint due.
 func (s *Store) Connect() error {
 	before := s.log.End()
 	if err := s.forest.Takeover.Connect(); err != nil {
@@ -245,8 +246,8 @@ func (s *Store) Sync() error {
 	return s.log.Sync()
 }
 
-// Changed returns a channel that is closed when the next record is appended to the journal.
-func (s *Store) Changed() <-chan struct{} { return s.log.NextAppend() }
+// NextRecord returns a channel that is closed when the next record is appended to the journal.
+func (s *Store) NextRecord() <-chan struct{} { return s.log.NextAppend() }
 
 // withReadLock runs fn with the lock of the forest held for reading.
 func (s *core) withReadLock(fn func(tx *live.Tx)) { s.parts.WithReadLock(fn) }
@@ -266,7 +267,7 @@ func (s *Store) Checkpoint(ctx context.Context) error { return s.ckpt.Checkpoint
 // for an import, it does not block checkpoints and verifications either. Snapshots and forks that are kept for
 // undo are referenced, unless the disk is nearly full: then GC removes them first.
 func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
-	if free, err := s.Free(); err == nil && free < fewBytes {
+	if free, err := s.Free(); err == nil && free < nearlyFullBytes {
 		if err := s.RemoveKept(); err != nil {
 			return cas.GCResult{}, err
 		}

@@ -68,7 +68,7 @@ func TestCheckpointOfAChangedRecord(t *testing.T) {
 func (s *Store) SameAsStored(t *testing.T) {
 	t.Helper()
 	stored := make(map[uint32]catalogue.WorkspaceRecord)
-	must.OK(t, catalogue.Scan(s.cas, catalogue.Workspaces, func(r catalogue.WorkspaceRecord) error {
+	must.OK(t, catalogue.Scan(s.cas, catalogue.WorkspacePrefix, func(r catalogue.WorkspaceRecord) error {
 		stored[r.View] = r
 		return nil
 	}))

@@ -63,7 +63,7 @@ func makeRecords(b *testing.B, dir string, n int) {
 		ops = append(ops, cas.MetaOp{Key: key, Value: value})
 	}
 
-	read(catalogue.Key(catalogue.Snapshots, first.View), &r)
+	read(catalogue.Key(catalogue.SnapshotPrefix, first.View), &r)
 	noise := rand.NewChaCha8([32]byte{})
 	for range n {
 		var id, set cas.Hash
@@ -74,7 +74,7 @@ func makeRecords(b *testing.B, dir string, n int) {
 		r.Parent, r.Name, r.ID = r.Name, fmt.Sprint("cp-", r.Seq), id.String()
 		r.Created = r.Created.Add(12345678)
 		r.Actors, r.ActorSets = []string{"agent"}, []cas.Hash{set}
-		write(catalogue.Key(catalogue.Snapshots, r.View), r)
+		write(catalogue.Key(catalogue.SnapshotPrefix, r.View), r)
 	}
 
 	var at catalogue.StoreRecord

@@ -152,7 +152,7 @@ func TestForkOfAFork(t *testing.T) {
 	}
 	b, err := forks.New(snapshot.ForkOptions{Name: "b", Snapshot: "a/v"})
 	must.OK(t, err)
-	want(t, "what it began from", b.BeganFrom(), "a/v")
+	want(t, "what it began from", b.BaseSnapshotName(), "a/v")
 	write(t, s, live.Node(a.View(), live.RootIno), "f", "two")
 	must.OK(t, forks.Discard("a", actors.Caller{}))
 	s = afterKill(t, s, dir)

@@ -45,8 +45,8 @@ type UndoByResult struct {
 // UndoBy undoes the changes of an actor and keeps the changes of all other actors. It reverts the actor's changes
 // in each interval between snapshots, newest interval first. In all other respects it works like a restore.
 //
-// If the actor was undone before, UndoBy also reverts that undo, when it reaches the interval of the undo. So the
-// undone changes exist again when UndoBy reaches their own interval. Otherwise they would be in conflict with the
+// If changes of the actor were undone before, UndoBy first reverts that undo, in the interval in which it was made.
+// So these changes exist again when UndoBy reaches their own interval. Otherwise they would be in conflict with the
 // earlier undo.
 func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, error) {
 	u, err := ss.newUndoBy(o)
@@ -111,7 +111,7 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (*blame.Undo, error) {
 // planUndoBy plans the undo u. It is the function plan of Workspace.change.
 func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 	c.releases = append(c.releases, u.Close)
-	p, all, err := u.Plan(ctx, c.now)
+	p, all, err := u.Plan(ctx, c.present)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 		used[step.WithView] = true
 	}
 
-	deepest := c.now
+	deepest := c.present
 	for _, i := range all {
 		if used[i.View] && i.Theirs.Depth > deepest.Depth {
 			deepest = i.Theirs
@@ -147,7 +147,7 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 	c.graft.Options = graft.Options{Source: deepest, View: u.View, Touch: true}
 	c.message = "before undo of " + u.Actor
 	c.snapshotAfter = &CaptureOptions{Kind: info.KindActor, Message: "after undo of " + u.Actor}
-	c.undone = &catalogue.ActorUndo{By: u.Actor, Since: u.SinceSeq}
+	c.actorUndo = &catalogue.ActorUndo{By: u.Actor, Since: u.SinceSeq}
 	c.keptPaths = slices.Sorted(maps.Keys(u.KeptPaths))
 	c.check = func() error {
 		for _, i := range u.Intervals {
@@ -161,9 +161,9 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 	return c.usePlan(p, steps)
 }
 
-// VersionsBy calls fn with two versions of the only path in o.Paths: the version with the last change of the
-// actor, and the version without the actor's changes. A version is nil if the path does not exist in it.
-func (ss Snapshots) VersionsBy(ctx context.Context, o UndoByOptions, fn func(left, without *tree.Inode) error) error {
+// VersionsBy calls fn with two versions of the only path in o.Paths: lastByActor, just after the last change of the
+// actor, and withoutActor, without the actor's changes. A version is nil if the path does not exist in it.
+func (ss Snapshots) VersionsBy(ctx context.Context, o UndoByOptions, fn func(lastByActor, withoutActor *tree.Inode) error) error {
 	u, err := ss.newUndoBy(o)
 	if err != nil {
 		return err
@@ -179,10 +179,10 @@ func (ss Snapshots) VersionsBy(ctx context.Context, o UndoByOptions, fn func(lef
 		return err
 	}
 
-	left, without, err := p.Versions(u.Paths[0])
+	lastByActor, withoutActor, err := p.Versions(u.Paths[0])
 	if err != nil {
 		return err
 	}
 
-	return fn(left, without)
+	return fn(lastByActor, withoutActor)
 }

@@ -20,7 +20,7 @@ import (
 type Workspace struct {
 	store    *Store
 	ws       *catalogue.Workspace // guarded by the lock of the forest
-	sealTurn *semaphore.Weighted  // held by the one seal of main, or of a fork of main with the forks in it
+	sealTurn *semaphore.Weighted  // held during a seal; main has one for itself, and each fork of main has one that the forks in it use, too
 }
 
 // addWorkspace adds a workspace of the catalogue to the store. The caller holds the lock of the
@@ -98,9 +98,9 @@ func (w *Workspace) List() []info.Info {
 	return slices.Collect(w.Snapshots().NewestFirst())
 }
 
-// Changes returns a count that grows with each change of the workspace's record or of the records of its
-// snapshots. While the count is unchanged, List and Find return equal results.
-func (w *Workspace) Changes() (n uint64) {
+// ChangeCount returns the number of changes of the workspace's record and of the records of its snapshots. While it
+// is unchanged, List and Find return equal results.
+func (w *Workspace) ChangeCount() (n uint64) {
 	w.withReadLock(func() { n = w.ws.ChangeCount })
 	return n
 }
@@ -109,7 +109,7 @@ func (w *Workspace) Changes() (n uint64) {
 // snapshots that are made or removed during the iteration.
 func (ss Snapshots) NewestFirst() iter.Seq[info.Info] {
 	return ss.newestFirst(func(list *catalogue.List, before uint64) (info.Info, bool) {
-		if sn := list.Before(before); sn != nil {
+		if sn := list.NewestBefore(before); sn != nil {
 			return sn.Info, true
 		}
 		return info.Info{}, false
@@ -117,9 +117,9 @@ func (ss Snapshots) NewestFirst() iter.Seq[info.Info] {
 }
 
 // retained yields the snapshots, newest first, with only the fields that retention needs. See
-// catalogue.List.RetainedBefore.
+// catalogue.List.RetentionInfoBefore.
 func (ss Snapshots) retained() iter.Seq[info.Info] {
-	return ss.newestFirst((*catalogue.List).RetainedBefore)
+	return ss.newestFirst((*catalogue.List).RetentionInfoBefore)
 }
 
 func (ss Snapshots) newestFirst(before func(*catalogue.List, uint64) (info.Info, bool)) iter.Seq[info.Info] {
@@ -245,7 +245,7 @@ func (w *Workspace) Tenant() (t *Workspace) {
 
 // tenant does the work of Tenant. The caller holds the lock of the forest.
 func (w *Workspace) tenant() *Workspace {
-	ws := w.store.cat.Uppermost(w.ws)
+	ws := w.store.cat.UppermostFork(w.ws)
 	if up := w.store.workspaces.byView[ws.View]; up != nil && up.ws == ws {
 		return up
 	}
@@ -257,8 +257,8 @@ type Quota struct{ w *Workspace }
 
 func (w *Workspace) Quota() Quota { return Quota{w} }
 
-// Admit returns an error if the disk has no space for n bytes or they exceed the limit of the fork. Otherwise the
-// n bytes count against the limit until the bytes of the fork are counted again.
+// Admit returns an error if the disk has no space for n bytes, or if the fork would exceed its limit with them.
+// Otherwise the n bytes count against the limit until the bytes of the fork are counted again.
 func (q Quota) Admit(n int64) error { return q.w.store.admit(q.w.ws.View, n) }
 
 // ChargeExport charges an export of n bytes to the limit, see engine.Meter.ChargeExport.

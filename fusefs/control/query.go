@@ -104,11 +104,11 @@ func sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (source, error) 
 	_, maxArgs := q.row.Args.Limits()
 	switch {
 	case maxArgs == 1:
-		s.changes = ws.Changes()
+		s.changes = ws.ChangeCount()
 	case len(q.names) == 1:
 		s.b = ws.View()
 		return s, ws.Store().Forest().WithReadLock(func(tx *live.Tx) error {
-			s.changes = tx.LastChange(ws.View())
+			s.changes = tx.ChangeNumber(ws.View())
 			return nil
 		})
 	}

@@ -38,7 +38,7 @@ type Record interface {
 	apply(*applyRun) error
 }
 
-var newRecord = map[Type]func() Record{
+var recordConstructors = map[Type]func() Record{
 	TypeCapture:       func() Record { return &Capture{} },
 	TypeEdit:          func() Record { return &Edit{} },
 	TypeFork:          func() Record { return &Fork{} },
@@ -60,7 +60,7 @@ var newRecord = map[Type]func() Record{
 
 // Decode returns the record of a type with a payload in JSON.
 func Decode(t Type, payload []byte) (Record, error) {
-	newEmpty, ok := newRecord[t]
+	newEmpty, ok := recordConstructors[t]
 	if !ok {
 		return nil, fmt.Errorf("record type %d is unknown to this version", t)
 	}
@@ -68,23 +68,23 @@ func Decode(t Type, payload []byte) (Record, error) {
 	return r, json.Unmarshal(payload, r)
 }
 
-// Views are the present trees of the workspaces, by view number. For each view they also record the actors
-// that changed it since the newest snapshot (the present interval). Snapshots also have view numbers; no
-// workspace and snapshot have the same number.
+// Views are the present trees of the workspaces, by view number. For each view they also record the actors that
+// changed it since the newest snapshot (the present interval). Snapshots have view numbers, too. A number belongs
+// to one workspace or one snapshot, never to both.
 type Views interface {
 	State(view uint32) (*tree.State, bool)
 	Capture(view uint32) (*tree.State, error)                // freezes the present state
 	WithoutEmpty(st *tree.State, paths []string) *tree.State // returns st without the empty files and directories at paths
-	LastChange(view uint32) uint64                           // returns a number that is higher after every change of a view
+	ChangeNumber(view uint32) uint64                         // returns a number that is higher after every change of a view
 	NewView() (uint32, error)                                // returns an unused view number
 	AddView(view uint32, st *tree.State)
 	DropView(view uint32)
-	EndView(view uint32, ended bool)              // makes the nodes of a view stale if ended, else valid again
+	SetViewEnded(view uint32, ended bool)         // makes the nodes of a view stale or, if ended is false, valid again
 	SetCounters(ino uint64, view uint32)          // raises the next inode and view numbers to at least these
-	Actors(view uint32) []*actors.Set             // of the present interval
-	ActorNames(view uint32) []string              // the names of the actors in Actors
-	NextInterval(view uint32) []*actors.Set       // ends the present interval, and returns its sets
-	ReturnActors(view uint32, sets []*actors.Set) // adds the sets to the present interval
+	ActorSets(view uint32) []*actors.Set          // of the present interval
+	ActorNames(view uint32) []string              // the names of the actors in ActorSets
+	EndInterval(view uint32) []*actors.Set        // ends the present interval, and returns its sets
+	AddActorSets(view uint32, sets []*actors.Set) // adds the sets to the present interval
 }
 
 // Trees extends Views by the methods that only some records need.
@@ -94,8 +94,9 @@ type Trees interface {
 	// LoadPushed returns a tree whose objects are in the store or on a remote, and its highest
 	// inode number.
 	LoadPushed(id cas.Hash) (st *tree.State, highest uint64, err error)
-	// MakeEditedCopy makes the edited copy of a view from the record of the edit. It has no effect if the copy
-	// exists: only a recovery needs the record. PutEditedCopy replaces the view by this copy.
+	// MakeEditedCopy makes the edited copy of a view from the record of the edit. Only recovery needs this:
+	// otherwise the copy exists already, and MakeEditedCopy does nothing. PutEditedCopy replaces the view by this
+	// copy.
 	MakeEditedCopy(*Edit) error
 	PutEditedCopy(*Edit)
 }
@@ -125,15 +126,15 @@ func (c *Catalogue) Apply(t Trees, r Record) (Effects, error) {
 	return a.Effects, err
 }
 
-// Freeze freezes the present state of a workspace in the catalogue and returns it. Every workspace in
-// the catalogue has a view, so the error cannot occur.
+// Freeze freezes the present state of a workspace in the catalogue and returns it. It ignores the error of
+// Views.Capture, which is only returned for an unknown view: every workspace in the catalogue has a view.
 func (w *Workspace) Freeze(v Views) *tree.State {
 	st, _ := v.Capture(w.View)
 	return st
 }
 
-// Present returns the present state of a workspace without freezing it. The caller uses it only under
-// the lock of the trees.
+// Present returns the present state of a workspace without freezing it. The caller holds the lock of the trees
+// while it uses the state.
 func (w *Workspace) Present(v Views) *tree.State {
 	st, _ := v.State(w.View)
 	return st
@@ -153,7 +154,7 @@ func (a *applyRun) setBase(w *Workspace, st *tree.State, r SnapshotRecord) error
 	return a.addState(r, st, actors.Changes{})
 }
 
-// addRoots keeps the trees with the given ids until the next checkpoint.
+// addRoots makes gc keep the trees with the given ids until the next checkpoint.
 func (a *applyRun) addRoots(ids ...string) error {
 	for _, id := range ids {
 		h, err := cas.ParseHash(id)
@@ -165,7 +166,8 @@ func (a *applyRun) addRoots(ids ...string) error {
 	return nil
 }
 
-// loadPushed returns the tree with an id and its highest inode number, and keeps it until the next checkpoint.
+// loadPushed returns the tree with an id and its highest inode number. It makes gc keep the tree until the next
+// checkpoint.
 func (a *applyRun) loadPushed(id string) (st *tree.State, highest uint64, err error) {
 	h, err := cas.ParseHash(id)
 	if err != nil {
@@ -202,15 +204,15 @@ func (a *applyRun) addSnapshot(sn *Snapshot) {
 func (a *applyRun) removeSnapshots(removed ...*Snapshot) {
 	for _, s := range removed {
 		if a.cat.Snapshots.At(s.View) == s {
-			if !a.cat.Hidden(s) {
-				a.cat.Bytes.Take(s.Bytes)
+			if !a.cat.IsHidden(s) {
+				a.cat.Bytes.Subtract(s.Bytes)
 			}
 			a.RemovedViews = append(a.RemovedViews, s.View)
 		}
 
 		a.cat.Snapshots.drop(s.View)
 		a.cat.dropUnsealed(s)
-		a.cat.Unwritten.Mark(Snapshots, s.View)
+		a.cat.Unwritten.MarkChanged(SnapshotPrefix, s.View)
 	}
 
 	for w, snaps := range a.groupByWorkspace(removed) {
@@ -242,7 +244,7 @@ func (a *applyRun) groupByWorkspace(snaps []*Snapshot) map[*Workspace][]*Snapsho
 // PresentChanges returns the changes since the newest snapshot.
 func (w *Workspace) PresentChanges(v Views) actors.Changes {
 	c := w.StoredChanges
-	c.Add(actors.ChangesOf(v.Actors(w.View)))
+	c.Add(actors.ChangesOf(v.ActorSets(w.View)))
 	return c
 }
 
@@ -267,7 +269,7 @@ func (w *Workspace) AllChanges(v Views) actors.Changes {
 // the next snapshot with these changes.
 func (w *Workspace) endInterval(v Views) actors.Changes {
 	c := w.StoredChanges
-	c.Add(actors.ChangesOf(v.NextInterval(w.View)))
+	c.Add(actors.ChangesOf(v.EndInterval(w.View)))
 	w.StoredChanges = actors.Changes{}
 	return c
 }
@@ -276,10 +278,10 @@ func (w *Workspace) endInterval(v Views) actors.Changes {
 // newer snapshot of its workspace, or to the present interval if there is no newer snapshot.
 func (a *applyRun) passOnChanges(removed []*Snapshot) {
 	for w, snaps := range a.groupByWorkspace(removed) {
-		present, heirs := w.Snapshots.PassOn(snaps)
+		present, heirs := w.Snapshots.PassOnChanges(snaps)
 		for _, p := range present {
 			w.StoredChanges.Add(actors.Changes{Names: p.Names, Stored: p.Stored})
-			a.trees.ReturnActors(w.View, p.Sets)
+			a.trees.AddActorSets(w.View, p.Sets)
 		}
 
 		for _, sn := range heirs {

@@ -27,13 +27,13 @@ func (*Capture) Type() Type { return TypeCapture }
 // NewCapture returns the record of a capture for a user. i contains the name of the snapshot, the time, and
 // the user's process.
 func NewCapture(c *Catalogue, v Views, w *Workspace, i info.Info) (*Capture, error) {
-	if err := w.Alive(); err != nil {
+	if err := w.CheckAlive(); err != nil {
 		return nil, err
 	}
 	if w.Snapshots.Named(i.Name) != nil {
 		return nil, errs.New(errs.Exist, "name in use: snapshot %q exists; choose another name, or delete it first", i.Name)
 	}
-	if err := w.mayCapture(i.Kind); err != nil {
+	if err := w.checkManualLimit(i.Kind); err != nil {
 		return nil, err
 	}
 
@@ -73,9 +73,9 @@ func (w *Workspace) newSnapshotRecord(v Views, i info.Info) (SnapshotRecord, err
 }
 
 // Paths returns the paths of a record as strings.
-func Paths(of []naming.BytePath) []string {
-	paths := make([]string, len(of))
-	for i, p := range of {
+func Paths(bytePaths []naming.BytePath) []string {
+	paths := make([]string, len(bytePaths))
+	for i, p := range bytePaths {
 		paths[i] = string(p)
 	}
 	return paths
@@ -94,7 +94,7 @@ func (r *Capture) apply(a *applyRun) error {
 	}
 
 	w.Head = r.Name
-	w.ChangedAtCapture = a.trees.LastChange(w.View)
+	w.ChangeNumberAtCapture = a.trees.ChangeNumber(w.View)
 	return a.addState(r.SnapshotRecord, st, w.endInterval(a.trees))
 }
 
@@ -106,7 +106,7 @@ func (*Bookmark) Type() Type { return TypeBookmark }
 
 // NewBookmark returns the record of a bookmark that is taken now.
 func (w *Workspace) NewBookmark(v Views, now time.Time) (*Bookmark, error) {
-	if err := w.Alive(); err != nil {
+	if err := w.CheckAlive(); err != nil {
 		return nil, err
 	}
 
@@ -161,7 +161,7 @@ func NewDelete(c *Catalogue, w *Workspace, names []string, caller actors.Caller,
 		}
 
 		seen[sn.View] = true
-		if err := w.mayDelete(sn, caller, now); err != nil {
+		if err := w.checkDelete(sn, caller, now); err != nil {
 			return nil, nil, err
 		}
 
@@ -173,7 +173,7 @@ func NewDelete(c *Catalogue, w *Workspace, names []string, caller actors.Caller,
 
 // NewExpiry returns the record of a deletion of the snapshots with the given views, and their names. It leaves out
 // snapshots that must stay, such as pinned ones. rules is the policy by which the snapshots were chosen. The record
-// is nil if no snapshot is left, or if the workspace has another policy now.
+// is nil if all snapshots must stay, or if the workspace has another policy now.
 func NewExpiry(c *Catalogue, w *Workspace, rules policy.Policy, views []uint32, now time.Time) (*Delete, []string) {
 	if !reflect.DeepEqual(rules, w.Policy) {
 		return nil, nil // the next expiry uses the new policy
@@ -227,7 +227,7 @@ func (r *Delete) apply(a *applyRun) error {
 // Rename gives a snapshot another name.
 type Rename struct {
 	View uint32 `json:"view"`
-	// OldName is the old name. In recovery, the snapshot may have the new name already: a checkpoint
+	// OldName is the name before the rename. In recovery, the snapshot may have the new name already: a checkpoint
 	// that ran during the rename may have written it.
 	OldName string `json:"was,omitempty"`
 	Name    string `json:"name"`
@@ -237,23 +237,23 @@ type Rename struct {
 func (*Rename) Type() Type { return TypeRename }
 
 // NewRename returns the record of a rename for a user.
-func NewRename(c *Catalogue, w *Workspace, from, to string, caller actors.Caller) (*Rename, error) {
-	if err := naming.Check(to); err != nil {
+func NewRename(c *Catalogue, w *Workspace, name, newName string, caller actors.Caller) (*Rename, error) {
+	if err := naming.Check(newName); err != nil {
 		return nil, err
 	}
 
-	sn, err := c.Find(w, from)
+	sn, err := c.Find(w, name)
 	if err != nil {
 		return nil, err
 	}
 	if sn.View == w.Base {
 		return nil, errs.New(errs.Protected, "protected: base cannot be renamed")
 	}
-	if w.Snapshots.Named(to) != nil {
-		return nil, errs.New(errs.Exist, "name in use: snapshot %q exists", to)
+	if w.Snapshots.Named(newName) != nil {
+		return nil, errs.New(errs.Exist, "name in use: snapshot %q exists", newName)
 	}
 
-	return &Rename{View: sn.View, OldName: sn.Name, Name: to}, w.mayRename(caller)
+	return &Rename{View: sn.View, OldName: sn.Name, Name: newName}, w.checkRenameAndDelete(caller)
 }
 
 func (r *Rename) apply(a *applyRun) error {
@@ -318,7 +318,7 @@ func (r *SetPolicy) UnmarshalJSON(b []byte) error {
 
 // NewSetPolicy returns the record of a change of the policy. patch is a JSON merge patch.
 func (w *Workspace) NewSetPolicy(patch []byte, caller actors.Caller) (*SetPolicy, error) {
-	if err := w.Alive(); err != nil {
+	if err := w.CheckAlive(); err != nil {
 		return nil, err
 	}
 	if w.Policy.Protect && !caller.Direct {

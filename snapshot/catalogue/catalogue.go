@@ -24,9 +24,9 @@ type Catalogue struct {
 	Workspaces ByView[Workspace]
 	Snapshots  SnapshotSet
 	Unsealed   ByView[Snapshot] // the snapshots without an id
-	Forgotten  []Forgotten      // the contents that users forgot, oldest first
+	Forgotten  []ForgottenEntry // the contents that users forgot, oldest first
 	Bytes      Sum              // the sizes of the files of all snapshots that are not hidden
-	Unwritten  Unwritten
+	Unwritten  UnwrittenRecords
 
 	alteredViews map[uint32]bool // see TakeAlteredViews
 }
@@ -35,7 +35,7 @@ type Catalogue struct {
 func New() *Catalogue {
 	return &Catalogue{
 		Workspaces: newByView[Workspace](), Snapshots: SnapshotSet{loaded: make(map[uint32]*Snapshot)}, Unsealed: newByView[Snapshot](),
-		Unwritten: Unwritten{keys: make(map[string]uint32)}, alteredViews: make(map[uint32]bool),
+		Unwritten: UnwrittenRecords{keys: make(map[string]uint32)}, alteredViews: make(map[uint32]bool),
 	}
 }
 
@@ -61,51 +61,51 @@ func (c *Catalogue) TakeAlteredViews() []uint32 {
 	return views
 }
 
-// An Unwritten lists the records that changed since the last checkpoint, and the trees to which the
-// journal refers.
-type Unwritten struct {
-	keys  map[string]uint32 // by key of a changed or removed record: its view
+// An UnwrittenRecords lists the records that changed since the last checkpoint, and the trees to which the journal
+// refers.
+type UnwrittenRecords struct {
+	keys  map[string]uint32 // the keys of the changed and removed records, and the view of each
 	roots []Root            // trees to which journal records since the last checkpoint refer
 }
 
 // Views yields the views of the records that changed or were removed.
-func (u *Unwritten) Views() iter.Seq[uint32] { return maps.Values(u.keys) }
+func (u *UnwrittenRecords) Views() iter.Seq[uint32] { return maps.Values(u.keys) }
 
 // Roots returns the trees to which journal records since the last checkpoint refer.
-func (u *Unwritten) Roots() []Root { return u.roots }
+func (u *UnwrittenRecords) Roots() []Root { return u.roots }
 
-// Take is called when a checkpoint begins. It removes and returns the keys and views of the records that
+// TakeKeys is called when a checkpoint begins. It removes and returns the keys and views of the records that
 // the checkpoint must write, and returns the number of Roots.
-func (u *Unwritten) Take() (keys map[string]uint32, roots int) {
+func (u *UnwrittenRecords) TakeKeys() (keys map[string]uint32, roots int) {
 	keys, u.keys = u.keys, make(map[string]uint32)
 	return keys, len(u.roots)
 }
 
-// Keys returns a copy of the keys and views that the next Take will return.
-func (u *Unwritten) Keys() map[string]uint32 { return maps.Clone(u.keys) }
+// Keys returns a copy of the keys and views that the next TakeKeys will return.
+func (u *UnwrittenRecords) Keys() map[string]uint32 { return maps.Clone(u.keys) }
 
-// Return puts back the keys that Take removed, because the checkpoint failed.
-func (u *Unwritten) Return(keys map[string]uint32) { maps.Copy(u.keys, keys) }
+// PutBackKeys is called if the checkpoint failed. It puts back the keys that TakeKeys removed.
+func (u *UnwrittenRecords) PutBackKeys(keys map[string]uint32) { maps.Copy(u.keys, keys) }
 
 // DropRoots drops the given number of the first roots, because a checkpoint now contains their trees.
-func (u *Unwritten) DropRoots(roots int) { u.roots = slices.Delete(u.roots, 0, roots) }
+func (u *UnwrittenRecords) DropRoots(roots int) { u.roots = slices.Delete(u.roots, 0, roots) }
 
-// Mark adds the record of a view. prefix is Snapshots or Workspaces.
-func (u *Unwritten) Mark(prefix string, view uint32) { u.keys[Key(prefix, view)] = view }
+// MarkChanged adds the record of a view. prefix is SnapshotPrefix or WorkspacePrefix.
+func (u *UnwrittenRecords) MarkChanged(prefix string, view uint32) { u.keys[Key(prefix, view)] = view }
 
-func (u *Unwritten) addRoot(r Root) { u.roots = append(u.roots, r) }
+func (u *UnwrittenRecords) addRoot(r Root) { u.roots = append(u.roots, r) }
 
 // A Workspace is a workspace in the catalogue: its record, its snapshots and its forks.
 type Workspace struct {
-	WorkspaceRecord  // the fields that Record sets are outdated
-	Snapshots        List
-	Forks            map[string]*Workspace // by name
-	ChangedAtCapture uint64                // Views.LastChange at the last capture
-	ChangeCount      uint64                // number of changes of the workspace's record and its snapshots' records
-	ForkChangeCount  uint64                // number of begins, ends and new expiry times of the forks below
-	StoredChanges    actors.Changes        // the changes between the newest snapshot and the last checkpoint
-	keptViews        map[uint32]bool       // the views in Op.Kept of the workspace's operations
-	Restored         []RestoreResult       // the results of the last restores, oldest first
+	WorkspaceRecord       // the fields that Record sets are outdated
+	Snapshots             List
+	Forks                 map[string]*Workspace // by name
+	ChangeNumberAtCapture uint64                // Views.ChangeNumber at the last capture
+	ChangeCount           uint64                // number of changes of the workspace's record and its snapshots' records
+	ForkChangeCount       uint64                // number of begins, ends and new expiry times of the forks below
+	StoredChanges         actors.Changes        // the changes between the newest snapshot and the last checkpoint
+	keptViews             map[uint32]bool       // the views in Op.Kept of the workspace's operations
+	RestoreResults        []RestoreResult       // the last maxRestoreResults restores, oldest first
 }
 
 // A RestoreResult is the state of a workspace right after a restore. The state equals the snapshot except
@@ -118,19 +118,18 @@ type RestoreResult struct {
 	State *tree.State
 }
 
-// maxRestored is the largest number of snapshots in Workspace.Restored.
-const maxRestored = 4
+const maxRestoreResults = 4
 
-// addRestored records the state st right after a restore of the snapshot with the given view.
-func (w *Workspace) addRestored(view uint32, st *tree.State) {
-	kept := slices.DeleteFunc(w.Restored, func(r RestoreResult) bool { return r.View == view })
-	w.Restored = append(kept[max(0, len(kept)-maxRestored+1):], RestoreResult{view, st})
+// addRestoreResult records that st is the state right after a restore of the snapshot with the given view.
+func (w *Workspace) addRestoreResult(view uint32, st *tree.State) {
+	kept := slices.DeleteFunc(w.RestoreResults, func(r RestoreResult) bool { return r.View == view })
+	w.RestoreResults = append(kept[max(0, len(kept)-maxRestoreResults+1):], RestoreResult{view, st})
 }
 
-// RestoredState returns the state right after the last restore of a snapshot, nil if Restored does not
+// RestoredState returns the state right after the last restore of a snapshot, nil if RestoreResults does not
 // contain the snapshot.
 func (w *Workspace) RestoredState(view uint32) *tree.State {
-	for _, r := range w.Restored {
+	for _, r := range w.RestoreResults {
 		if r.View == view {
 			return r.State
 		}
@@ -147,11 +146,11 @@ func (w *Workspace) Record(st *tree.State) WorkspaceRecord {
 	return r
 }
 
-// Family calls fn for a workspace and all forks below it, the workspace first.
-func (w *Workspace) Family(fn func(*Workspace)) {
+// WalkFamily calls fn for a workspace and all forks below it, the workspace first.
+func (w *Workspace) WalkFamily(fn func(*Workspace)) {
 	fn(w)
 	for _, f := range w.Forks {
-		f.Family(fn)
+		f.WalkFamily(fn)
 	}
 }
 
@@ -182,9 +181,9 @@ func (c *Catalogue) AddMain() *Workspace {
 	return c.addWorkspace(WorkspaceRecord{Name: "main", NextSeq: 1, Policy: policy.Default()})
 }
 
-// link completes the catalogue after all records of a checkpoint were added in any order: it adds forks
+// linkAndSort completes the catalogue after all records of a checkpoint were added in any order: it adds forks
 // to their parents and sorts snapshots.
-func (c *Catalogue) link() {
+func (c *Catalogue) linkAndSort() {
 	for _, w := range c.Workspaces.All() {
 		if p := c.Parent(w); p != nil && w.Ended != w.View {
 			p.Forks[w.Name] = w
@@ -201,8 +200,8 @@ func (c *Catalogue) Parent(w *Workspace) *Workspace {
 	return c.Workspaces.At(w.Parent)
 }
 
-// Uppermost returns the fork of main that is w or contains w. w is a fork.
-func (c *Catalogue) Uppermost(w *Workspace) *Workspace {
+// UppermostFork returns the fork of main that is w or contains w. w is a fork.
+func (c *Catalogue) UppermostFork(w *Workspace) *Workspace {
 	for {
 		up := c.Parent(w)
 		if up == nil || !up.Fork {
@@ -212,16 +211,16 @@ func (c *Catalogue) Uppermost(w *Workspace) *Workspace {
 	}
 }
 
-// Alive returns an ErrNoFork error if the workspace is a fork that has ended.
-func (w *Workspace) Alive() error {
+// CheckAlive returns an ErrNoFork error if the workspace is a fork that has ended.
+func (w *Workspace) CheckAlive() error {
 	if w.Ended != 0 {
 		return fmt.Errorf("%w: %q was deleted", ErrNoFork, w.Name)
 	}
 	return nil
 }
 
-// WithBase returns the base of a workspace and then its snapshots, oldest first.
-func (c *Catalogue) WithBase(w *Workspace) []*Snapshot {
+// SnapshotsWithBase returns the base of a workspace and then its snapshots, oldest first.
+func (c *Catalogue) SnapshotsWithBase(w *Workspace) []*Snapshot {
 	all := w.Snapshots.All()
 	if o := c.Snapshots.At(w.Base); o != nil {
 		all = slices.Insert(all, 0, o)
@@ -267,7 +266,7 @@ func (c *Catalogue) TouchSnapshot(view uint32) {
 		return
 	}
 
-	c.Unwritten.Mark(Snapshots, view)
+	c.Unwritten.MarkChanged(SnapshotPrefix, view)
 	if w := c.Workspaces.At(sn.WS); w != nil {
 		w.addChange(c.alteredViews)
 	}
@@ -281,18 +280,18 @@ func (w *Workspace) addChange(views map[uint32]bool) {
 
 // TouchWorkspace records that the record of a workspace changed.
 func (c *Catalogue) TouchWorkspace(w *Workspace) {
-	c.Unwritten.Mark(Workspaces, w.View)
+	c.Unwritten.MarkChanged(WorkspacePrefix, w.View)
 	w.addChange(c.alteredViews)
 }
 
-// add adds a snapshot. seal reports whether the caller must pass it to the sealer.
-func (c *Catalogue) add(s *Snapshot) (seal bool) {
+// add adds a snapshot. mustSeal reports whether the caller must pass it to the sealer.
+func (c *Catalogue) add(s *Snapshot) (mustSeal bool) {
 	c.Snapshots.put(s)
 	if !s.Sealed {
 		c.Unsealed.all[s.View] = s
 	}
 
-	hidden := c.Hidden(s)
+	hidden := c.IsHidden(s)
 	if !hidden {
 		c.Bytes.Add(s.Bytes)
 	}
@@ -325,17 +324,17 @@ func (c *Catalogue) SetID(sn *Snapshot, id cas.Hash, added int64) {
 	c.TouchSnapshot(sn.View)
 }
 
-// dropUnsealed removes a snapshot, which was sealed or removed, from Unsealed. It keeps another snapshot
-// that has the same view number: a view number may be reused after a removal.
+// dropUnsealed is called when a snapshot was sealed or removed. It removes the snapshot from Unsealed. It keeps
+// another snapshot that has the same view number: a view number may be reused after a removal.
 func (c *Catalogue) dropUnsealed(sn *Snapshot) {
 	if c.Unsealed.At(sn.View) == sn {
 		delete(c.Unsealed.all, sn.View)
 	}
 }
 
-// Leaves returns the objects that a gc must keep and that refer to no other objects: the actor sets of
-// workspaces, and the receipts in Forgotten.
-func (c *Catalogue) Leaves() (out []cas.Hash) {
+// LeafObjects returns the objects that a gc must keep and that refer to no other objects: the actor sets of
+// workspaces, and the receipts of forgotten contents.
+func (c *Catalogue) LeafObjects() (out []cas.Hash) {
 	for i := range c.Forgotten {
 		out = append(out, c.Forgotten[i].Receipt)
 	}

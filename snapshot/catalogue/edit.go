@@ -42,7 +42,7 @@ type Edit struct {
 	// Answer is set if a request of the kernel waits for the edit. If this daemon dies, the next
 	// daemon sends this answer.
 	Answer *EditAnswer `json:"answer,omitempty"`
-	Op     *Op         `json:"op,omitempty"` // set if Pre is set; keeps the state after the edit, see Op.Kept
+	Op     *Op         `json:"op,omitempty"` // set if Pre is set. The operation keeps the state after the edit, see Op.Kept
 }
 
 // An EditAnswer is the result of an edit.
@@ -59,18 +59,18 @@ const MaxAnswerPaths = 100
 
 func (*Edit) Type() Type { return TypeEdit }
 
-// maxActors is the largest size of Edit.Actors in bytes.
-const maxActors = 4 << 20
+// maxActorsBytes is the largest size of Edit.Actors in bytes.
+const maxActorsBytes = 4 << 20
 
 // SetActors sets the actors that made the changes of the edit.
 func (r *Edit) SetActors(set *actors.Set) {
-	r.Actors = set.EncodeWithin(maxActors)
+	r.Actors = set.EncodeWithin(maxActorsBytes)
 }
 
-// Describe sets Pre and Post, the records of the snapshots before and after the edit. before and after
-// describe these snapshots; if after is nil, no snapshot is taken after the edit. by are the actors of
-// the edit. undoes is set if the edit is an undo of an actor.
-func (r *Edit) Describe(c *Catalogue, v Views, w *Workspace, before info.Info, after *info.Info, by []string, undoes *ActorUndo) (err error) {
+// Describe sets Pre and Post, the records of the snapshots before and after the edit. before and after describe
+// these snapshots; if after is nil, no snapshot is taken after the edit. actorNames are the actors of the edit.
+// undoes is set if the edit is an undo of an actor.
+func (r *Edit) Describe(c *Catalogue, v Views, w *Workspace, before info.Info, after *info.Info, actorNames []string, undoes *ActorUndo) (err error) {
 	before.Kind = info.KindPreRestore
 	if r.Pre, err = NewSnapshot(c, v, w, before); err != nil || after == nil {
 		return err
@@ -79,7 +79,7 @@ func (r *Edit) Describe(c *Catalogue, v Views, w *Workspace, before info.Info, a
 		return err
 	}
 
-	r.Post.Seq, r.Post.Parent, r.Post.Actors = r.Pre.Seq+1, r.Pre.Name, by
+	r.Post.Seq, r.Post.Parent, r.Post.Actors = r.Pre.Seq+1, r.Pre.Name, actorNames
 	r.Post.Name = fmt.Sprintf("cp-%d", r.Post.Seq)
 	if undoes != nil {
 		undoes.From = r.Pre.View
@@ -130,7 +130,7 @@ func (r *Edit) apply(a *applyRun) error {
 
 	if sn := a.cat.Snapshots.At(r.RestoredView); sn != nil && r.RestoredView != 0 {
 		w.Head, w.DirState = sn.Name, sn.DirState
-		w.addRestored(sn.View, st)
+		w.addRestoreResult(sn.View, st)
 	}
 
 	return nil
@@ -158,10 +158,10 @@ type BeginFromTree struct {
 
 func (*BeginFromTree) Type() Type { return TypeBeginFromTree }
 
-// NewBeginFromTree returns the record that begins a workspace with the tree id. base contains the time and the user's
-// process.
+// NewBeginFromTree returns the record that begins a workspace with the tree with the given id. base contains the
+// time and the user's process.
 func (w *Workspace) NewBeginFromTree(v Views, id cas.Hash, base info.Info) (*BeginFromTree, error) {
-	if err := w.Alive(); err != nil {
+	if err := w.CheckAlive(); err != nil {
 		return nil, err
 	}
 	base.Name, base.Kind = "base", info.KindImport
@@ -190,10 +190,10 @@ func (r *BeginFromTree) apply(a *applyRun) error {
 		}
 	}
 
-	a.removeSnapshots(a.cat.WithBase(w)...)
+	a.removeSnapshots(a.cat.SnapshotsWithBase(w)...)
 	w.NextSeq, w.UndoView, w.Head = 1, 0, ""
 	w.endInterval(a.trees)
-	w.ChangedAtCapture = a.trees.LastChange(w.View)
+	w.ChangeNumberAtCapture = a.trees.ChangeNumber(w.View)
 	return a.setBase(w, st, r.SnapshotRecord)
 }
 
@@ -227,9 +227,9 @@ func (r *Pull) Place(v Views, w *Workspace) (err error) {
 	return err
 }
 
-// CheckPulled returns an error if this store does not allow the name, message, labels or actors of a
+// CheckPulledInfo returns an error if this store does not allow the name, message, labels or actors of a
 // snapshot from another store.
-func CheckPulled(i info.Info) error {
+func CheckPulledInfo(i info.Info) error {
 	if err := naming.Check(i.Name); err != nil {
 		return err
 	}
@@ -243,12 +243,12 @@ func CheckPulled(i info.Info) error {
 	return naming.CheckDescription(i.Message, i.Labels)
 }
 
-// MayPull returns an error if a snapshot from another store cannot be added to the workspace.
-func (w *Workspace) MayPull(i info.Info) error {
-	if err := w.Alive(); err != nil {
+// CheckPull returns an error if a snapshot from another store cannot be added to the workspace.
+func (w *Workspace) CheckPull(i info.Info) error {
+	if err := w.CheckAlive(); err != nil {
 		return err
 	}
-	if err := CheckPulled(i); err != nil {
+	if err := CheckPulledInfo(i); err != nil {
 		return err
 	}
 	if w.Snapshots.Named(i.Name) != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/amberfs/amberfs/cas"
 )
 
-// ForgottenKey is the key of the list of Forgotten in the metadata of the chunk store.
+// ForgottenKey is the key of Catalogue.Forgotten in the metadata of the chunk store.
 const ForgottenKey = "forgotten"
 
-// A Forgotten describes contents that a user removed from snapshots.
-type Forgotten struct {
+// A ForgottenEntry describes contents that a user removed from snapshots.
+type ForgottenEntry struct {
 	Number uint64    `json:"number"` // from 1
 	Time   time.Time `json:"at"`
 	Actor  string    `json:"actor,omitempty"`
@@ -26,38 +26,38 @@ type Forgotten struct {
 // A RewrittenSnapshot describes a snapshot whose tree is replaced.
 type RewrittenSnapshot struct {
 	View  uint32 `json:"view"`
-	OldID string `json:"was"` // the id of the tree before
+	OldID string `json:"was"` // the id of the replaced tree
 	ID    string `json:"id"`
 	Files int64  `json:"files"`
 	Bytes int64  `json:"bytes"`
 }
 
-// Forget replaces the trees of snapshots by trees without the contents that a user forgets. The snapshots
-// keep their names, numbers and times, and lose the ids of the git commits to which they were exported.
-// The record adds its Forgotten to Catalogue.Forgotten, or replaces the entry with the same number.
+// Forget replaces the trees of snapshots by trees without the contents that a user forgets. The snapshots keep
+// their names, numbers and times, and lose the ids of the git commits to which they were exported. The record adds
+// an entry to Catalogue.Forgotten, or replaces the entry with the same number.
 type Forget struct {
-	Forgotten Forgotten           `json:"forgotten"`
+	Forgotten ForgottenEntry      `json:"forgotten"`
 	Snapshots []RewrittenSnapshot `json:"snapshots,omitempty"`
 	// Trees maps old to new ids of the trees to which WorkspaceRecord.DirState and operations refer.
 	Trees map[string]string `json:"trees,omitempty"`
-	// Edits remove the contents from present states: from workspaces if the user wants that, and always from
-	// ended forks that an undo can restore.
+	// Edits remove the contents from present states: always from those of ended forks that an undo can restore, and
+	// from those of workspaces if the user wants that.
 	Edits []Edit `json:"edits,omitempty"`
 }
 
 func (*Forget) Type() Type { return TypeForget }
 
-// NextForgotten returns the number of the next Forgotten.
-func (c *Catalogue) NextForgotten() uint64 {
+// NextForgottenNumber returns the number of the next ForgottenEntry.
+func (c *Catalogue) NextForgottenNumber() uint64 {
 	if len(c.Forgotten) == 0 {
 		return 1
 	}
 	return c.Forgotten[len(c.Forgotten)-1].Number + 1
 }
 
-// Trees returns the ids of the trees to which DirState fields and operations refer, each once.
-func (c *Catalogue) Trees() (ids []string) {
-	c.eachTree(func(id *string) bool {
+// TreeIDs returns the ids of the trees to which DirState fields and operations refer, each once.
+func (c *Catalogue) TreeIDs() (ids []string) {
+	c.eachTreeID(func(id *string) bool {
 		ids = append(ids, *id)
 		return false
 	})
@@ -65,9 +65,9 @@ func (c *Catalogue) Trees() (ids []string) {
 	return slices.Compact(ids)
 }
 
-// eachTree calls fn with the id of each tree to which a DirState field or an operation refers. fn may change
+// eachTreeID calls fn with the id of each tree to which a DirState field or an operation refers. fn may change
 // the id, and reports whether it did.
-func (c *Catalogue) eachTree(fn func(id *string) (changed bool)) {
+func (c *Catalogue) eachTreeID(fn func(id *string) (changed bool)) {
 	call := func(ids ...*string) (changed bool) {
 		for _, id := range ids {
 			changed = *id != "" && fn(id) || changed
@@ -112,9 +112,9 @@ func (r *Forget) apply(a *applyRun) error {
 	if len(r.Trees) > 0 {
 		a.HasGarbage = true
 		for _, w := range a.cat.Workspaces.All() {
-			w.Restored = nil
+			w.RestoreResults = nil
 		}
-		a.cat.eachTree(func(id *string) bool {
+		a.cat.eachTreeID(func(id *string) bool {
 			now, changed := r.Trees[*id]
 			if changed {
 				*id = now
@@ -143,16 +143,16 @@ func (a *applyRun) editForgotten(r *Edit) error {
 		return err
 	}
 
-	sets := a.trees.Actors(w.View)
+	sets := a.trees.ActorSets(w.View)
 	a.trees.AddView(w.View, st)
-	a.trees.ReturnActors(w.View, sets)
-	a.trees.EndView(w.View, true)
+	a.trees.AddActorSets(w.View, sets)
+	a.trees.SetViewEnded(w.View, true)
 	a.cat.TouchWorkspace(w)
 
 	return nil
 }
 
-func (c *Catalogue) setForgotten(f Forgotten) {
+func (c *Catalogue) setForgotten(f ForgottenEntry) {
 	c.Unwritten.keys[ForgottenKey] = 0
 	for i := range c.Forgotten {
 		if c.Forgotten[i].Number == f.Number {
@@ -163,8 +163,8 @@ func (c *Catalogue) setForgotten(f Forgotten) {
 	c.Forgotten = append(c.Forgotten, f)
 }
 
-// replaceTree replaces the tree of a snapshot. In recovery the snapshot may have no id yet. It then gets its
-// id from the seal of the new tree.
+// replaceTree replaces the tree of a snapshot. If the snapshot has no id yet, which happens in recovery, it gets
+// its id when the new tree is sealed.
 func (a *applyRun) replaceTree(r *RewrittenSnapshot) error {
 	sn := a.cat.Snapshots.At(r.View)
 	if sn == nil {
@@ -176,8 +176,8 @@ func (a *applyRun) replaceTree(r *RewrittenSnapshot) error {
 		return err
 	}
 
-	if !a.cat.Hidden(sn) {
-		a.cat.Bytes.Take(sn.Bytes)
+	if !a.cat.IsHidden(sn) {
+		a.cat.Bytes.Subtract(sn.Bytes)
 		a.cat.Bytes.Add(r.Bytes)
 	}
 	sn.Files, sn.Bytes, sn.Hash = r.Files, r.Bytes, h

@@ -53,7 +53,7 @@ func (*Fork) Type() Type { return TypeFork }
 // and in Base the time and the user's process. from is the state from which the fork starts: "" for the
 // present state of w, FORK/ for the present state of a fork of w, else the name of a snapshot.
 func (r *Fork) StartFrom(c *Catalogue, t Trees, w *Workspace, from string) error {
-	if err := w.Alive(); err != nil {
+	if err := w.CheckAlive(); err != nil {
 		return err
 	}
 	if _, used := w.Forks[r.Name]; used {
@@ -96,9 +96,9 @@ func (r *Fork) StartFrom(c *Catalogue, t Trees, w *Workspace, from string) error
 	return err
 }
 
-// findBelow finds a snapshot as Find does. In addition, FORK/SNAPSHOT names a snapshot of a fork of w.
-// known is the name of the snapshot, with FORK/ before it if name has this form.
-func (c *Catalogue) findBelow(w *Workspace, name string) (sn *Snapshot, known string, err error) {
+// findBelow finds a snapshot as Find does. In addition, FORK/SNAPSHOT names a snapshot of a fork of w. fullName is
+// the name of the snapshot, with FORK/ before it if the snapshot is in a fork of w.
+func (c *Catalogue) findBelow(w *Workspace, name string) (sn *Snapshot, fullName string, err error) {
 	fork, in, below := strings.Cut(name, "/")
 	if !below || strings.HasPrefix(name, "label:") {
 		sn, err = c.Find(w, name)
@@ -113,8 +113,8 @@ func (c *Catalogue) findBelow(w *Workspace, name string) (sn *Snapshot, known st
 		return nil, "", err
 	}
 
-	sn, known, err = c.findBelow(f, in)
-	return sn, fork + "/" + known, err
+	sn, fullName, err = c.findBelow(f, in)
+	return sn, fork + "/" + fullName, err
 }
 
 func (r *Fork) apply(a *applyRun) error {
@@ -123,7 +123,7 @@ func (r *Fork) apply(a *applyRun) error {
 		return fmt.Errorf("%w: the parent of %s", ErrNoFork, r.Name)
 	}
 
-	st, dir, err := r.start(a, parent)
+	st, dir, err := r.startState(a, parent)
 	if err != nil {
 		return err
 	}
@@ -142,15 +142,15 @@ func (r *Fork) apply(a *applyRun) error {
 	a.NewForks = append(a.NewForks, w)
 	a.cat.TouchWorkspace(w)
 	parent.Forks[r.Name] = w
-	a.touchForks(w)
+	a.countForkChange(w)
 	a.trees.AddView(r.View, st)
-	w.ChangedAtCapture = a.trees.LastChange(w.View)
+	w.ChangeNumberAtCapture = a.trees.ChangeNumber(w.View)
 	r.Base.DirState = dir
 	return a.setBase(w, st, r.Base)
 }
 
-// start returns the state from which the fork starts, and the fork's WorkspaceRecord.DirState.
-func (r *Fork) start(a *applyRun, parent *Workspace) (st *tree.State, dir string, err error) {
+// startState returns the state from which the fork starts, and the fork's WorkspaceRecord.DirState.
+func (r *Fork) startState(a *applyRun, parent *Workspace) (st *tree.State, dir string, err error) {
 	if r.State != "" {
 		st, _, err = a.loadPushed(r.State)
 		return st, r.DirState, err
@@ -182,10 +182,10 @@ func (r *Fork) start(a *applyRun, parent *Workspace) (st *tree.State, dir string
 	return st, sn.DirState, err
 }
 
-// Left returns the newest snapshot of a last state of a fork that was claimed with the given label, nil
-// if no such snapshot exists.
-func (w *Workspace) Left(label string) *Snapshot {
-	return w.Snapshots.last(func(r *row) bool { return r.claimed == (label != "") }, func(sn *Snapshot) bool { return sn.Claim == label })
+// LastStateOfClaim returns the snapshot of the last state of the fork that was claimed with the given label. If
+// several such forks have ended, it is the newest of these snapshots. It returns nil if there is none.
+func (w *Workspace) LastStateOfClaim(label string) *Snapshot {
+	return w.Snapshots.newestMatching(func(r *row) bool { return r.claimed == (label != "") }, func(sn *Snapshot) bool { return sn.Claim == label })
 }
 
 // Lease changes the expiry time of a fork.
@@ -204,13 +204,13 @@ func (r *Lease) apply(a *applyRun) error {
 
 	w.Expires = r.Expires
 	a.cat.TouchWorkspace(w)
-	a.touchForks(w)
+	a.countForkChange(w)
 
 	return nil
 }
 
-// touchForks counts a change of a fork in ForkChangeCount of all workspaces above it.
-func (a *applyRun) touchForks(f *Workspace) {
+// countForkChange counts a change of a fork in ForkChangeCount of all workspaces above it.
+func (a *applyRun) countForkChange(f *Workspace) {
 	for up := a.cat.Parent(f); up != nil; up = a.cat.Parent(up) {
 		up.ForkChangeCount++
 		a.cat.alteredViews[up.View] = true
@@ -227,20 +227,20 @@ type RenameFork struct {
 func (*RenameFork) Type() Type { return TypeRenameFork }
 
 // NewRenameFork returns the record of a rename of a fork for a user.
-func (w *Workspace) NewRenameFork(from, to string) (*RenameFork, error) {
-	if err := naming.Check(to); err != nil {
+func (w *Workspace) NewRenameFork(name, newName string) (*RenameFork, error) {
+	if err := naming.Check(newName); err != nil {
 		return nil, err
 	}
 
-	f, err := w.ForkNamed(from)
+	f, err := w.ForkNamed(name)
 	if err != nil {
 		return nil, err
 	}
-	if _, used := w.Forks[to]; used {
-		return nil, errs.New(errs.Exist, "name in use: fork %q exists", to)
+	if _, used := w.Forks[newName]; used {
+		return nil, errs.New(errs.Exist, "name in use: fork %q exists", newName)
 	}
 
-	return &RenameFork{View: f.View, Name: to}, nil
+	return &RenameFork{View: f.View, Name: newName}, nil
 }
 
 func (r *RenameFork) apply(a *applyRun) error {

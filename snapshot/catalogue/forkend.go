@@ -31,9 +31,9 @@ func (*EndFork) Type() Type { return TypeEndFork }
 // NewDiscard returns the record of the end of a fork and the forks below it, without snapshots of their
 // last states.
 func NewDiscard(c *Catalogue, w, f *Workspace, caller actors.Caller, now time.Time) (r *EndFork, err error) {
-	f.Family(func(in *Workspace) {
+	f.WalkFamily(func(in *Workspace) {
 		if err == nil {
-			err = w.mayEnd(in, c.Snapshots.At(in.Base), caller, now)
+			err = w.checkEnd(in, c.Snapshots.At(in.Base), caller, now)
 		}
 	})
 	return f.newDiscard(), err
@@ -42,7 +42,7 @@ func NewDiscard(c *Catalogue, w, f *Workspace, caller actors.Caller, now time.Ti
 // newDiscard returns the record of NewDiscard without checks.
 func (f *Workspace) newDiscard() *EndFork {
 	r := &EndFork{View: f.View}
-	f.Family(func(in *Workspace) {
+	f.WalkFamily(func(in *Workspace) {
 		if in != f {
 			r.InnerForks = append(r.InnerForks, in.View)
 		}
@@ -52,27 +52,27 @@ func (f *Workspace) newDiscard() *EndFork {
 	return r
 }
 
-// MayEnd returns an error if a fork of w cannot be ended, because it has forks or the policy of w
+// CheckEnd returns an error if a fork of w cannot be ended, because it has forks or the policy of w
 // protects it.
-func (c *Catalogue) MayEnd(w, f *Workspace, caller actors.Caller, now time.Time) error {
+func (c *Catalogue) CheckEnd(w, f *Workspace, caller actors.Caller, now time.Time) error {
 	if len(f.Forks) > 0 {
 		return errs.New(errs.Busy, "busy: fork %q has forks of its own; delete those first", f.Name)
 	}
-	return w.mayEnd(f, c.Snapshots.At(f.Base), caller, now)
+	return w.checkEnd(f, c.Snapshots.At(f.Base), caller, now)
 }
 
-// NewEnd returns the record of the end of f, a fork of w. The record adds to w a snapshot of the fork's
-// last state; last describes this snapshot. full is nil, or a snapshot from before a removal of the fork's
-// files, as by `rm -rf`. If the fork is empty and full is not nil, the record also adds a snapshot of full
-// to w. If Discard is set for the fork, the record adds no snapshots. The limits of forks do not apply, so
+// NewEnd returns the record of the end of f, a fork of w. The record adds to w a snapshot of the fork's last state.
+// lastInfo describes this snapshot. bookmark is the fork's bookmark, which was taken before its files were removed,
+// as by `rm -rf`. It may be nil. If the fork is empty and has a bookmark, the record also adds a snapshot of the
+// bookmark to w. If Discard is set for the fork, the record adds no snapshots. The limits of forks do not apply, so
 // that a fork can always end.
-func NewEnd(c *Catalogue, w *Workspace, v Views, f *Workspace, full *Snapshot, last info.Info) (*EndFork, error) {
+func NewEnd(c *Catalogue, w *Workspace, v Views, f *Workspace, bookmark *Snapshot, lastInfo info.Info) (*EndFork, error) {
 	if f.Discard {
 		return f.newDiscard(), nil
 	}
 	st := f.Present(v)
 	stateOf := func(name, message string, files, bytes int64) (*SnapshotRecord, error) {
-		i := last
+		i := lastInfo
 		i.Name, i.Kind, i.Message = w.freeName(name), info.KindFork, message
 		sn, err := w.newSnapshotRecord(v, i)
 		sn.DirState = f.DirState
@@ -87,12 +87,12 @@ func NewEnd(c *Catalogue, w *Workspace, v Views, f *Workspace, full *Snapshot, l
 	}
 
 	r.LastState.Lineage = c.Lineage(f, 0)
-	if st.Inodes > 1 || full == nil {
+	if st.Inodes > 1 || bookmark == nil {
 		r.LastState.Claim = f.Claim
 		return r, nil
 	}
 
-	if r.FullState, err = stateOf(f.Name+"-before", "fork "+f.Name+" before it was emptied", full.Files, full.Bytes); err != nil {
+	if r.FullState, err = stateOf(f.Name+"-before", "fork "+f.Name+" before it was emptied", bookmark.Files, bookmark.Bytes); err != nil {
 		return nil, err
 	}
 
@@ -131,15 +131,15 @@ func (r *EndFork) apply(a *applyRun) error {
 	}
 
 	parent := a.cat.Parent(f)
-	a.touchForks(f)
+	a.countForkChange(f)
 	if parent != nil && parent.Forks[f.Name] == f {
 		delete(parent.Forks, f.Name)
 	}
 
 	if kept {
-		f.Family(func(in *Workspace) {
+		f.WalkFamily(func(in *Workspace) {
 			in.Ended = f.View
-			a.trees.EndView(in.View, true)
+			a.trees.SetViewEnded(in.View, true)
 			a.cat.TouchWorkspace(in)
 		})
 	} else if err := r.remove(a, f); err != nil {
@@ -164,7 +164,7 @@ func (r *EndFork) remove(a *applyRun, f *Workspace) error {
 		a.OwnBytes += max(0, f.Present(a.trees).Bytes-a.baseBytes(f))
 	}
 
-	snaps := a.cat.WithBase(f)
+	snaps := a.cat.SnapshotsWithBase(f)
 	if sn := a.cat.Snapshots.At(f.BookmarkView); sn != nil {
 		snaps = append(snaps, sn)
 	}
@@ -176,7 +176,7 @@ func (r *EndFork) remove(a *applyRun, f *Workspace) error {
 	f.Ended = f.View
 	a.cat.alteredViews[f.View] = true
 	a.RemovedViews = append(a.RemovedViews, f.View)
-	a.cat.Unwritten.Mark(Workspaces, f.View)
+	a.cat.Unwritten.MarkChanged(WorkspacePrefix, f.View)
 	a.HasGarbage = true
 
 	return nil

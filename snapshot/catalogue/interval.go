@@ -30,7 +30,7 @@ func (i Interval) ChangedBy(actor string) bool {
 func (c *Catalogue) Intervals(v Views, w *Workspace) (out []Interval) {
 	i := Interval{Actors: w.PresentActors(v)}
 
-	for _, sn := range slices.Backward(c.WithBase(w)) {
+	for _, sn := range slices.Backward(c.SnapshotsWithBase(w)) {
 		if sn.View != w.Base && !sn.IsPastState() {
 			continue
 		}

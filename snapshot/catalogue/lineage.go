@@ -43,10 +43,10 @@ func (c *Catalogue) Lineage(w *Workspace, beforeSeq uint64) []string {
 	return out[max(0, len(out)-MaxLineage):]
 }
 
-// Newest returns the name of the newest snapshot of a workspace, including its base, whose id is in ids.
+// NewestWithID returns the name of the newest snapshot of a workspace, including its base, whose id is in ids.
 // It returns "" if no snapshot has such an id.
-func (c *Catalogue) Newest(w *Workspace, ids []string) string {
-	if sn := w.Snapshots.last(mayHaveID(ids...), func(sn *Snapshot) bool { return sn.ID != "" && slices.Contains(ids, sn.ID) }); sn != nil {
+func (c *Catalogue) NewestWithID(w *Workspace, ids []string) string {
+	if sn := w.Snapshots.newestMatching(mayHaveID(ids...), func(sn *Snapshot) bool { return sn.ID != "" && slices.Contains(ids, sn.ID) }); sn != nil {
 		return sn.Name
 	}
 	if base := c.Snapshots.At(w.Base); base != nil && slices.Contains(ids, base.ID) {

@@ -72,7 +72,6 @@ func (s *Snapshot) Tree(src *tree.Source) (*tree.State, error) {
 	return st, nil
 }
 
-// Root returns the state of a snapshot as a Root.
 func (s *Snapshot) Root() Root {
 	if s.Sealed {
 		return Root{ID: s.Hash}
@@ -141,12 +140,12 @@ func (l *List) Newest() *Snapshot {
 	return l.set.At(l.rows[len(l.rows)-1].view)
 }
 
-// last returns the newest snapshot for which the function match returns true, or nil. Of the snapshots that are not
-// in memory, it reads only those whose row passes the test may.
-func (l *List) last(may func(*row) bool, match func(*Snapshot) bool) *Snapshot {
+// newestMatching returns the newest snapshot for which match returns true, or nil. A snapshot that is not in memory
+// is only read if mayMatch returns true for its row.
+func (l *List) newestMatching(mayMatch func(*row) bool, match func(*Snapshot) bool) *Snapshot {
 	for i := len(l.rows) - 1; i >= 0; i-- {
 		s := l.set.inMemory(l.rows[i].view)
-		if s == nil && may(&l.rows[i]) {
+		if s == nil && mayMatch(&l.rows[i]) {
 			s = l.set.Peek(l.rows[i].view)
 		}
 		if s != nil && match(s) {
@@ -166,9 +165,9 @@ func (l *List) FromSeq(seq uint64, n int) (out []info.Info) {
 	return out
 }
 
-// Before returns the newest snapshot with a lower sequence number than seq. If it is not in memory, the result
+// NewestBefore returns the newest snapshot with a lower sequence number than seq. If it is not in memory, the result
 // is temporary, see SnapshotSet.Peek.
-func (l *List) Before(seq uint64) *Snapshot {
+func (l *List) NewestBefore(seq uint64) *Snapshot {
 	i, _ := l.index(seq)
 	if i == 0 {
 		return nil
@@ -176,10 +175,10 @@ func (l *List) Before(seq uint64) *Snapshot {
 	return l.set.Peek(l.rows[i-1].view)
 }
 
-// RetainedBefore returns the newest snapshot with a lower sequence number than seq. i has only the fields that
+// RetentionInfoBefore returns the newest snapshot with a lower sequence number than seq. i has only the fields that
 // retention needs: number, view, kind, times, and whether the snapshot is pinned. ok is false if there is no such
 // snapshot.
-func (l *List) RetainedBefore(seq uint64) (i info.Info, ok bool) {
+func (l *List) RetentionInfoBefore(seq uint64) (i info.Info, ok bool) {
 	at, _ := l.index(seq)
 	if at == 0 {
 		return info.Info{}, false
@@ -292,11 +291,11 @@ func (l *List) Remove(removed []*Snapshot, before, after int64) (own int64) {
 	return own
 }
 
-// PassOn is called before snapshots are removed. It adds the changes of each of them to the next newer
+// PassOnChanges is called before snapshots are removed. It adds the changes of each of them to the next newer
 // snapshot, the heir. It returns the heirs, and in present the changes of snapshots without an heir,
 // which belong to the present interval.
-func (l *List) PassOn(removed []*Snapshot) (present []actors.Changes, heirs []*Snapshot) {
-	passes := make(map[uint32]*Snapshot, len(removed)) // by view: removed snapshots that may have changes to pass on
+func (l *List) PassOnChanges(removed []*Snapshot) (present []actors.Changes, heirs []*Snapshot) {
+	passes := make(map[uint32]*Snapshot, len(removed)) // by view: the removed snapshots whose changes must be passed on
 	for _, s := range removed {
 		if s.IsPastState() {
 			passes[s.View] = s
@@ -304,7 +303,7 @@ func (l *List) PassOn(removed []*Snapshot) (present []actors.Changes, heirs []*S
 	}
 
 	first, _ := l.index(slices.MinFunc(removed, bySeq).Seq)
-	heir := -1 // the index of its row
+	heir := -1 // the index of the heir's row, or -1
 
 	for i := len(l.rows) - 1; i >= first; i-- {
 		r := &l.rows[i]
@@ -360,15 +359,15 @@ func (l *List) Find(name string) (*Snapshot, error) {
 	if label, ok := strings.CutPrefix(name, "label:"); ok {
 		key, value, _ := strings.Cut(label, "=")
 		hasLabel := func(s *Snapshot) bool { v, ok := s.Labels[key]; return ok && v == value }
-		if s := l.last(func(r *row) bool { return r.labelled }, hasLabel); s != nil {
+		if s := l.newestMatching(func(r *row) bool { return r.labelled }, hasLabel); s != nil {
 			return s, nil
 		}
 	}
 
 	if len(name) >= 8 && len(name) <= 64 && strings.Trim(name, "0123456789abcdef") == "" {
 		may := mayHaveID(name)
-		s := l.last(may, func(s *Snapshot) bool { return s.hasID(name) })
-		if s != nil && l.last(may, func(o *Snapshot) bool { return o.hasID(name) && o.ID != s.ID }) != nil {
+		s := l.newestMatching(may, func(s *Snapshot) bool { return s.hasID(name) })
+		if s != nil && l.newestMatching(may, func(o *Snapshot) bool { return o.hasID(name) && o.ID != s.ID }) != nil {
 			return nil, fmt.Errorf("%w: id %s… is not unique; give more digits", ErrNotFound, name)
 		}
 		if s != nil {

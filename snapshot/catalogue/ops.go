@@ -39,7 +39,7 @@ type Op struct {
 	Kept       []uint32 `json:"kept,omitempty"`
 	BeforeView uint32   `json:"before,omitempty"` // the view of the snapshot before an edit
 	View       uint32   `json:"view,omitempty"`   // the view of the snapshot or fork that was renamed
-	LeftView   uint32   `json:"left,omitempty"`   // the view of the snapshot that a compaction or the end of a fork left, or that their undo removed
+	ResultView uint32   `json:"left,omitempty"`   // the view of the snapshot that a compaction or the end of a fork left, or that their undo removed
 
 	// PolicyPatch and PolicyUndo are patches with the fields of the policy that changed: the new and the old values.
 	PolicyPatch json.RawMessage `json:"set,omitempty"`
@@ -62,18 +62,18 @@ type DirApply struct {
 	AppliedState string `json:"now"` // the state of the workspace that was applied
 }
 
-// ids returns the ids of the states that are needed to undo the operation. Only an apply needs states.
-func (o *Op) ids() (out []string) {
+// stateIDs returns the ids of the states that are needed to undo the operation. Only an apply needs states.
+func (o *Op) stateIDs() (out []string) {
 	if a := o.Apply; a != nil {
 		out = append(out, a.Dir, a.Before, a.After, a.AppliedState)
 	}
 	return slices.DeleteFunc(out, func(id string) bool { return id == "" })
 }
 
-// OpIDs returns the ids of the states that are needed to undo the workspace's operations.
-func (r *WorkspaceRecord) OpIDs() (out []string) {
+// OpStateIDs returns the ids of the states that are needed to undo the workspace's operations.
+func (r *WorkspaceRecord) OpStateIDs() (out []string) {
 	for i := range r.Ops {
-		out = append(out, r.Ops[i].ids()...)
+		out = append(out, r.Ops[i].stateIDs()...)
 	}
 	return out
 }
@@ -94,15 +94,15 @@ func (w *Workspace) Op(number uint64) (*Op, error) {
 	return nil, fmt.Errorf("%w: %d; see `amberfs ops`", ErrNoOp, number)
 }
 
-// NextOp returns the number of the next operation.
-func (w *Workspace) NextOp() uint64 {
+// NextOpNumber returns the number of the next operation.
+func (w *Workspace) NextOpNumber() uint64 {
 	if len(w.Ops) == 0 {
 		return 1
 	}
 	return w.Ops[len(w.Ops)-1].Number + 1
 }
 
-// LogOp adds an apply to a workspace, or replaces the operation with its number.
+// LogOp adds an apply to a workspace. If an operation with the same number exists, LogOp replaces it.
 type LogOp struct {
 	WS uint32 `json:"ws"`
 	Op Op     `json:"op"`
@@ -120,7 +120,7 @@ func (r *LogOp) apply(a *applyRun) error {
 		return nil
 	}
 
-	if err := a.addRoots(r.Op.ids()...); err != nil {
+	if err := a.addRoots(r.Op.stateIDs()...); err != nil {
 		return err
 	}
 
@@ -181,15 +181,15 @@ func (w *Workspace) addKeptViews(op *Op) {
 // hideSnapshots removes snapshots from the list of their workspace w, because an operation keeps them for its undo.
 func (a *applyRun) hideSnapshots(w *Workspace, snaps []*Snapshot) {
 	for _, sn := range snaps {
-		a.cat.Bytes.Take(sn.Bytes)
-		a.cat.Unwritten.Mark(Snapshots, sn.View)
+		a.cat.Bytes.Subtract(sn.Bytes)
+		a.cat.Unwritten.MarkChanged(SnapshotPrefix, sn.View)
 	}
 
 	w.Snapshots.Remove(slices.Clone(snaps), 0, 0)
 }
 
-// Hidden reports whether users do not see a snapshot, because it is only kept for the undo of an operation.
-func (c *Catalogue) Hidden(sn *Snapshot) bool {
+// IsHidden reports whether a snapshot is hidden from users, because it is only kept for the undo of an operation.
+func (c *Catalogue) IsHidden(sn *Snapshot) bool {
 	w := c.Workspaces.At(sn.WS)
 	return w != nil && w.keptViews[sn.View]
 }
@@ -226,9 +226,9 @@ type ForgetOps struct {
 
 func (*ForgetOps) Type() Type { return TypeForgetOps }
 
-// NewForgetOps returns the record that removes the snapshots and forks that are kept by operations older than the
-// time before, or nil if these operations keep none. next is the time of the first later operation that keeps a
-// snapshot or fork, or the zero time.
+// NewForgetOps returns the record for the operations older than the given time, nil if they keep no snapshot or
+// fork. next is the time of the first later operation that keeps a snapshot or fork. If there is no such operation,
+// next is zero.
 func (w *Workspace) NewForgetOps(before time.Time) (r *ForgetOps, next time.Time) {
 	for i := range w.Ops {
 		o := &w.Ops[i]
@@ -260,11 +260,11 @@ func (r *ForgetOps) apply(a *applyRun) error {
 	return nil
 }
 
-// maxKept is the largest number of snapshots and forks that main, or a fork of main with the forks in it,
-// keeps for undo. maxKeptText is the largest size in bytes of their messages and labels.
+// maxKept is the largest number of snapshots and forks that main, or a fork of main with the forks in it, keeps for
+// undo. maxKeptTextBytes is the largest size of their messages and labels.
 const (
-	maxKept     = 10_000
-	maxKeptText = 1 << 20
+	maxKept          = 10_000
+	maxKeptTextBytes = 1 << 20
 )
 
 // MayKeep reports whether an operation of w may keep the snapshots and the fork that it deletes, so that the
@@ -289,7 +289,7 @@ func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bo
 		}
 	}
 	countFork := func(f *Workspace) {
-		f.Family(func(in *Workspace) {
+		f.WalkFamily(func(in *Workspace) {
 			n++
 			count(in.Snapshots.All()...)
 		})
@@ -313,11 +313,11 @@ func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bo
 		}
 	}
 
-	return n <= maxKept && text <= maxKeptText
+	return n <= maxKept && text <= maxKeptTextBytes
 }
 
-// payer returns the workspace that is charged for the views that operations of w keep: main, or the fork of
-// main that is w or contains w. If w has ended, payer starts from the workspace whose operation keeps w.
+// payer returns the workspace that is charged for the views that operations of w keep: main, or the fork of main
+// that is w or contains w. If w has ended, it is the payer of the workspace whose operation keeps w.
 func (c *Catalogue) payer(w *Workspace) *Workspace {
 	for w.Ended != 0 {
 		w = c.Parent(c.Workspaces.At(w.Ended))
@@ -325,5 +325,5 @@ func (c *Catalogue) payer(w *Workspace) *Workspace {
 	if !w.Fork {
 		return w
 	}
-	return c.Uppermost(w)
+	return c.UppermostFork(w)
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// The keys of the records in the metadata of the chunk store.
+// The keys of the records in the metadata of the chunk store, see Key.
 const (
-	StoreKey   = "store"
-	Snapshots  = "snap/"
-	Workspaces = "ws/"
+	StoreKey        = "store"
+	SnapshotPrefix  = "snap/"
+	WorkspacePrefix = "ws/"
 )
 
-// Key returns the key of the record of a view. prefix is Snapshots or Workspaces.
+// Key returns the key of the record of a view. prefix is SnapshotPrefix or WorkspacePrefix.
 func Key(prefix string, view uint32) string { return fmt.Sprintf("%s%08x", prefix, view) }
 
 // A StoreRecord is the record of the last checkpoint.
@@ -40,8 +40,8 @@ type StoreRecord struct {
 	// Requests are requests of the kernel that have taken effect and may not be answered yet: request
 	// number → number of the node that the answer describes.
 	Requests map[uint64]uint64 `json:"requests,omitempty"`
-	// Stale maps each view with edits, about which the kernel may not have been notified, to the names
-	// in the root directory that these edits changed.
+	// Stale has the views with edits of which the kernel may not have been notified. The values are the names in
+	// the root directory that these edits changed.
 	Stale map[uint32][][]byte `json:"stale_names,omitempty"`
 	// StaleViews are the keys of Stale in checkpoints of earlier versions, which did not store names.
 	StaleViews []uint32 `json:"stale,omitempty"`
@@ -51,8 +51,8 @@ type StoreRecord struct {
 	NoCheckpoint bool `json:"-"` // the store has no checkpoint yet
 }
 
-// StaleNames returns the entries of Stale, and an entry with nil, for unknown names, for each view in
-// StaleViews.
+// StaleNames returns the entries of Stale. For each view in StaleViews, whose names are unknown, it adds an entry
+// with nil.
 func (r *StoreRecord) StaleNames() map[uint32][][]byte {
 	all := maps.Clone(r.Stale)
 	for _, view := range r.StaleViews {
@@ -118,8 +118,8 @@ func (r *WorkspaceRecord) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*record)(r))
 }
 
-// PartlySealed is a state in which the contents of some files could not be sealed at a checkpoint. The sealed state
-// has these files without their contents.
+// PartlySealed is a state in which the contents of some files could not be sealed at a checkpoint. State contains
+// these files without their contents.
 type PartlySealed struct {
 	State cas.Hash   `json:"state"`           // the sealed state
 	Files []cas.Hash `json:"files,omitempty"` // objects with the unsealed contents, see tree.PutContents
@@ -187,14 +187,14 @@ func (r *SnapshotRecord) Load() (*Snapshot, error) {
 	return s, err
 }
 
-// manyStored is the number of snapshots above which Load returns its garbage to the system.
-const manyStored = 10_000
+// manySnapshots is the number of snapshots above which Load returns its garbage to the system.
+const manySnapshots = 10_000
 
 // Load reads the catalogue of the last checkpoint, and returns the snapshots that must be sealed. loadPartly
 // returns the state of a snapshot with files that are not sealed, or nil if the snapshot must be left
 // out. If the record of main is lost, a salvage creates a new one.
 func (c *Catalogue) Load(store *cas.Store, salvage bool, loadPartly func(SnapshotRecord) (*tree.State, error)) (toSeal []*Snapshot, err error) {
-	if err := Scan(store, Workspaces, func(r WorkspaceRecord) error {
+	if err := Scan(store, WorkspacePrefix, func(r WorkspaceRecord) error {
 		c.addWorkspace(r)
 		return nil
 	}); err != nil {
@@ -208,14 +208,14 @@ func (c *Catalogue) Load(store *cas.Store, salvage bool, loadPartly func(Snapsho
 		c.AddMain()
 	}
 
-	if err := Scan(store, ForgottenKey, func(all []Forgotten) error {
+	if err := Scan(store, ForgottenKey, func(all []ForgottenEntry) error {
 		c.Forgotten = all
 		return nil
 	}); err != nil {
 		return nil, err
 	}
 
-	c.Snapshots.read = func(view uint32) (*Snapshot, error) {
+	c.Snapshots.readStored = func(view uint32) (*Snapshot, error) {
 		r, err := readSnapshot(store, view)
 		if err != nil {
 			return nil, err
@@ -223,8 +223,8 @@ func (c *Catalogue) Load(store *cas.Store, salvage bool, loadPartly func(Snapsho
 		return r.Load()
 	}
 	unsealed := make(map[string]uint32)
-	err = store.ScanMeta(Snapshots, func(key string, value []byte) error {
-		if r, ok := scanSnapshot(unsafe.String(unsafe.SliceData(value), len(value))); ok && key == Key(Snapshots, r.View) && c.addStored(&r) {
+	err = store.ScanMeta(SnapshotPrefix, func(key string, value []byte) error {
+		if r, ok := scanSnapshot(unsafe.String(unsafe.SliceData(value), len(value))); ok && key == Key(SnapshotPrefix, r.View) && c.addStored(&r) {
 			return nil
 		}
 
@@ -235,7 +235,7 @@ func (c *Catalogue) Load(store *cas.Store, salvage bool, loadPartly func(Snapsho
 			}
 
 			if r.PartlySealed != nil {
-				unsealed[Key(Snapshots, r.View)] = r.View
+				unsealed[Key(SnapshotPrefix, r.View)] = r.View
 				st, err := loadPartly(r)
 				if st == nil {
 					return err
@@ -251,17 +251,17 @@ func (c *Catalogue) Load(store *cas.Store, salvage bool, loadPartly func(Snapsho
 		})
 	})
 
-	c.link()
+	c.linkAndSort()
 	c.Unwritten.keys = unsealed
-	if len(c.Snapshots.stored) > manyStored {
-		debug.FreeOSMemory() // reading the records left more garbage than the catalogue has
+	if len(c.Snapshots.stored) > manySnapshots {
+		debug.FreeOSMemory() // reading the records left more garbage than the size of the catalogue
 	}
 
 	return toSeal, err
 }
 
 // addStored adds a snapshot of the last checkpoint without loading it. It returns false if the snapshot must be
-// loaded: it is in no list, or has no id.
+// loaded, because it has no id or is in no workspace's list.
 func (c *Catalogue) addStored(r *SnapshotRecord) bool {
 	w := c.Workspaces.At(r.WS)
 	if w == nil || r.View == w.Base || r.View == w.BookmarkView || w.keptViews[r.View] {
@@ -282,7 +282,7 @@ func (c *Catalogue) addStored(r *SnapshotRecord) bool {
 
 // readSnapshot reads the record of a snapshot of the last checkpoint.
 func readSnapshot(store *cas.Store, view uint32) (r SnapshotRecord, err error) {
-	key := Key(Snapshots, view)
+	key := Key(SnapshotPrefix, view)
 	b, err := store.GetMeta(key)
 	if err != nil {
 		return r, err
@@ -302,15 +302,15 @@ func decodeSnapshot(key string, value []byte, fn func(*SnapshotRecord) error) er
 	return decode(key, value, func(r SnapshotRecord) error { return fn(&r) })
 }
 
-// OnlyStored returns a function that calls fn for the records of the snapshots that are not in memory at the time
-// of OnlyStored, in the order of their views. Later changes of the catalogue have no effect on it. fn must not keep
-// the record.
-func (c *Catalogue) OnlyStored(store *cas.Store) (each func(fn func(*SnapshotRecord) error) error) {
-	views, scan := c.Snapshots.onlyStored(), store.FreezeMeta(Snapshots)
+// OnlyStoredRecords returns a function each, which reads the records of the snapshots that are not in memory now.
+// Later changes of the catalogue have no effect on it. It calls fn with each record, in the order of the views; fn
+// must not keep the record.
+func (c *Catalogue) OnlyStoredRecords(store *cas.Store) (each func(fn func(*SnapshotRecord) error) error) {
+	views, scan := c.Snapshots.onlyStored(), store.FreezeMeta(SnapshotPrefix)
 	return func(fn func(*SnapshotRecord) error) error {
 		left := views
 		err := scan(func(key string, value []byte) error {
-			if len(left) == 0 || key != Key(Snapshots, left[0]) {
+			if len(left) == 0 || key != Key(SnapshotPrefix, left[0]) {
 				return nil
 			}
 
@@ -318,7 +318,7 @@ func (c *Catalogue) OnlyStored(store *cas.Store) (each func(fn func(*SnapshotRec
 			return decodeSnapshot(key, value, fn)
 		})
 		if err == nil && len(left) > 0 {
-			err = errs.New(errs.Damaged, "catalogue record %s is missing", Key(Snapshots, left[0]))
+			err = errs.New(errs.Damaged, "catalogue record %s is missing", Key(SnapshotPrefix, left[0]))
 		}
 		return err
 	}

@@ -195,7 +195,7 @@ func (s *store) stored(t *testing.T) *store {
 	for view, sn := range was {
 		states[view], sets[view] = sn.State.Load(), sn.Changes.Sets
 	}
-	again.Snapshots.read = func(view uint32) (*Snapshot, error) {
+	again.Snapshots.readStored = func(view uint32) (*Snapshot, error) {
 		var r SnapshotRecord
 		err := decodeSnapshot("", records[view], func(record *SnapshotRecord) error {
 			r = *record
@@ -214,11 +214,11 @@ func (s *store) stored(t *testing.T) *store {
 		if r, ok := scanSnapshot(string(b)); ok && again.addStored(&r) {
 			continue
 		}
-		sn, err := again.Snapshots.read(view)
+		sn, err := again.Snapshots.readStored(view)
 		must.OK(t, err)
 		again.add(sn)
 	}
-	again.link()
+	again.linkAndSort()
 	again.Forgotten = recoded(t, s.Forgotten)
 	return again
 }
@@ -283,7 +283,7 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		}
 	}
 	op := func(name string, kept ...uint32) *Op {
-		return &Op{Number: w.NextOp(), Name: name, Target: name, Time: now, UID: 7, Kept: kept[:len(kept)*min(1, n%3)]}
+		return &Op{Number: w.NextOpNumber(), Name: name, Target: name, Time: now, UID: 7, Kept: kept[:len(kept)*min(1, n%3)]}
 	}
 	switch k := rnd.IntN(19); {
 	case k < 2:
@@ -313,12 +313,12 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		r.Op = op(OpEndFork, fork.View)
 		return r, err
 	case k == 4 && fork != nil:
-		if err := s.MayEnd(w, fork, actors.Caller{}, now); err != nil {
+		if err := s.CheckEnd(w, fork, actors.Caller{}, now); err != nil {
 			return nil, err
 		}
 		r, err := NewEnd(s.Catalogue, w, s.views, fork, s.Catalogue.Snapshots.At(fork.BookmarkView), of(""))
 		if r.Op = op(OpEndFork, fork.View); r.LastState != nil {
-			r.Op.LeftView = r.LastState.View
+			r.Op.ResultView = r.LastState.View
 		}
 		return r, err
 	case k == 5 && fork != nil:
@@ -355,21 +355,21 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		return w.NewBeginFromTree(s.views, cas.Hash{byte(n), 9}, info.Info{Created: now})
 	case k == 10:
 		return w.NewBookmark(s.views, now)
-	case k == 11 && len(some) > 1 && s.MayCompact(w, name, named(w, some), actors.Caller{}, now) == nil:
+	case k == 11 && len(some) > 1 && s.CheckCompact(w, name, named(w, some), actors.Caller{}, now) == nil:
 		i := of(info.KindManual)
 		i.Name, i.ID = name, cas.Hash{1, byte(n)}.String()
 		r, _, _, err := NewCompacted(s.Catalogue, s.views, w, i, treeOf(5), 80, named(w, some))
 		r.Op = op(OpCompact, r.DeletedViews...)
-		r.Op.LeftView = r.Snapshot.View
+		r.Op.ResultView = r.Snapshot.View
 		return r, err
-	case k == 11 && w.MayPull(of("")) == nil:
+	case k == 11 && w.CheckPull(of("")) == nil:
 		r := NewPull(of(""), cas.Hash{3, byte(n)}, treeOf(4), uint64(n))
 		return r, r.Place(s.views, w)
 	case k == 12:
 		return &Lease{View: w.View, Expires: &now}, nil
 	case k == 18:
-		r := &Forget{Forgotten: Forgotten{Number: s.NextForgotten(), Time: now, Receipt: cas.Hash{5}, Erased: n%2 == 0}, Trees: map[string]string{}}
-		for _, id := range s.Catalogue.Trees() {
+		r := &Forget{Forgotten: ForgottenEntry{Number: s.NextForgottenNumber(), Time: now, Receipt: cas.Hash{5}, Erased: n%2 == 0}, Trees: map[string]string{}}
+		for _, id := range s.Catalogue.TreeIDs() {
 			r.Trees[id] = cas.Hash{6, byte(n)}.String()
 		}
 		for _, view := range slices.Sorted(maps.Keys(s.Workspaces.all)) {
@@ -381,14 +381,14 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 				r.Edits = append(r.Edits, Edit{WS: view, Time: int64(n % 5)})
 			}
 		}
-		hidden := slices.DeleteFunc(s.InOrder(), func(sn *Snapshot) bool { return !s.Hidden(sn) })
+		hidden := slices.DeleteFunc(s.InOrder(), func(sn *Snapshot) bool { return !s.IsHidden(sn) })
 		for _, sn := range append(named(w, some), hidden...) {
 			r.Snapshots = append(r.Snapshots, RewrittenSnapshot{View: sn.View, OldID: sn.ID, ID: cas.Hash{7, byte(n)}.String(), Files: 3, Bytes: int64(n)})
 		}
 		return r, nil
 	case k == 13:
 		id := cas.Hash{4, byte(n)}.String()
-		op := Op{Number: w.NextOp(), Name: "apply", Target: "/d", Time: now, Apply: &DirApply{FilledStore: n%2 == 0, Dir: w.DirState, Before: id, AppliedState: id}}
+		op := Op{Number: w.NextOpNumber(), Name: "apply", Target: "/d", Time: now, Apply: &DirApply{FilledStore: n%2 == 0, Dir: w.DirState, Before: id, AppliedState: id}}
 		if last := len(w.Ops) - 1; last >= 0 && n%3 != 0 && w.Ops[last].Apply != nil {
 			op.Number = w.Ops[last].Number
 		}
@@ -456,7 +456,7 @@ func TestReplay(t *testing.T) {
 	if unread == 0 {
 		t.Error("all snapshots were read")
 	}
-	if len(seen) != len(newRecord) {
+	if len(seen) != len(recordConstructors) {
 		t.Errorf("only records %v were made", slices.Sorted(maps.Keys(seen)))
 	}
 }

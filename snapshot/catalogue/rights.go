@@ -10,15 +10,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// mayDelete returns an error if the caller may not delete a snapshot.
-func (w *Workspace) mayDelete(sn *Snapshot, caller actors.Caller, now time.Time) error {
+// checkDelete returns an error if the caller may not delete a snapshot.
+func (w *Workspace) checkDelete(sn *Snapshot, caller actors.Caller, now time.Time) error {
 	if sn.View == w.Base {
 		return errs.New(errs.Protected, "protected: base cannot be deleted")
 	}
 	if sn.Pinned {
 		return errs.New(errs.Busy, "busy: snapshot %q is pinned; unpin it first: `amberfs unpin %s`", sn.Name, sn.Name)
 	}
-	if err := w.mayRename(caller); err != nil {
+	if err := w.checkRenameAndDelete(caller); err != nil {
 		return err
 	}
 	if !w.isOldEnough(sn, caller, now) {
@@ -38,14 +38,14 @@ func (w *Workspace) isOldEnough(sn *Snapshot, caller actors.Caller, now time.Tim
 	return caller.UID == 0 || now.Sub(sn.Created) >= w.minAge()
 }
 
-// mayEnd returns an error if f, a fork of w, has snapshots and the policy of w forbids its end. base is
+// checkEnd returns an error if f, a fork of w, has snapshots and the policy of w forbids its end. base is
 // the base of f, nil if the base was removed. Pins in f, the policy of f and the age of its snapshots have
 // no effect: otherwise a process in the fork could keep the fork forever.
-func (w *Workspace) mayEnd(f *Workspace, base *Snapshot, caller actors.Caller, now time.Time) error {
+func (w *Workspace) checkEnd(f *Workspace, base *Snapshot, caller actors.Caller, now time.Time) error {
 	if f.Snapshots.Len() == 0 {
 		return nil
 	}
-	if err := w.mayRename(caller); err != nil {
+	if err := w.checkRenameAndDelete(caller); err != nil {
 		return fmt.Errorf("fork %s cannot be deleted: %w", f.Name, err)
 	}
 	if base != nil && !w.isOldEnough(base, caller, now) {
@@ -55,8 +55,8 @@ func (w *Workspace) mayEnd(f *Workspace, base *Snapshot, caller actors.Caller, n
 	return nil
 }
 
-// mayRename returns an error if the policy forbids the caller to rename and delete snapshots.
-func (w *Workspace) mayRename(caller actors.Caller) error {
+// checkRenameAndDelete returns an error if the policy forbids the caller to rename and delete snapshots.
+func (w *Workspace) checkRenameAndDelete(caller actors.Caller) error {
 	if w.Policy.Protect && !caller.Direct {
 		return errs.New(errs.Protected, "protected: the policy forbids deleting and renaming snapshots through the mount; use the command line")
 	}
@@ -73,11 +73,11 @@ func (w *Workspace) mayRename(caller actors.Caller) error {
 	return nil
 }
 
-// MayCompact returns an error if snaps may not be compacted into a snapshot with the given name: because
+// CheckCompact returns an error if snaps may not be compacted into a snapshot with the given name: because
 // the name is in use, or because one of snaps was deleted or may not be deleted. Pinned snapshots are
 // allowed, because a compaction does not delete them.
-func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, caller actors.Caller, now time.Time) error {
-	if err := w.Alive(); err != nil {
+func (c *Catalogue) CheckCompact(w *Workspace, name string, snaps []*Snapshot, caller actors.Caller, now time.Time) error {
+	if err := w.CheckAlive(); err != nil {
 		return err
 	}
 	if w.Snapshots.Named(name) != nil {
@@ -88,7 +88,7 @@ func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, cal
 		if c.Snapshots.At(sn.View) != sn {
 			return DeletedError(sn.Info)
 		}
-		if err := w.mayDelete(sn, caller, now); err != nil && !sn.Pinned {
+		if err := w.checkDelete(sn, caller, now); err != nil && !sn.Pinned {
 			return err
 		}
 	}
@@ -96,8 +96,8 @@ func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, cal
 	return nil
 }
 
-// mayCapture returns an error if one more manual snapshot is over the limit of the policy.
-func (w *Workspace) mayCapture(kind string) error {
+// checkManualLimit returns an error if one more manual snapshot is over the limit of the policy.
+func (w *Workspace) checkManualLimit(kind string) error {
 	if kind != info.KindManual || w.Policy.ManualLimit == 0 {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (c *Catalogue) HasRoomForActors(w *Workspace) bool {
 	if !w.Fork {
 		return true
 	}
-	limit := c.Parent(c.Uppermost(w)).Policy.Forks.Snapshots
+	limit := c.Parent(c.UppermostFork(w)).Policy.Forks.Snapshots
 	return limit <= 0 || w.Snapshots.Len() < limit/2
 }
 
@@ -131,10 +131,10 @@ func (c *Catalogue) checkLimits(w *Workspace, text int64) error {
 	if !w.Fork {
 		return nil
 	}
-	upper := c.Uppermost(w)
+	upper := c.UppermostFork(w)
 	limits := c.Parent(upper).Policy.Forks
 	n, count := -1, limits.TextBytes > 0 && text > 0 // -1: the uppermost fork does not count
-	upper.Family(func(f *Workspace) {
+	upper.WalkFamily(func(f *Workspace) {
 		n += 1 + f.Snapshots.Len()
 		if !count {
 			return

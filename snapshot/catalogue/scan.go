@@ -49,10 +49,10 @@ func (s *recordScanner) field(r *SnapshotRecord, key string) {
 		}
 		s.object(func(key string) { r.Labels[key] = s.text() })
 	case "created":
-		s.fail(r.Created.UnmarshalText([]byte(s.text())) != nil)
+		s.failIf(r.Created.UnmarshalText([]byte(s.text())) != nil)
 	case "expires":
 		r.Expires = new(time.Time)
-		s.fail(r.Expires.UnmarshalText([]byte(s.text())) != nil)
+		s.failIf(r.Expires.UnmarshalText([]byte(s.text())) != nil)
 	case "uid":
 		r.UID = s.uint32()
 	case "pid":
@@ -91,7 +91,7 @@ func (s *recordScanner) field(r *SnapshotRecord, key string) {
 	case "dir":
 		r.DirState = s.text()
 	default:
-		s.fail(true)
+		s.failIf(true)
 	}
 }
 
@@ -106,17 +106,17 @@ func (s *recordScanner) count(r *SnapshotRecord, key string) {
 	case "restored":
 		r.Counts.Restored = s.number()
 	default:
-		s.fail(true)
+		s.failIf(true)
 	}
 }
 
-func (s *recordScanner) fail(failed bool) {
+func (s *recordScanner) failIf(failed bool) {
 	if failed {
 		s.rest, s.failed = "", true
 	}
 }
 
-// take reads a token, if it comes next.
+// take removes a token from the beginning of the rest, if the rest begins with it.
 func (s *recordScanner) take(token string) (taken bool) {
 	s.rest, taken = strings.CutPrefix(s.rest, token)
 	return taken
@@ -124,29 +124,29 @@ func (s *recordScanner) take(token string) (taken bool) {
 
 // object reads an object that is not empty. value reads the value of a key.
 func (s *recordScanner) object(value func(key string)) {
-	s.fail(!s.take("{"))
+	s.failIf(!s.take("{"))
 	for !s.failed {
 		key := s.text()
-		s.fail(!s.take(":"))
+		s.failIf(!s.take(":"))
 		if !s.failed {
 			value(key)
 		}
 		if s.take("}") {
 			return
 		}
-		s.fail(!s.take(","))
+		s.failIf(!s.take(","))
 	}
 }
 
 // list reads a list that is not empty.
 func (s *recordScanner) list(value func()) {
-	s.fail(!s.take("["))
+	s.failIf(!s.take("["))
 	for !s.failed {
 		value()
 		if s.take("]") {
 			return
 		}
-		s.fail(!s.take(","))
+		s.failIf(!s.take(","))
 	}
 }
 
@@ -158,7 +158,7 @@ func (s *recordScanner) text() (text string) {
 			plain = false
 			i++
 		case c < ' ':
-			s.fail(true)
+			s.failIf(true)
 			return ""
 		case c >= utf8.RuneSelf:
 			plain = false
@@ -168,22 +168,22 @@ func (s *recordScanner) text() (text string) {
 			if plain {
 				return quoted[1:i]
 			}
-			s.fail(json.Unmarshal([]byte(quoted), &text) != nil)
+			s.failIf(json.Unmarshal([]byte(quoted), &text) != nil)
 			return text
 		}
 	}
 
-	s.fail(true)
+	s.failIf(true)
 	return ""
 }
 
-// number reads a number from 0 on, of 18 digits at most.
+// number reads an integer without a sign, of at most 18 digits.
 func (s *recordScanner) number() (n int64) {
 	i := 0
 	for ; i < len(s.rest) && s.rest[i] >= '0' && s.rest[i] <= '9' && i < 18; i++ {
 		n = n*10 + int64(s.rest[i]-'0')
 	}
-	s.fail(i == 0 || i > 1 && s.rest[0] == '0')
+	s.failIf(i == 0 || i > 1 && s.rest[0] == '0')
 	if !s.failed {
 		s.rest = s.rest[i:]
 	}
@@ -192,7 +192,7 @@ func (s *recordScanner) number() (n int64) {
 
 func (s *recordScanner) uint32() uint32 {
 	n := s.number()
-	s.fail(n > math.MaxUint32)
+	s.failIf(n > math.MaxUint32)
 	return uint32(n)
 }
 
@@ -200,12 +200,12 @@ func (s *recordScanner) bool() bool {
 	if s.take("true") {
 		return true
 	}
-	s.fail(!s.take("false"))
+	s.failIf(!s.take("false"))
 	return false
 }
 
 func (s *recordScanner) hash() cas.Hash {
 	h, err := cas.ParseHash(s.text())
-	s.fail(err != nil)
+	s.failIf(err != nil)
 	return h
 }

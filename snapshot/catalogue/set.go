@@ -12,22 +12,21 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// A SnapshotSet has the snapshots of a store by their views. Most snapshots of the last checkpoint are not
-// in memory until they are used: until then there is only a row in the list of their workspace, and the record in
-// the checkpoint.
-// Readers of the catalogue may call the methods at the same time.
+// A SnapshotSet has the snapshots of a store by their views. Most snapshots of the last checkpoint are not in
+// memory before their first use: they only have a row in the list of their workspace, and a record in the
+// checkpoint. Readers of the catalogue may call the methods at the same time.
 type SnapshotSet struct {
-	mu     sync.Mutex
-	loaded map[uint32]*Snapshot
-	stored []storedView                         // snapshots of the last checkpoint, by view
-	read   func(view uint32) (*Snapshot, error) // reads the record of a snapshot in stored
+	mu         sync.Mutex
+	loaded     map[uint32]*Snapshot
+	stored     []storedView                         // snapshots of the last checkpoint, by view
+	readStored func(view uint32) (*Snapshot, error) // reads the record of a snapshot in stored
 }
 
 // A storedView is a snapshot of the last checkpoint. After the snapshot was read, it is in SnapshotSet.loaded until
 // it is removed.
 type storedView struct {
-	view uint32
-	read bool
+	view    uint32
+	wasRead bool
 }
 
 // At returns the snapshot with a view, nil if there is none. It stays in memory.
@@ -37,7 +36,7 @@ func (m *SnapshotSet) At(view uint32) *Snapshot { return m.get(view, true) }
 // does not stay in memory.
 func (m *SnapshotSet) Peek(view uint32) *Snapshot { return m.get(view, false) }
 
-func (m *SnapshotSet) get(view uint32, keep bool) *Snapshot {
+func (m *SnapshotSet) get(view uint32, keepLoaded bool) *Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -49,12 +48,12 @@ func (m *SnapshotSet) get(view uint32, keep bool) *Snapshot {
 		return nil
 	}
 
-	s, err := m.read(view) // Load has read the same record, so there is only an error when the store is closed
+	s, err := m.readStored(view) // Load has read the same record, so there is only an error when the store is closed
 	if err != nil {
 		return nil
 	}
-	if keep {
-		m.stored[i].read, m.loaded[view] = true, s
+	if keepLoaded {
+		m.stored[i].wasRead, m.loaded[view] = true, s
 	}
 
 	return s
@@ -63,7 +62,7 @@ func (m *SnapshotSet) get(view uint32, keep bool) *Snapshot {
 // index returns the index in stored of a snapshot that is not in memory.
 func (m *SnapshotSet) index(view uint32) (i int, ok bool) {
 	i, ok = slices.BinarySearchFunc(m.stored, view, func(s storedView, view uint32) int { return int(s.view) - int(view) })
-	return i, ok && !m.stored[i].read
+	return i, ok && !m.stored[i].wasRead
 }
 
 // inMemory returns the snapshot with a view if it is in memory, else nil.
@@ -94,7 +93,7 @@ func (m *SnapshotSet) onlyStored() (views []uint32) {
 	defer m.mu.Unlock()
 
 	for _, s := range m.stored {
-		if !s.read {
+		if !s.wasRead {
 			views = append(views, s.view)
 		}
 	}
@@ -113,7 +112,7 @@ func (m *SnapshotSet) drop(view uint32) {
 
 	delete(m.loaded, view)
 	if i, ok := m.index(view); ok {
-		m.stored[i].read = true
+		m.stored[i].wasRead = true
 	}
 }
 

@@ -15,8 +15,8 @@ func (s *Sum) Add(size int64) {
 	s.high += carry
 }
 
-// Take subtracts a size that was added before.
-func (s *Sum) Take(size int64) {
+// Subtract subtracts a size that was added before.
+func (s *Sum) Subtract(size int64) {
 	var borrow uint64
 	s.low, borrow = bits.Sub64(s.low, uint64(size), 0)
 	s.high -= borrow

@@ -16,7 +16,7 @@ func TestSum(t *testing.T) {
 		}
 	}
 	for range 9 {
-		s.Take(math.MaxInt64)
+		s.Subtract(math.MaxInt64)
 	}
 	if got := s.Int64(); got != 5 {
 		t.Errorf("after they are taken away it is %d, want 5", got)

@@ -14,7 +14,7 @@ var ErrUndone = errs.New(errs.Exist, "undone already")
 
 // UndoableOp returns an operation that can be undone.
 func (c *Catalogue) UndoableOp(w *Workspace, number uint64) (*Op, error) {
-	if err := w.Alive(); err != nil {
+	if err := w.CheckAlive(); err != nil {
 		return nil, err
 	}
 	o, err := w.Op(number)
@@ -84,13 +84,13 @@ func NewUndo(c *Catalogue, w *Workspace, op Op, caller actors.Caller, now time.T
 	}
 
 	op.Name, op.Target, op.NewName = OpUndo, fmt.Sprintf("%s %s", o.Name, o.Target), ""
-	if left := c.Snapshots.At(o.LeftView); left != nil && o.LeftView != 0 && !c.Hidden(left) && w.mayDelete(left, caller, now) == nil {
-		op.LeftView = o.LeftView // the undo removes this snapshot
+	if left := c.Snapshots.At(o.ResultView); left != nil && o.ResultView != 0 && !c.IsHidden(left) && w.checkDelete(left, caller, now) == nil {
+		op.ResultView = o.ResultView // the undo removes this snapshot
 	}
 
 	r := &UndoRemoval{w.View, op}
 	if o.Name != OpEndFork {
-		return r, w.mayRename(caller)
+		return r, w.checkRenameAndDelete(caller)
 	}
 
 	if f := c.Workspaces.At(o.Kept[0]); w.Forks[f.Name] != nil {
@@ -100,8 +100,8 @@ func NewUndo(c *Catalogue, w *Workspace, op Op, caller actors.Caller, now time.T
 	return r, c.checkLimits(w, 0)
 }
 
-// maxPatchText is the largest size in bytes of a patch of the policy in Op.Target.
-const maxPatchText = 200
+// maxPatchTextBytes is the largest size in bytes of a patch of the policy in Op.Target.
+const maxPatchTextBytes = 200
 
 // Describe adds the change of the policy of w to op.
 func (r *SetPolicy) Describe(w *Workspace, op *Op) (err error) {
@@ -113,7 +113,7 @@ func (r *SetPolicy) Describe(w *Workspace, op *Op) (err error) {
 		return nil
 	}
 
-	op.Target, r.Op = string(op.PolicyPatch[:min(len(op.PolicyPatch), maxPatchText)]), op
+	op.Target, r.Op = string(op.PolicyPatch[:min(len(op.PolicyPatch), maxPatchTextBytes)]), op
 	op.PolicyUndo, err = r.Policy.PatchTo(w.Policy)
 
 	return err
@@ -149,8 +149,8 @@ func (r *UndoRemoval) apply(a *applyRun) error {
 	}
 
 	w.Snapshots.Sort()
-	if r.Op.LeftView != 0 {
-		if err := (&Delete{Views: []uint32{r.Op.LeftView}}).apply(a); err != nil {
+	if r.Op.ResultView != 0 {
+		if err := (&Delete{Views: []uint32{r.Op.ResultView}}).apply(a); err != nil {
 			return err
 		}
 	}
@@ -170,15 +170,15 @@ func (a *applyRun) showSnapshot(w *Workspace, sn *Snapshot) {
 // restoreFork restores f, a fork of w that has ended, and the forks in f.
 func (a *applyRun) restoreFork(w, f *Workspace, now time.Time) {
 	w.Forks[f.Name] = f
-	f.Family(func(in *Workspace) {
+	f.WalkFamily(func(in *Workspace) {
 		in.Ended = 0
 		if in.Expires != nil && in.Expires.Before(now) {
 			in.Expires = nil
 		}
 
-		a.trees.EndView(in.View, false)
+		a.trees.SetViewEnded(in.View, false)
 		a.cat.TouchWorkspace(in)
 	})
 
-	a.touchForks(f)
+	a.countForkChange(f)
 }

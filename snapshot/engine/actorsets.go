@@ -129,6 +129,6 @@ func (l *Loader) loadActors(tx *live.Tx, w *catalogue.Workspace) {
 
 	if set := l.Union(actors.Changes{Stored: stored.Stored[n:]}); set.Size() <= maxMemorySetBytes {
 		stored.Stored = stored.Stored[:n]
-		tx.ReturnActors(w.View, []*actors.Set{set})
+		tx.AddActorSets(w.View, []*actors.Set{set})
 	}
 }

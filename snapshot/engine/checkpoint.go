@@ -230,9 +230,9 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 	}
 
 	tx.ForgetActor()
-	c.changedRecords, c.rootCount = p.Catalogue.Unwritten.Take()
+	c.changedRecords, c.rootCount = p.Catalogue.Unwritten.TakeKeys()
 	for _, view := range tx.Changes().TakeChanged(live.ForCheckpoint) {
-		c.changedRecords[catalogue.Key(catalogue.Workspaces, view)] = view
+		c.changedRecords[catalogue.Key(catalogue.WorkspacePrefix, view)] = view
 	}
 
 	for _, view := range c.changedRecords {
@@ -243,7 +243,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 
 		if w := p.Catalogue.Workspaces.At(view); w != nil {
 			st := w.Freeze(tx)
-			c.workspaces[view] = &frozenWorkspace{state: st, record: w.Record(st), actors: tx.Actors(view), memoryMark: p.Memory.ChargedBytes(view)}
+			c.workspaces[view] = &frozenWorkspace{state: st, record: w.Record(st), actors: tx.ActorSets(view), memoryMark: p.Memory.ChargedBytes(view)}
 			c.workspaces[view].record.Exports = p.Meter.Exports(view)
 		}
 	}
@@ -256,7 +256,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 // markChangedAgain marks the workspaces and records of a failed checkpoint as changed again.
 func (c *Checkpoint) markChangedAgain() {
 	c.maker.WithLock(func(tx *live.Tx) {
-		c.maker.Catalogue.Unwritten.Return(c.changedRecords)
+		c.maker.Catalogue.Unwritten.PutBackKeys(c.changedRecords)
 		tx.Changes().MarkChanged(slices.Collect(maps.Keys(c.workspaces))...)
 		for _, sn := range c.snapshots {
 			sn.MustSeal = false
@@ -283,7 +283,7 @@ func (c *Checkpoint) Finish() error {
 		for view := range c.partlySealed {
 			if sn := c.maker.Catalogue.Snapshots.At(view); sn != nil {
 				sn.MustSeal = false
-				c.maker.Catalogue.Unwritten.Mark(catalogue.Snapshots, view)
+				c.maker.Catalogue.Unwritten.MarkChanged(catalogue.SnapshotPrefix, view)
 			}
 		}
 	})

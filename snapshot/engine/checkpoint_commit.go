@@ -88,7 +88,7 @@ func (c *Checkpoint) sealAll(ctx context.Context) error {
 func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 	values := map[string]any{catalogue.StoreKey: c.record}
 	for view, w := range c.workspaces {
-		values[catalogue.Key(catalogue.Workspaces, view)] = w.record
+		values[catalogue.Key(catalogue.WorkspacePrefix, view)] = w.record
 	}
 
 	c.maker.WithReadLock(func(*live.Tx) {
@@ -101,7 +101,7 @@ func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 				r.PartlySealed = c.partlySealed[view]
 			}
 
-			values[catalogue.Key(catalogue.Snapshots, view)] = r
+			values[catalogue.Key(catalogue.SnapshotPrefix, view)] = r
 		}
 	})
 

@@ -154,7 +154,7 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 			o := &owner{UsedBy: info.UsedBy{Name: f.Name}}
 			st := f.Present(tx)
 			o.Files, o.Size = st.Inodes-1, st.Bytes
-			f.Family(func(in *catalogue.Workspace) { forks[in] = o })
+			f.WalkFamily(func(in *catalogue.Workspace) { forks[in] = o })
 		}
 	}
 
@@ -170,7 +170,7 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 	for view, sn := range p.Catalogue.Snapshots.All() {
 		w := p.Catalogue.Workspaces.At(sn.WS)
 		o := ownerOf(w)
-		if w == ws && view != w.Base && view != w.BookmarkView && !p.Catalogue.Hidden(sn) && (len(names) == 0 || named[sn]) {
+		if w == ws && view != w.Base && view != w.BookmarkView && !p.Catalogue.IsHidden(sn) && (len(names) == 0 || named[sn]) {
 			o = &owner{UsedBy: info.UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes}, Seq: sn.Seq}
 		}
 
@@ -180,7 +180,7 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 
 	for _, w := range p.Catalogue.Workspaces.All() {
 		states = append(states, ownedState{owner: ownerOf(w), Root: catalogue.Root{State: w.Freeze(tx)}})
-		for _, r := range w.Restored {
+		for _, r := range w.RestoreResults {
 			if o, ok := snaps[r.View]; ok {
 				states = append(states, ownedState{owner: o, Root: catalogue.Root{State: r.State}})
 			}

@@ -66,11 +66,10 @@
 // The seal of a content in memory may reuse chunks of its older versions. Marking such a content
 // marks those chunks, too (content.Content.EachObject).
 //
-// Recovery begins at the last checkpoint. Step 5 reads the records of the checkpoint that is the
-// last one at that time. It skips records of snapshots that are equal to the catalogue. The states
-// of a later checkpoint were frozen after step 4.
-// Journal records after the checkpoint name the states of edits and pulls, which are roots until a
-// checkpoint contains them (catalogue.Unwritten.Roots).
+// Recovery begins at the last checkpoint. Step 5 reads the records of the checkpoint that is the last one at that
+// time. It skips records of snapshots that are equal to the catalogue. The states of a later checkpoint were frozen
+// after step 4. Journal records after the checkpoint name the states of edits and pulls, which are roots until a
+// checkpoint contains them (catalogue.UnwrittenRecords.Roots).
 //
 // A kill during a gc leaves each object both in the index and in its pack, or in neither. It may
 // leave free space that the next gc finds (cas/sweep.go). Objects are removed in step 5 only. If an

@@ -79,7 +79,7 @@ func (l *Loader) loadWorkspaces(tx *live.Tx) error {
 		}
 
 		tx.AddView(w.View, st)
-		tx.EndView(w.View, w.Ended != 0)
+		tx.SetViewEnded(w.View, w.Ended != 0)
 		l.loadActors(tx, w)
 		if stored {
 			tx.Changes().ClearChanged(live.ForCheckpoint, w.View)
@@ -138,7 +138,7 @@ func (l *Loader) readableState(tx *live.Tx, w *catalogue.Workspace, cause error)
 	l.LostWorkspaces = append(l.LostWorkspaces, w.Name)
 	w.ChangeCount++
 	for at := w; at != nil; at = l.Catalogue.Parent(at) {
-		for _, sn := range slices.Backward(l.Catalogue.WithBase(at)) {
+		for _, sn := range slices.Backward(l.Catalogue.SnapshotsWithBase(at)) {
 			st, err := sn.Tree(l.Source)
 			if err != nil {
 				continue

@@ -75,7 +75,7 @@ func (m *Memory) PeakUsed() int64 { return m.account.Peak() }
 
 // Add adds a workspace. The caller holds the lock of the forest, as for Remove.
 func (m *Memory) Add(ws *catalogue.Workspace) {
-	c := &memoryUse{tenant: m.Catalogue.Uppermost(ws).View}
+	c := &memoryUse{tenant: m.Catalogue.UppermostFork(ws).View}
 	if up := m.Catalogue.Parent(ws); up != nil {
 		c.parent = up.View
 	}

@@ -71,7 +71,7 @@ func (m *Meter) RefreshLimits() {
 func (m *Meter) tenant(view uint32) (ws *catalogue.Workspace, f *forkUse, limit int64) {
 	m.WithReadLock(func(*live.Tx) {
 		if w := m.Catalogue.Workspaces.At(view); w != nil && w.Fork {
-			ws = m.Catalogue.Uppermost(w)
+			ws = m.Catalogue.UppermostFork(w)
 			f = m.forks[ws.View]
 			limit = m.forkLimit.Load()
 			if own := ws.Policy.UnsharedBytes; own > 0 && (limit == 0 || own < limit) {
@@ -158,13 +158,13 @@ func (m *Meter) Usage(view uint32) (used, limit int64) {
 func (m *Meter) count(ws *catalogue.Workspace, f *forkUse) error {
 	return f.count(m.Source, m.Pins.Hold, func() (chains []stateChain, since int64) {
 		m.WithLock(func(tx *live.Tx) {
-			if since = f.bytesSince.Load(); ws.Alive() != nil {
+			if since = f.bytesSince.Load(); ws.CheckAlive() != nil {
 				return // the fork has ended
 			}
 
-			ws.Family(func(w *catalogue.Workspace) {
+			ws.WalkFamily(func(w *catalogue.Workspace) {
 				var states stateChain
-				for _, sn := range m.Catalogue.WithBase(w) {
+				for _, sn := range m.Catalogue.SnapshotsWithBase(w) {
 					states = append(states, sn.Root())
 				}
 

@@ -17,14 +17,14 @@ import (
 // complete list:
 //
 //  1. the present state of each workspace
-//  2. the states after the last restores of a workspace (catalogue.Workspace.Restored)
+//  2. the states after the last restores of a workspace (catalogue.Workspace.RestoreResults)
 //  3. the state of each snapshot in the catalogue, the base of each workspace among them
-//  4. the states of journal records since the last checkpoint (catalogue.Unwritten.Roots)
+//  4. the states of journal records since the last checkpoint (catalogue.UnwrittenRecords.Roots)
 //  5. inodes without a name that the kernel may still reference
 //  6. the states of the last checkpoint, from which recovery would start
 //  7. states that are being read (Parts.Pins)
 //  8. the states of directories that workspaces and snapshots were refreshed from, and the states of
-//     operations (catalogue.WorkspaceRecord.OpIDs)
+//     operations (catalogue.WorkspaceRecord.OpStateIDs)
 //  9. the actor sets of the present and of the last checkpoint's snapshots and workspaces, and the
 //     receipts of forgotten contents (catalogue.Catalogue.Forgotten)
 //
@@ -75,14 +75,14 @@ func (p *Parts) Roots() (*Roots, error) {
 		for _, w := range p.Catalogue.Workspaces.All() {
 			r.states = append(r.states, w.Freeze(tx))
 			r.dirStates[w.DirState] = true
-			r.addDirs(w.OpIDs())
-			w.Restored = slices.DeleteFunc(w.Restored, func(at catalogue.RestoreResult) bool { return p.Catalogue.Snapshots.At(at.View) == nil })
-			for _, at := range w.Restored {
+			r.addDirs(w.OpStateIDs())
+			w.RestoreResults = slices.DeleteFunc(w.RestoreResults, func(at catalogue.RestoreResult) bool { return p.Catalogue.Snapshots.At(at.View) == nil })
+			for _, at := range w.RestoreResults {
 				r.states = append(r.states, at.State)
 			}
 		}
 
-		r.onlyStored = p.Catalogue.OnlyStored(p.CAS)
+		r.onlyStored = p.Catalogue.OnlyStoredRecords(p.CAS)
 		for _, sn := range p.Catalogue.Snapshots.Loaded() {
 			r.addSnapshot(sn)
 		}
@@ -91,7 +91,7 @@ func (p *Parts) Roots() (*Roots, error) {
 		}
 
 		r.unwrittenKeys = p.Catalogue.Unwritten.Keys()
-		r.Leaves = append(r.Leaves, p.Catalogue.Leaves()...)
+		r.Leaves = append(r.Leaves, p.Catalogue.LeafObjects()...)
 		orphans, err := tx.Orphans(p.Catalogue.Workspaces.Views())
 		r.states = slices.AppendSeq(r.states, maps.Values(orphans))
 		r.states = append(r.states, p.Pins.states()...)
@@ -159,9 +159,9 @@ func (r *Roots) ReadCheckpoint() error {
 	}
 
 	// Read only the unwritten records of snapshots: all others are equal to the catalogue.
-	prefixes := []string{catalogue.Workspaces}
+	prefixes := []string{catalogue.WorkspacePrefix}
 	for key := range r.unwrittenKeys {
-		if strings.HasPrefix(key, catalogue.Snapshots) {
+		if strings.HasPrefix(key, catalogue.SnapshotPrefix) {
 			prefixes = append(prefixes, key)
 		}
 	}
@@ -170,9 +170,9 @@ func (r *Roots) ReadCheckpoint() error {
 		if err := catalogue.Scan(r.CAS, prefix, func(rec record) error {
 			r.Leaves = append(r.Leaves, rec.ActorSets...)
 			r.dirStates[rec.Dir] = true
-			r.addDirs((&catalogue.WorkspaceRecord{Ops: rec.Ops}).OpIDs())
+			r.addDirs((&catalogue.WorkspaceRecord{Ops: rec.Ops}).OpStateIDs())
 			view := rec.View
-			if prefix != catalogue.Workspaces {
+			if prefix != catalogue.WorkspacePrefix {
 				view = rec.WS
 			}
 

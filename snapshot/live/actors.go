@@ -94,9 +94,9 @@ func (v *view) attribute(r *record) error {
 // viewActors are the methods of Tx for the actors of the changes of each view.
 type viewActors struct{ trees *trees }
 
-// Actors freezes and returns the actor sets of a view's changes since its newest snapshot. Later changes
+// ActorSets freezes and returns the actor sets of a view's changes since its newest snapshot. Later changes
 // are recorded in new sets.
-func (tx viewActors) Actors(view uint32) []*actors.Set { return tx.attribution(view).Freeze() }
+func (tx viewActors) ActorSets(view uint32) []*actors.Set { return tx.attribution(view).Freeze() }
 
 // attribution returns the attribution of a view, an empty one if the view does not exist.
 func (tx viewActors) attribution(view uint32) *attribution.Attribution {
@@ -109,16 +109,16 @@ func (tx viewActors) attribution(view uint32) *attribution.Attribution {
 // ActorNames returns the names of the actors in the sets of a view, sorted.
 func (tx viewActors) ActorNames(view uint32) []string { return tx.attribution(view).Names() }
 
-// NextInterval begins a new interval at a snapshot that is taken now. It returns the frozen actor sets of the
+// EndInterval begins a new interval at a snapshot that is taken now. It returns the frozen actor sets of the
 // interval that ends.
-func (tx viewActors) NextInterval(view uint32) []*actors.Set {
+func (tx viewActors) EndInterval(view uint32) []*actors.Set {
 	tx.trees.changed.MarkChanged(view)
 	return tx.attribution(view).NextInterval()
 }
 
-// ReturnActors adds the sets of the previous interval to the present interval, because the snapshot
+// AddActorSets adds the sets of the previous interval to the present interval, because the snapshot
 // between the two was removed.
-func (tx viewActors) ReturnActors(view uint32, sets []*actors.Set) {
+func (tx viewActors) AddActorSets(view uint32, sets []*actors.Set) {
 	tx.trees.changed.MarkChanged(view)
 	tx.attribution(view).Return(sets)
 }

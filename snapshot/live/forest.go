@@ -118,7 +118,7 @@ type view struct {
 	changeMark     *changed.Mark // the mark of the view in trees.changed
 	editDone       chan struct{} // closed at the end of the running edit, for which changes wait; nil without an edit
 	readOnly       bool          // see SetReadOnly
-	ended          bool          // its nodes are stale, see Tx.EndView
+	ended          bool          // its nodes are stale, see Tx.SetViewEnded
 	replacedStates []*tree.State // states before edits, between Tx.Apply and End, see Edit.keepHeldInodes
 
 	attribution attribution.Attribution

@@ -98,8 +98,8 @@ func (tx *Tx) Capture(view uint32) (*tree.State, error) {
 	return v.state.Clone(), nil
 }
 
-// LastChange returns a number that is higher after every change of a view.
-func (tx *Tx) LastChange(view uint32) uint64 {
+// ChangeNumber returns a number that is higher after every change of a view.
+func (tx *Tx) ChangeNumber(view uint32) uint64 {
 	if v, ok := tx.trees.mu.views[view]; ok {
 		return v.lastChange
 	}
@@ -125,8 +125,8 @@ func (tx *Tx) DropView(id uint32) {
 	tx.trees.changed.Remove(id)
 }
 
-// EndView sets whether operations on the nodes of a writable view fail with errs.Stale.
-func (tx *Tx) EndView(id uint32, ended bool) { tx.trees.mu.views[id].ended = ended }
+// SetViewEnded sets whether operations on the nodes of a writable view fail with errs.Stale.
+func (tx *Tx) SetViewEnded(id uint32, ended bool) { tx.trees.mu.views[id].ended = ended }
 
 // Readers of Changes.
 const (

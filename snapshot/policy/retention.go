@@ -37,7 +37,7 @@ type Workspace struct {
 	Name        string
 	Policy      Policy
 	UndoView    uint32              // view of the snapshot of the last restore, see catalogue.WorkspaceRecord.UndoView
-	ChangeCount uint64              // result of live.Tx.LastChange
+	ChangeCount uint64              // result of live.Tx.ChangeNumber
 	RecordCount uint64              // grows when Policy, UndoView, the snapshots or the forks change
 	Changed     bool                // the workspace has changes since the last snapshot
 	NewestFirst iter.Seq[info.Info] // the snapshots, newest first

@@ -72,7 +72,7 @@ func Trees(cat *catalogue.Catalogue, views catalogue.Views, src *tree.Source) (o
 		if w := cat.Workspaces.At(sn.WS); w != nil {
 			st, _ := sn.Tree(src) // nil if the state cannot be read
 			at := Affected{Workspace: w.Name, Snapshot: sn.Name}
-			out = append(out, Tree{Names: at, View: sn.View, State: st, Hidden: sn.View == w.BookmarkView || cat.Hidden(sn)})
+			out = append(out, Tree{Names: at, View: sn.View, State: st, Hidden: sn.View == w.BookmarkView || cat.IsHidden(sn)})
 		}
 	}
 

@@ -142,7 +142,7 @@ func TestDamagedChunk(t *testing.T) {
 			if err != nil {
 				t.Fatalf("a snapshot after a write at %d: %v", off, err)
 			}
-			p, err := w.Remotes().Push(t.Context(), info.Name)
+			p, err := w.Remotes().PreparePush(t.Context(), info.Name)
 			must.OK(t, err)
 			p.Release()
 		}

@@ -131,7 +131,7 @@ func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err
 
 	d.connection = &service.Connection{StartSnapshot: cfg.Remote, AllowEmpty: cfg.OrEmpty, Timeout: cfg.Patience(), Log: d.log}
 	d.store, err = openStore(cfg.Store, snapshot.Options{
-		FillSource: cfg.From, Logger: d.log, Lock: cfg.inheritedLock(), Takeover: inherited != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: storeCloseTime, Memory: memoryShare(), LowMemory: inherited != nil && cfg.Keeper.Frugal,
+		FillSource: cfg.From, Logger: d.log, Lock: cfg.inheritedLock(), Takeover: inherited != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: storeCloseTime, MemoryBytes: memoryShare(), LowMemory: inherited != nil && cfg.Keeper.Frugal,
 		Connect: d.connection.Connect(ctx),
 	})
 	if err != nil {

@@ -183,7 +183,7 @@ func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.Sta
 		return fuse.ToStatus(err)
 	}
 
-	free, err := fs.opts.Store.Free()
+	free, err := fs.opts.Store.FreeBytes()
 	if err != nil {
 		return fs.replies.status("statfs", live.NodeID(in.NodeId), err)
 	}

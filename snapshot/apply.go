@@ -108,9 +108,9 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 		}
 
 		delete(s.workspaces.byView, view)
-		s.meter.Remove(view)
-		s.mem.Remove(view)
-		s.ckpt.ViewRemoved(view)
+		s.meter.RemoveWorkspace(view)
+		s.mem.RemoveWorkspace(view)
+		s.ckpt.HandleRemovedView(view)
 	}
 
 	if e.HasGarbage {

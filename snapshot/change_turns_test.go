@@ -75,7 +75,7 @@ func TestSealsGiveWay(t *testing.T) {
 				}
 				return s.log.End()
 			}
-			s.ckpt.GCSealLimit = 1 << 20
+			s.ckpt.MaxGCSealBytes = 1 << 20
 			other := forkNamed(t, s.Main(), "other")
 			if shared {
 				addLarge(t, s.Main(), mib*2)
@@ -160,7 +160,7 @@ func TestEditsGiveWay(t *testing.T) {
 				addText(t, s.Main(), "before")
 			}
 			defer s.Close()
-			s.ckpt.GCSealLimit = 1 << 20
+			s.ckpt.MaxGCSealBytes = 1 << 20
 			from := forkNamed(t, s.Main(), "from")
 			if what == "merge" {
 				addText(t, from, "theirs")

@@ -39,7 +39,7 @@ func (s *core) Workspaces() []*Workspace {
 func (s *Store) ShrinkJournal() { s.ckpt.ShrinkJournal() }
 
 // GCWithoutCheckpoint has no checkpoint made before a gc if there is anything to seal.
-func (s *Store) GCWithoutCheckpoint() { s.ckpt.GCSealLimit = -1 }
+func (s *Store) GCWithoutCheckpoint() { s.ckpt.MaxGCSealBytes = -1 }
 
 // SealThrough has seals read objects from elsewhere, with a cache of a few bytes.
 func (s *Store) SealThrough(o content.ObjectStore) { s.sealer.Source = tree.NewSource(o, s.log, 1) }

@@ -230,7 +230,7 @@ func recoverState(s *Store, checkpoint catalogue.StoreRecord) error {
 		return err
 	}
 
-	if view, heavy := s.mem.Heaviest(); heavy && s.opt.LowMemory {
+	if view, heavy := s.mem.HeaviestWorkspace(); heavy && s.opt.LowMemory {
 		s.readOnlyWorkspace = s.cat.Workspaces.At(view).Name
 		s.logger.Warn("daemons were killed while they opened the store; the workspace that takes the most memory is read-only until the next mount", "workspace", s.readOnlyWorkspace)
 		s.forest.Recovery.SetReadOnly(view)

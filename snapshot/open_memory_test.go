@@ -87,7 +87,7 @@ func TestPartsAreBounded(t *testing.T) {
 	if made < 300_000 {
 		t.Errorf("the fork made %d parts, then: %v", made, err)
 	}
-	if most := s.mem.PeakUsed(); most > littleMemory {
+	if most := s.mem.PeakUsedBytes(); most > littleMemory {
 		t.Errorf("%d bytes were charged, of %d", most, littleMemory)
 	}
 	if grown := heap() - before; grown > heapLimit {
@@ -125,7 +125,7 @@ func TestOpeningIsBounded(t *testing.T) {
 	opened, err := Open(killed, Options{Quiet: true, MemoryBytes: littleMemory})
 	must.OK(t, err)
 	defer opened.Close()
-	if most := opened.mem.PeakUsed(); most > littleMemory {
+	if most := opened.mem.PeakUsedBytes(); most > littleMemory {
 		t.Errorf("recovery had %d bytes of changes in memory, of %d", most, littleMemory)
 	}
 	if grown := heap() - before; grown > heapLimit {
@@ -157,8 +157,8 @@ func forkIsReadOnly(t *testing.T, dir string) {
 				t.Errorf("frugal %v: the health of %s is %q", frugal, w.Name(), w.Status().Health)
 			}
 		}
-		if frugal && s.mem.PeakUsed() > littleMemory+littleMemory/4 {
-			t.Errorf("recovery had %d bytes of changes in memory", s.mem.PeakUsed())
+		if frugal && s.mem.PeakUsedBytes() > littleMemory+littleMemory/4 {
+			t.Errorf("recovery had %d bytes of changes in memory", s.mem.PeakUsedBytes())
 		}
 		must.OK(t, s.Close())
 	}

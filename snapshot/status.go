@@ -42,7 +42,7 @@ func (w *Workspace) Status() info.Status {
 
 	if err := errors.Join(s.log.WriteErr(), s.forest.Failed()); err != nil {
 		st.Health = err.Error() + "; unmount and mount again before changes are possible"
-	} else if free, err := s.Free(); err == nil {
+	} else if free, err := s.FreeBytes(); err == nil {
 		st.DiskFreeBytes = free
 		if free <= 0 {
 			st.Health = "the store's disk is full; delete snapshots and run `amberfs gc`"

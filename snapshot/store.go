@@ -130,7 +130,7 @@ func newStore(storeDir *storedir.Dir, o Options) *Store {
 		Loops: &p.Loops, Metrics: &p.Metrics, Incomplete: &p.Incomplete, Logger: c.logger,
 	})
 	s.gc = engine.Collector{Signal: loops.NewSignal(), CollectorParts: engine.CollectorParts{
-		Checkpoints: s.ckpt, StoredBytes: &s.room.StoredBytes, Storable: s.room.Storable, Incomplete: &p.Incomplete, Roots: p.Roots,
+		Checkpoints: s.ckpt, StoredBytes: &s.room.StoredBytes, StorableBytes: s.room.StorableBytes, Incomplete: &p.Incomplete, Roots: p.Roots,
 		Elapsed: func() time.Duration { return o.Elapsed() + 1 },
 		Loops:   &p.Loops, Metrics: &p.Metrics, Logger: c.logger,
 	}}
@@ -227,8 +227,8 @@ func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 	return w
 }
 
-// Free returns the number of bytes that can still be written.
-func (s *Store) Free() (int64, error) { return s.room.Free() }
+// FreeBytes returns the number of bytes that can still be written.
+func (s *Store) FreeBytes() (int64, error) { return s.room.FreeBytes() }
 
 // MarkFilled records that the caller has filled the store, see Options.FillSource.
 func MarkFilled(s *Store) error {
@@ -267,7 +267,7 @@ func (s *Store) Checkpoint(ctx context.Context) error { return s.ckpt.Checkpoint
 // for an import, it does not block checkpoints and verifications either. Snapshots and forks that are kept for
 // undo are referenced, unless the disk is nearly full: then GC removes them first.
 func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
-	if free, err := s.Free(); err == nil && free < nearlyFullBytes {
+	if free, err := s.FreeBytes(); err == nil && free < nearlyFullBytes {
 		if err := s.RemoveKept(); err != nil {
 			return cas.GCResult{}, err
 		}

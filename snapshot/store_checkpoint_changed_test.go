@@ -78,7 +78,7 @@ func (s *Store) SameAsStored(t *testing.T) {
 		for view, w := range s.cat.Workspaces.All() {
 			states[view] = w.Freeze(tx)
 			r := w.Record(states[view])
-			r.Exports, r.Actors, r.ActorSets = s.meter.Exports(view), w.PresentActors(tx), nil
+			r.Exports, r.Actors, r.ActorSets = s.meter.ExportedBytes(view), w.PresentActors(tx), nil
 			present[view] = r
 		}
 		var err error

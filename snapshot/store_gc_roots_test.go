@@ -17,7 +17,7 @@ func (s *Store) Reachable(ctx context.Context) (map[cas.Hash]bool, error) {
 		return nil, err
 	}
 	all := map[cas.Hash]bool{}
-	for _, h := range roots.Leaves {
+	for _, h := range roots.LeafObjects {
 		all[h] = true
 	}
 	mark := func(st *tree.State) error {
@@ -27,7 +27,7 @@ func (s *Store) Reachable(ctx context.Context) (map[cas.Hash]bool, error) {
 		})
 	}
 	for _, r := range roots.Snapshots {
-		for _, h := range r.Sets {
+		for _, h := range r.ActorSets {
 			all[h] = true
 		}
 		st, err := tree.Load(s.src, r.ID)

@@ -144,7 +144,7 @@ func TestSmallRemovalsAreGathered(t *testing.T) {
 	remove := func(name string) {
 		must.OK(t, w.Snapshots().Delete(name, actors.Caller{}))
 		clock += 5 * time.Minute
-		if s.gc.Due() {
+		if s.gc.IsDue() {
 			gcs++
 			_, err := s.GC(ctx, nil)
 			must.OK(t, err)

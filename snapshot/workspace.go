@@ -27,8 +27,8 @@ type Workspace struct {
 // forest.
 func (s *Store) addWorkspace(ws *catalogue.Workspace) *Workspace {
 	w := &Workspace{store: s, ws: ws, sealTurn: semaphore.NewWeighted(1)}
-	s.meter.Add(ws)
-	s.mem.Add(ws)
+	s.meter.AddWorkspace(ws)
+	s.mem.AddWorkspace(ws)
 	s.workspaces.byView[ws.View] = w
 	return w
 }

@@ -49,8 +49,8 @@ func (v *views) Capture(view uint32) (*tree.State, error) {
 func (v *views) WithoutEmpty(st *tree.State, paths []string) *tree.State {
 	return treeOf(st.Inodes - int64(len(paths)))
 }
-func (v *views) LastChange(view uint32) uint64 { return v.changed[view] }
-func (v *views) NewView() (uint32, error)      { v.next++; return v.next - 1, nil }
+func (v *views) ChangeNumber(view uint32) uint64 { return v.changed[view] }
+func (v *views) NewView() (uint32, error)        { v.next++; return v.next - 1, nil }
 func (v *views) AddView(view uint32, st *tree.State) {
 	v.trees[view] = st.Clone()
 	v.SetCounters(0, view+1)
@@ -61,7 +61,7 @@ func (v *views) DropView(view uint32) {
 	delete(v.actors, view)
 	delete(v.ended, view)
 }
-func (v *views) EndView(view uint32, ended bool) {
+func (v *views) SetViewEnded(view uint32, ended bool) {
 	if v.ended[view] = true; !ended {
 		delete(v.ended, view)
 	}
@@ -69,14 +69,14 @@ func (v *views) EndView(view uint32, ended bool) {
 func (v *views) SetCounters(ino uint64, view uint32) {
 	v.inodes, v.next = max(v.inodes, ino), max(v.next, view)
 }
-func (v *views) Actors(view uint32) []*actors.Set { return slices.Clone(v.actors[view]) }
-func (v *views) ActorNames(view uint32) []string  { return actors.ChangesOf(v.actors[view]).Names }
-func (v *views) NextInterval(view uint32) []*actors.Set {
+func (v *views) ActorSets(view uint32) []*actors.Set { return slices.Clone(v.actors[view]) }
+func (v *views) ActorNames(view uint32) []string     { return actors.ChangesOf(v.actors[view]).Names }
+func (v *views) EndInterval(view uint32) []*actors.Set {
 	sets := v.actors[view]
 	delete(v.actors, view)
 	return sets
 }
-func (v *views) ReturnActors(view uint32, sets []*actors.Set) {
+func (v *views) AddActorSets(view uint32, sets []*actors.Set) {
 	v.actors[view] = append(v.actors[view], sets...)
 }
 func (v *views) Tree(sn *Snapshot) (*tree.State, error) {

@@ -57,19 +57,19 @@ func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
 // storeActors writes the actor sets of all snapshots and workspaces of a checkpoint. The caller
 // has entered Collector.Puts.
 func (c *Checkpoint) storeActors() error {
-	for _, sn := range sortedSnaps(c.snapshots) {
-		if err := c.maker.StoreChanges(sn); err != nil {
+	for _, sn := range sortedByView(c.snapshots) {
+		if err := c.checkpointer.StoreChanges(sn); err != nil {
 			return err
 		}
 	}
 
 	for view, w := range c.workspaces {
-		if err := c.joinStored(view, w); err != nil {
+		if err := c.joinStoredSets(view, w); err != nil {
 			return err
 		}
 
 		set := actors.Union(w.actors...)
-		h, err := actors.PutSet(c.maker.CAS, set)
+		h, err := actors.PutSet(c.checkpointer.CAS, set)
 		if err != nil {
 			return err
 		}
@@ -81,11 +81,11 @@ func (c *Checkpoint) storeActors() error {
 		all := actors.Changes{Names: w.record.Actors, Stored: w.record.ActorSets}
 		all.Add(stored)
 		w.record.Actors, w.record.ActorSets = all.Names, all.Stored
-		c.maker.WithLock(func(tx *live.Tx) {
+		c.checkpointer.WithLock(func(tx *live.Tx) {
 			if set.Size() <= maxMemorySetBytes {
 				tx.JoinActors(view, w.actors, set)
 			} else if tx.JoinActors(view, w.actors, nil) {
-				c.maker.Catalogue.Workspaces.At(view).StoredChanges.Add(stored)
+				c.checkpointer.Catalogue.Workspaces.At(view).StoredChanges.Add(stored)
 			}
 		})
 	}
@@ -93,23 +93,23 @@ func (c *Checkpoint) storeActors() error {
 	return nil
 }
 
-// joinStored joins the objects with the actor sets of a workspace into one object, if the workspace has
+// joinStoredSets joins the objects with the actor sets of a workspace into one object, if the workspace has
 // more than maxStoredSets.
-func (c *Checkpoint) joinStored(view uint32, w *frozenWorkspace) error {
+func (c *Checkpoint) joinStoredSets(view uint32, w *frozenWorkspace) error {
 	stored := w.record.ActorSets
 	if len(stored) <= maxStoredSets {
 		return nil
 	}
 
-	h, err := actors.PutSet(c.maker.CAS, c.maker.Union(actors.Changes{Stored: stored}))
+	h, err := actors.PutSet(c.checkpointer.CAS, c.checkpointer.Union(actors.Changes{Stored: stored}))
 	if err != nil {
 		return err
 	}
 
 	joined := slices.DeleteFunc([]cas.Hash{h}, cas.Hash.IsZero)
 	w.record.ActorSets = joined
-	c.maker.WithLock(func(*live.Tx) {
-		if w := c.maker.Catalogue.Workspaces.At(view); w != nil && slices.Equal(w.StoredChanges.Stored, stored) {
+	c.checkpointer.WithLock(func(*live.Tx) {
+		if w := c.checkpointer.Catalogue.Workspaces.At(view); w != nil && slices.Equal(w.StoredChanges.Stored, stored) {
 			w.StoredChanges.Stored = joined
 		}
 	})

@@ -24,30 +24,30 @@ import (
 // A Checkpointer makes the checkpoints of a store.
 type Checkpointer struct {
 	*Parts
-	Sealer      *Sealer
-	Collector   *Collector
-	Room        *Room
-	Meter       *Meter
-	Memory      *Memory
-	GCSealLimit int64 // limit for the bytes that a checkpoint before a gc seals, see WithLimit
+	Sealer         *Sealer
+	Collector      *Collector
+	Room           *Room
+	Meter          *Meter
+	Memory         *Memory
+	MaxGCSealBytes int64 // largest number of bytes that a checkpoint for a gc seals
 
 	LastPos       atomic.Int64  // journal position of the last checkpoint
 	RecordsBefore atomic.Uint64 // number of journal records before LastPos
 	EditSteps     atomic.Int64  // number of steps of edits after LastPos, see AddEditSteps
 
-	mu        *semaphore.Weighted // held by a checkpoint, and by a gc from its checkpoint until it has its roots
-	gcWaits   gcWaitFlag
-	signal    loops.Signal           // makes Loop check at once whether a checkpoint is due
-	neededPos atomic.Int64           // the lowest journal position that must be kept
-	lastError atomic.Pointer[string] // error of the last checkpoint; nil: it succeeded
-	running   atomic.Pointer[runningCheckpoint]
+	mu              *semaphore.Weighted // held by a checkpoint, and by a gc from its checkpoint until it has its roots
+	gcWaits         gcWaitFlag
+	signal          loops.Signal           // makes Loop check at once whether a checkpoint is due
+	lowestNeededPos atomic.Int64           // the lowest journal position that must be kept
+	lastError       atomic.Pointer[string] // error of the last checkpoint; nil: it succeeded
+	running         atomic.Pointer[runningCheckpoint]
 }
 
 // NewCheckpointer returns a Checkpointer of a store without a checkpoint. The parts may be set
 // later.
 func NewCheckpointer(p *Parts) *Checkpointer {
 	return &Checkpointer{
-		Parts: p, GCSealLimit: gcSealLimit, mu: semaphore.NewWeighted(1), gcWaits: gcWaitFlag{waiting: make(chan struct{})}, signal: loops.NewSignal(),
+		Parts: p, MaxGCSealBytes: maxGCSealBytes, mu: semaphore.NewWeighted(1), gcWaits: gcWaitFlag{waiting: make(chan struct{})}, signal: loops.NewSignal(),
 	}
 }
 
@@ -55,7 +55,7 @@ func NewCheckpointer(p *Parts) *Checkpointer {
 func (p *Checkpointer) Resume(record catalogue.StoreRecord) {
 	p.Collector.BaseBytes.Store(record.BytesAfterGC)
 	if record.HasGarbage {
-		p.Collector.CountRemoval(unknownBytes)
+		p.Collector.CountRemoval(unknownGarbageBytes)
 	}
 
 	p.Incomplete.Store(record.Incomplete)
@@ -70,12 +70,12 @@ func (p *Checkpointer) Resume(record catalogue.StoreRecord) {
 
 // A Checkpoint contains the changes of a store between the last checkpoint and a journal position.
 type Checkpoint struct {
-	maker          *Checkpointer
+	checkpointer   *Checkpointer
 	record         catalogue.StoreRecord
 	workspaces     map[uint32]*frozenWorkspace    // by view: workspaces with changed trees or records
 	snapshots      map[uint32]*catalogue.Snapshot // by view: snapshots with changed records
 	changedRecords map[string]uint32              // by key: the view of a catalogue record that Commit writes or deletes
-	rootCount      int                            // the number of Unwritten.Roots in this checkpoint
+	rootCount      int                            // the number of UnwrittenRecords.Roots in this checkpoint
 	editSteps      int64                          // Checkpointer.EditSteps at the beginning of this checkpoint
 	replayBytes    int64                          // Memory.BytesToReplay at the beginning of this checkpoint
 	lowestPos      int64                          // lowest journal position that records after the checkpoint may reference
@@ -116,9 +116,9 @@ func (p *Checkpointer) RunAlone(ctx context.Context, fn func() error) error {
 
 // checkpoint makes a checkpoint and records its outcome. The caller holds mu.
 func (p *Checkpointer) checkpoint(ctx context.Context) error {
-	left, err := p.makeCheckpoint(ctx)
+	unsealedErr, err := p.makeCheckpoint(ctx)
 	if err == nil || ctx.Err() == nil && !errors.Is(err, ErrNoCheckpoint) {
-		p.noteOutcome(cmp.Or(err, left))
+		p.saveOutcome(cmp.Or(err, unsealedErr))
 	}
 	return err
 }
@@ -127,9 +127,9 @@ func (p *Checkpointer) checkpoint(ctx context.Context) error {
 // checkpoint succeeds. Until then the unsealed changes are only in the journal.
 const failedFile = "checkpoint.failed"
 
-// noteOutcome saves the error of a checkpoint in memory for the status, and on disk for the program
+// saveOutcome saves the error of a checkpoint in memory for the status, and on disk for the program
 // that unmounts the store.
-func (p *Checkpointer) noteOutcome(err error) {
+func (p *Checkpointer) saveOutcome(err error) {
 	name := filepath.Join(p.Dir, failedFile)
 	if err == nil {
 		if p.lastError.Swap(nil) != nil {
@@ -168,9 +168,9 @@ func (p *Checkpointer) LastError() string {
 	return ""
 }
 
-// makeCheckpoint makes a checkpoint. The error left is the error of files that could not be sealed. Such
-// files do not make the checkpoint fail.
-func (p *Checkpointer) makeCheckpoint(ctx context.Context) (left, err error) {
+// makeCheckpoint makes a checkpoint. unsealedErr is the error of files that could not be sealed. Such files do not
+// make the checkpoint fail.
+func (p *Checkpointer) makeCheckpoint(ctx context.Context) (unsealedErr, err error) {
 	start := time.Now()
 	c, err := p.commitCheckpoint(ctx)
 	if err != nil {
@@ -187,13 +187,13 @@ func (p *Checkpointer) makeCheckpoint(ctx context.Context) (left, err error) {
 	return c.unsealedErr, nil
 }
 
-// BeginCheckpoint returns a checkpoint with the workspaces and catalogue records that it has to commit, which it
-// has frozen.
+// BeginCheckpoint freezes the workspaces and catalogue records that must be committed, and returns them as a
+// checkpoint.
 func (p *Checkpointer) BeginCheckpoint() (*Checkpoint, error) {
 	var c *Checkpoint
 	err := p.Forest.Update(true, func(tx *live.Tx) error {
 		if err := tx.Failed(); err != nil {
-			return err // only opening the store again helps: it replays the journal from the last checkpoint
+			return err // the store must be opened again, which replays the journal from the last checkpoint
 		}
 
 		views := slices.AppendSeq(tx.Changes().Changed(live.ForCheckpoint), p.Catalogue.Unwritten.Views())
@@ -216,7 +216,7 @@ func (p *Checkpointer) BeginCheckpoint() (*Checkpoint, error) {
 func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 	ino, view := tx.Counters()
 	c := &Checkpoint{
-		maker: p,
+		checkpointer: p,
 		record: catalogue.StoreRecord{
 			Position: tx.JournalEnd(), Records: p.Log.RecordCount(), NextIno: ino, NextView: view,
 			BytesAfterGC: p.Collector.BaseBytes.Load(), HasGarbage: p.Collector.HasGarbage(), Requests: tx.Requests(), Stale: tx.StaleNames(),
@@ -244,7 +244,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 		if w := p.Catalogue.Workspaces.At(view); w != nil {
 			st := w.Freeze(tx)
 			c.workspaces[view] = &frozenWorkspace{state: st, record: w.Record(st), actors: tx.ActorSets(view), memoryMark: p.Memory.ChargedBytes(view)}
-			c.workspaces[view].record.Exports = p.Meter.Exports(view)
+			c.workspaces[view].record.Exports = p.Meter.ExportedBytes(view)
 		}
 	}
 
@@ -255,8 +255,8 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 
 // markChangedAgain marks the workspaces and records of a failed checkpoint as changed again.
 func (c *Checkpoint) markChangedAgain() {
-	c.maker.WithLock(func(tx *live.Tx) {
-		c.maker.Catalogue.Unwritten.PutBackKeys(c.changedRecords)
+	c.checkpointer.WithLock(func(tx *live.Tx) {
+		c.checkpointer.Catalogue.Unwritten.PutBackKeys(c.changedRecords)
 		tx.Changes().MarkChanged(slices.Collect(maps.Keys(c.workspaces))...)
 		for _, sn := range c.snapshots {
 			sn.MustSeal = false
@@ -268,12 +268,12 @@ func (c *Checkpoint) markChangedAgain() {
 // checkpoint. Files that could not be sealed are marked as changed, so that the next checkpoint
 // tries again.
 func (c *Checkpoint) Finish() error {
-	c.maker.LastPos.Store(c.record.Position)
-	c.maker.RecordsBefore.Store(c.record.Records)
-	c.maker.EditSteps.Add(-c.editSteps)
-	c.maker.Memory.SubtractReplayed(c.replayBytes)
-	c.maker.WithLock(func(tx *live.Tx) {
-		c.maker.Catalogue.Unwritten.DropRoots(c.rootCount)
+	c.checkpointer.LastPos.Store(c.record.Position)
+	c.checkpointer.RecordsBefore.Store(c.record.Records)
+	c.checkpointer.EditSteps.Add(-c.editSteps)
+	c.checkpointer.Memory.SubtractReplayed(c.replayBytes)
+	c.checkpointer.WithLock(func(tx *live.Tx) {
+		c.checkpointer.Catalogue.Unwritten.DropRoots(c.rootCount)
 		for view, w := range c.workspaces {
 			if w.record.PartlySealed != nil || w.record.Orphans != nil && len(w.record.Orphans.Files) > 0 {
 				tx.Changes().MarkChanged(view)
@@ -281,12 +281,12 @@ func (c *Checkpoint) Finish() error {
 		}
 
 		for view := range c.partlySealed {
-			if sn := c.maker.Catalogue.Snapshots.At(view); sn != nil {
+			if sn := c.checkpointer.Catalogue.Snapshots.At(view); sn != nil {
 				sn.MustSeal = false
-				c.maker.Catalogue.Unwritten.MarkChanged(catalogue.SnapshotPrefix, view)
+				c.checkpointer.Catalogue.Unwritten.MarkChanged(catalogue.SnapshotPrefix, view)
 			}
 		}
 	})
 
-	return c.maker.dropJournal(c)
+	return c.checkpointer.dropJournal(c)
 }

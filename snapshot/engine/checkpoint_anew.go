@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// maxBegins is the number of attempts at a checkpoint. The last attempt also seals workspaces and
+// maxAttempts is the number of attempts at a checkpoint. The last attempt also seals workspaces and
 // snapshots that are removed while it runs.
-const maxBegins = 8
+const maxAttempts = 8
 
 var errRemoved = errors.New("a workspace or snapshot was removed while it was being sealed")
 
@@ -23,13 +23,13 @@ type runningCheckpoint struct {
 // of the checkpoint was removed before its seal.
 func (p *Checkpointer) commitCheckpoint(ctx context.Context) (*Checkpoint, error) {
 	defer p.running.Store(nil)
-	for begun := 1; ; begun++ {
+	for attempt := 1; ; attempt++ {
 		c, err := p.BeginCheckpoint()
 		if err != nil {
 			return nil, err
 		}
 
-		sealing, stop := p.running.Load().sealContext(ctx, begun < maxBegins, p.gcWaits.channel())
+		sealing, stop := p.running.Load().sealContext(ctx, attempt < maxAttempts, p.gcWaits.channel())
 		err = func() error {
 			done := false
 			defer func() {
@@ -57,10 +57,10 @@ func (p *Checkpointer) commitCheckpoint(ctx context.Context) (*Checkpoint, error
 	}
 }
 
-// ViewRemoved makes the running checkpoint begin again if it has not sealed the removed workspace or
-// snapshot yet. The checkpoint cannot just skip its state, because journal records after the
-// checkpoint may refer to its inodes. The caller holds the lock of the forest.
-func (p *Checkpointer) ViewRemoved(view uint32) {
+// HandleRemovedView is called when a workspace or snapshot is removed. If a checkpoint is running that has not
+// sealed its state yet, the checkpoint begins again. It cannot just skip the state, because journal records after
+// the checkpoint may refer to inodes of the state. The caller holds the lock of the forest.
+func (p *Checkpointer) HandleRemovedView(view uint32) {
 	r := p.running.Load()
 	if r == nil {
 		return
@@ -78,8 +78,8 @@ func (p *Checkpointer) ViewRemoved(view uint32) {
 	}
 }
 
-// sealContext returns the context of the seals. It ends with ctx and when a gc waits. If mayRestart is
-// set, it also ends when a workspace or snapshot was removed before its seal.
+// sealContext returns the context of the seals. The context ends when ctx ends or a gc waits. If mayRestart is set,
+// it also ends when a workspace or snapshot was removed before its seal.
 func (r *runningCheckpoint) sealContext(ctx context.Context, mayRestart bool, gcWaits <-chan struct{}) (sealing context.Context, stop func()) {
 	sealing, cancel := context.WithCancelCause(ctx)
 	removed := r.removed
@@ -100,9 +100,9 @@ func (r *runningCheckpoint) sealContext(ctx context.Context, mayRestart bool, gc
 	return sealing, func() { cancel(nil) }
 }
 
-// gcSealLimit limits the seals of a checkpoint before a gc. Files that share bytes could take much
-// longer than the journal's size suggests.
-const gcSealLimit = checkpointBusyBytes
+// maxGCSealBytes limits the bytes that a checkpoint for a gc seals. The journal's size is no such limit, because
+// several files may share the same bytes of the journal.
+const maxGCSealBytes = busyCheckpointBytes
 
 // gcWaitFlag shows whether a gc waits for the running checkpoint. There is one gc at a time.
 type gcWaitFlag struct {
@@ -124,10 +124,10 @@ func (g *gcWaitFlag) end() {
 	g.waiting = make(chan struct{})
 }
 
-// CheckpointForGC makes a checkpoint for a gc, and calls fn before the next checkpoint can begin. It ends a
-// running checkpoint; the new checkpoint does not repeat the finished seals. It calls fn even if the new checkpoint
-// fails. checkpointErr is the error of the checkpoint: ErrNoCheckpoint if the checkpoint would seal more than
-// GCSealLimit bytes. err is the error of fn.
+// CheckpointForGC makes a checkpoint for a gc, and calls fn before the next checkpoint can begin. If another
+// checkpoint is running, it ends that checkpoint. The new checkpoint does not repeat the finished seals. It calls
+// fn even if the new checkpoint fails. checkpointErr is the error of the checkpoint: ErrNoCheckpoint if the
+// checkpoint would seal more than MaxGCSealBytes. err is the error of fn.
 func (p *Checkpointer) CheckpointForGC(ctx context.Context, fn func() error) (checkpointErr, err error) {
 	p.gcWaits.begin()
 	err = p.mu.Acquire(ctx, 1)
@@ -141,10 +141,10 @@ func (p *Checkpointer) CheckpointForGC(ctx context.Context, fn func() error) (ch
 	return checkpointErr, fn()
 }
 
-// checkpointWithinLimit makes a checkpoint, which fails with ErrNoCheckpoint if it would seal more than GCSealLimit
-// bytes. The caller holds mu.
+// checkpointWithinLimit makes a checkpoint, which fails with ErrNoCheckpoint if it would seal more than
+// MaxGCSealBytes. The caller holds mu.
 func (p *Checkpointer) checkpointWithinLimit(ctx context.Context) error {
-	limited, stop := WithLimit(ctx, p.GCSealLimit, ErrNoCheckpoint)
+	limited, stop := WithByteLimit(ctx, p.MaxGCSealBytes, ErrNoCheckpoint)
 	defer stop()
 	return p.checkpoint(limited)
 }

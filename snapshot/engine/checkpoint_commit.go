@@ -23,13 +23,13 @@ func (c *Checkpoint) Commit(ctx context.Context) error {
 		return err
 	}
 
-	defer c.maker.Collector.Puts.Enter()()
+	defer c.checkpointer.Collector.Puts.Enter()()
 
 	if err := c.storeActors(); err != nil {
 		return err
 	}
 
-	c.record.Incomplete = c.maker.Incomplete.Load() // a seal may have found that bytes are lost
+	c.record.Incomplete = c.checkpointer.Incomplete.Load() // a seal may have found that bytes are lost
 	ops, err := c.metaOps()
 	if err != nil {
 		return err
@@ -37,11 +37,11 @@ func (c *Checkpoint) Commit(ctx context.Context) error {
 
 	// The record of the checkpoint contains a journal position. The journal up to this position must
 	// be on disk before the record.
-	if err := c.maker.Log.Sync(); err != nil {
+	if err := c.checkpointer.Log.Sync(); err != nil {
 		return err
 	}
 
-	return c.maker.CAS.Commit(ops...)
+	return c.checkpointer.CAS.Commit(ops...)
 }
 
 // sealAll seals all states of a checkpoint. After an error it seals the other states, unless ctx has
@@ -53,8 +53,8 @@ func (c *Checkpoint) sealAll(ctx context.Context) error {
 		return ctx.Err()
 	}
 
-	for _, sn := range sortedSnaps(c.snapshots) {
-		partly, err := c.sealWholeOrPartly(ctx, sn.WS, sn.State.Load(), func() error { return c.maker.Sealer.EnsureSealed(ctx, sn) })
+	for _, sn := range sortedByView(c.snapshots) {
+		partly, err := c.sealWholeOrPartly(ctx, sn.WS, sn.State.Load(), func() error { return c.checkpointer.Sealer.EnsureSealed(ctx, sn) })
 		if partly != nil {
 			c.partlySealed[sn.View] = partly
 		}
@@ -77,7 +77,7 @@ func (c *Checkpoint) sealAll(ctx context.Context) error {
 
 	for view, w := range c.workspaces {
 		if w.isSealed {
-			c.maker.Memory.ReturnSealed(view, w.memoryMark)
+			c.checkpointer.Memory.ReturnSealed(view, w.memoryMark)
 		}
 	}
 
@@ -91,9 +91,9 @@ func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 		values[catalogue.Key(catalogue.WorkspacePrefix, view)] = w.record
 	}
 
-	c.maker.WithReadLock(func(*live.Tx) {
+	c.checkpointer.WithReadLock(func(*live.Tx) {
 		if _, changed := c.changedRecords[catalogue.ForgottenKey]; changed {
-			values[catalogue.ForgottenKey] = slices.Clone(c.maker.Catalogue.Forgotten)
+			values[catalogue.ForgottenKey] = slices.Clone(c.checkpointer.Catalogue.Forgotten)
 		}
 		for view, sn := range c.snapshots {
 			r := sn.Record()
@@ -127,7 +127,7 @@ func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 func (c *Checkpoint) sealPresent(ctx context.Context, id uint32, w *frozenWorkspace) error {
 	w.record.State = ""
 	partly, err := c.sealWholeOrPartly(ctx, id, w.state, func() error {
-		h, err := c.maker.Sealer.SealInTurn(ctx, id, w.state)
+		h, err := c.checkpointer.Sealer.SealInTurn(ctx, id, w.state)
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", w.record.Name, err)
 		}
@@ -149,7 +149,7 @@ func (c *Checkpoint) sealOrphans(ctx context.Context, id uint32, st *tree.State)
 
 	var sealed cas.Hash
 	partly, err := c.sealWholeOrPartly(ctx, id, st, func() (err error) {
-		sealed, err = c.maker.Sealer.SealInTurn(ctx, id, st)
+		sealed, err = c.checkpointer.Sealer.SealInTurn(ctx, id, st)
 		return err
 	})
 	if partly == nil {
@@ -170,7 +170,7 @@ func (c *Checkpoint) sealWholeOrPartly(ctx context.Context, ws uint32, st *tree.
 		return nil, cause
 	}
 
-	partly, low, err := c.maker.Sealer.SealPartly(ctx, ws, st)
+	partly, lowestPos, err := c.checkpointer.Sealer.SealPartly(ctx, ws, st)
 	switch {
 	case err != nil:
 		return nil, cause
@@ -178,13 +178,13 @@ func (c *Checkpoint) sealWholeOrPartly(ctx context.Context, ws uint32, st *tree.
 		return nil, seal() // all files could be sealed this time
 	}
 
-	c.maker.Logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
-	c.lowestPos, c.unsealedErr = min(c.lowestPos, low), errors.Join(c.unsealedErr, cause)
+	c.checkpointer.Logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
+	c.lowestPos, c.unsealedErr = min(c.lowestPos, lowestPos), errors.Join(c.unsealedErr, cause)
 
 	return partly, nil
 }
 
-func sortedSnaps(m map[uint32]*catalogue.Snapshot) []*catalogue.Snapshot {
+func sortedByView(m map[uint32]*catalogue.Snapshot) []*catalogue.Snapshot {
 	out := slices.Collect(maps.Values(m))
 	slices.SortFunc(out, func(a, b *catalogue.Snapshot) int { return int(a.View) - int(b.View) })
 	return out
@@ -214,7 +214,7 @@ func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 	p.WithLock(func(tx *live.Tx) {
 		position = min(position, scan.lowest(tx, p.unsealedStates()))
 	})
-	p.neededPos.Store(position)
+	p.lowestNeededPos.Store(position)
 
 	return p.Log.DropBefore(position)
 }
@@ -231,7 +231,7 @@ func (p *Checkpointer) unsealedStates() []*tree.State {
 
 // ShrinkJournal frees the disk space of the journal before the first needed position.
 func (p *Checkpointer) ShrinkJournal() {
-	if err := p.Log.Shrink(p.neededPos.Load()); err != nil {
+	if err := p.Log.Shrink(p.lowestNeededPos.Load()); err != nil {
 		p.Logger.Warn("the journal keeps its size", "err", err)
 	}
 }

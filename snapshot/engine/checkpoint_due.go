@@ -8,19 +8,18 @@ import (
 )
 
 const (
-	// While writers are idle, a checkpoint is due after checkpointBytes of journal, or
-	// checkpointTime after the last checkpoint if there are changes. Files that are removed before
-	// the checkpoint are never sealed.
-	checkpointBytes = 256 << 20
-	checkpointTime  = 30 * time.Second
-	// Writers are idle when they have written less than idleBytes a second for idleTime.
-	idleBytes = 4 << 20
-	idleTime  = 3 * time.Second
-	// While writers are active, a checkpoint is due after checkpointBusyBytes bytes of journal, because
-	// they take disk space, or checkpointRecords records, because they take time to replay. Each step
-	// of a restore, a merge or an import counts as a record.
-	checkpointBusyBytes = JournalSealSize
-	checkpointRecords   = 150_000
+	// While writers are idle, a checkpoint is due after checkpointBytes of journal, or checkpointInterval after the
+	// last checkpoint if there are changes. Files that are removed before the checkpoint are never sealed.
+	checkpointBytes    = 256 << 20
+	checkpointInterval = 30 * time.Second
+	// Writers are idle when they have written less than idleBytesPerSecond for idleTime.
+	idleBytesPerSecond = 4 << 20
+	idleTime           = 3 * time.Second
+	// While writers are active, a checkpoint is due after busyCheckpointBytes of journal, because they take disk
+	// space, or after busyCheckpointRecords records, because they take time to replay. Each step of a restore, a
+	// merge or an import counts as a record.
+	busyCheckpointBytes   = JournalSealSize
+	busyCheckpointRecords = 150_000
 )
 
 // Loop makes the checkpoints that are due, until the store is closed.
@@ -28,20 +27,20 @@ func (p *Checkpointer) Loop() {
 	lastCheckpoint, busyAt, seenEnd := time.Now(), time.Now(), p.Log.End()
 
 	for {
-		p.AwaitChange(seenEnd, lastCheckpoint.Add(checkpointTime))
+		p.AwaitChange(seenEnd, lastCheckpoint.Add(checkpointInterval))
 		if p.Loops.Context.Err() != nil {
 			return
 		}
 
 		end := p.Log.End()
-		if end-seenEnd >= idleBytes {
+		if end-seenEnd >= idleBytesPerSecond {
 			busyAt = time.Now()
 		}
 
 		seenEnd = end
 
 		tooLarge := p.Room.JournalTooLarge()
-		if !tooLarge && !p.Due(time.Since(busyAt) >= idleTime, time.Since(lastCheckpoint)) {
+		if !tooLarge && !p.IsDue(time.Since(busyAt) >= idleTime, time.Since(lastCheckpoint)) {
 			continue
 		}
 
@@ -82,14 +81,14 @@ func (p *Checkpointer) awaitRecord(appended <-chan struct{}, wait time.Duration)
 	return p.Loops.Await(p.signal, appended, wait)
 }
 
-// Due reports whether a checkpoint is due. idle is true while writers are idle. sinceLast is the time
+// IsDue reports whether a checkpoint is due. idle is true while writers are idle. sinceLast is the time
 // since the last checkpoint.
-func (p *Checkpointer) Due(idle bool, sinceLast time.Duration) bool {
+func (p *Checkpointer) IsDue(idle bool, sinceLast time.Duration) bool {
 	if idle {
 		grown := p.JournalGrowth()
-		return grown >= checkpointBytes || grown > 0 && sinceLast >= checkpointTime
+		return grown >= checkpointBytes || grown > 0 && sinceLast >= checkpointInterval
 	}
-	return p.JournalOutgrown() || p.StepsToReplay() >= checkpointRecords || p.Memory.ReplayNeedsMuchMemory()
+	return p.JournalOutgrown() || p.StepsToReplay() >= busyCheckpointRecords || p.Memory.ReplayNeedsMuchMemory()
 }
 
 // JournalGrowth returns the number of bytes that were journaled since the last checkpoint.
@@ -97,11 +96,11 @@ func (p *Checkpointer) JournalGrowth() int64 { return p.Log.End() - p.LastPos.Lo
 
 // JournalOutgrown reports whether the journal has grown so much that a checkpoint is due while writers
 // are active.
-func (p *Checkpointer) JournalOutgrown() bool { return p.JournalGrowth() >= checkpointBusyBytes }
+func (p *Checkpointer) JournalOutgrown() bool { return p.JournalGrowth() >= busyCheckpointBytes }
 
 // AddEditSteps adds the number of steps of a restore, a merge or an import to EditSteps.
 func (p *Checkpointer) AddEditSteps(steps int) {
-	if p.EditSteps.Add(int64(steps)) >= checkpointRecords {
+	if p.EditSteps.Add(int64(steps)) >= busyCheckpointRecords {
 		p.CheckSoon()
 	}
 }

@@ -19,39 +19,39 @@ import (
 )
 
 const (
-	// A gc begins gcDelay after the first removal. If the removed bytes are fewer than 1/gcShare of the
+	// A gc begins gcDelay after the first removal. If the removed bytes are fewer than 1/gcShareDivisor of the
 	// store's size, it begins gcLongDelay after the first removal.
-	gcDelay     = 2 * time.Minute
-	gcShare     = 20
-	gcLongDelay = 24 * time.Hour
-	// unknownBytes stands for the bytes that were removed before the store was opened. It makes a gc due.
-	unknownBytes = 1 << 60
-	// gcGrowth is the number of bytes since the last gc that make a gc due without a removal,
+	gcDelay        = 2 * time.Minute
+	gcShareDivisor = 20
+	gcLongDelay    = 24 * time.Hour
+	// unknownGarbageBytes stands for the bytes that were removed before the store was opened. It makes a gc due.
+	unknownGarbageBytes = 1 << 60
+	// gcGrowthBytes is the number of bytes since the last gc that make a gc due without a removal,
 	// because sealed states of checkpoints become garbage when the workspace changes.
-	gcGrowth = 256 << 20
+	gcGrowthBytes = 256 << 20
 )
 
 // ErrNoCheckpoint ends a checkpoint for which a gc would have to wait: a checkpoint that was running
 // when the gc began, or the gc's own checkpoint if it would take too long.
 var ErrNoCheckpoint = errors.New("a checkpoint takes long, and gc does not wait for it")
 
-// maxRounds is the limit for the rounds of a gc on a full disk.
-const maxRounds = 3
+// maxGCRounds is the limit for the rounds of a gc on a full disk.
+const maxGCRounds = 3
 
 // CollectorParts are the components of the store that a Collector uses. Objects and Source may be
 // set later.
 type CollectorParts struct {
-	Objects     tree.Objects
-	Source      *tree.Source
-	StoredBytes *atomic.Int64 // bytes of packs
-	Storable    func() int64  // bytes that can still be stored
-	Incomplete  *atomic.Bool  // see Parts.Incomplete
-	Checkpoints Checkpoints
-	Roots       func() (*Roots, error)
-	Elapsed     func() time.Duration // a monotonic clock, never 0
-	Loops       *loops.Group
-	Metrics     *info.Recorder
-	Logger      *slog.Logger
+	Objects       tree.Objects
+	Source        *tree.Source
+	StoredBytes   *atomic.Int64 // bytes of packs
+	StorableBytes func() int64  // bytes that can still be stored
+	Incomplete    *atomic.Bool  // see Parts.Incomplete
+	Checkpoints   Checkpoints
+	Roots         func() (*Roots, error)
+	Elapsed       func() time.Duration // a monotonic clock, never 0
+	Loops         *loops.Group
+	Metrics       *info.Recorder
+	Logger        *slog.Logger
 }
 
 // Checkpoints is implemented by Checkpointer, which documents the methods.
@@ -60,7 +60,7 @@ type Checkpoints interface {
 	JournalOutgrown() bool
 	CheckSoon()
 	TryCheckpoint() (tried bool)
-	CheckpointForGC(ctx context.Context, fn func() error) (full, err error)
+	CheckpointForGC(ctx context.Context, fn func() error) (checkpointErr, err error)
 	ShrinkJournal()
 }
 
@@ -72,18 +72,18 @@ type Collector struct {
 	BaseBytes atomic.Int64  // bytes of packs after the last gc
 
 	runningImports atomic.Int32 // number of running imports
-	garbage        garbage
+	garbage        removalCounter
 	damage         atomic.Pointer[string]
 }
 
-// garbage counts the removals since the last gc.
-type garbage struct {
+// removalCounter counts the removals since the last gc.
+type removalCounter struct {
 	mu sync.Mutex
-	weight
+	garbageWeight
 }
 
-// A weight is an estimate of the bytes that a gc would free.
-type weight struct {
+// A garbageWeight is an estimate of the bytes that a gc would free.
+type garbageWeight struct {
 	removals int
 	ownBytes int64 // approximate number of bytes that only the removed workspaces and snapshots used
 	// firstRemoval is the value of Elapsed when the first removal was counted. In the result of estimate, it is
@@ -98,7 +98,7 @@ func (g *Collector) CountRemoval(ownBytes int64) {
 	g.Signal.Send()
 }
 
-func (g *garbage) add(own int64, now time.Duration) {
+func (g *removalCounter) add(own int64, now time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
@@ -110,17 +110,16 @@ func (g *garbage) add(own int64, now time.Duration) {
 	g.ownBytes += own
 }
 
-// estimate returns the weight that the beginning gc will free. The argument now is the present value of Elapsed.
-func (g *garbage) estimate(now time.Duration) weight {
+// estimate returns the weight that a gc that begins now will free. now is the present value of Elapsed.
+func (g *removalCounter) estimate(now time.Duration) garbageWeight {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return weight{g.removals, g.ownBytes, now}
+	return garbageWeight{g.removals, g.ownBytes, now}
 }
 
-// subtract is called at the end of a gc. w is the weight that estimate returned at the beginning of
-// this gc. With partly, the gc freed only a part of w: then subtract only moves firstRemoval to the beginning of
-// the gc.
-func (g *garbage) subtract(w weight, partly bool) {
+// subtract is called at the end of a gc. w is the weight that estimate returned at the beginning of this gc. If
+// partly is set, the gc freed only a part of w: then subtract only moves firstRemoval to the beginning of the gc.
+func (g *removalCounter) subtract(w garbageWeight, partly bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
@@ -132,20 +131,20 @@ func (g *garbage) subtract(w weight, partly bool) {
 	g.firstRemoval = max(g.firstRemoval, w.firstRemoval)
 }
 
-func (g *garbage) current() weight {
+func (g *removalCounter) current() garbageWeight {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.weight
+	return g.garbageWeight
 }
 
 // HasGarbage reports whether a workspace or snapshot was removed since the last gc.
 func (g *Collector) HasGarbage() bool { return g.garbage.current().removals > 0 }
 
-// dueIn returns the time until a gc is due. Further removals and seals can shorten it.
-func (g *Collector) dueIn() time.Duration {
+// timeUntilDue returns the time until a gc is due. Further removals and seals can shorten it.
+func (g *Collector) timeUntilDue() time.Duration {
 	stored, base, removed := g.StoredBytes.Load(), g.BaseBytes.Load(), g.garbage.current()
 	grown := stored - base
-	if grown > max(gcGrowth, base/2) {
+	if grown > max(gcGrowthBytes, base/2) {
 		return 0
 	}
 	if removed.removals == 0 {
@@ -154,7 +153,7 @@ func (g *Collector) dueIn() time.Duration {
 
 	// Bytes stored since the last gc may belong to the removed snapshots, so they count as removed.
 	wait := gcLongDelay
-	if removed.ownBytes+max(grown, 0) >= min(stored, g.Storable())/gcShare {
+	if removed.ownBytes+max(grown, 0) >= min(stored, g.StorableBytes())/gcShareDivisor {
 		wait = gcDelay
 	}
 
@@ -172,25 +171,25 @@ func (g *Collector) ProtectImport() (done func()) {
 	}
 }
 
-// Due reports whether an automatic gc should begin.
-func (g *Collector) Due() bool { return g.runningImports.Load() == 0 && g.dueIn() == 0 }
+// IsDue reports whether an automatic gc should begin.
+func (g *Collector) IsDue() bool { return g.runningImports.Load() == 0 && g.timeUntilDue() == 0 }
 
 // Loop runs a gc when it is due, with a tenth of the processors unless the disk is nearly full. It
 // does not begin a gc during an import, because the gc would wait for the import and keep all
 // objects that are put in that time.
 func (g *Collector) Loop() {
-	runtime.LockOSThread() // because share measures the time of its thread; locked until the goroutine ends
-	own := newShare(g.Loops)
+	runtime.LockOSThread() // processorShare measures the time of its thread; the lock ends with the goroutine
+	own := newProcessorShare(g.Loops)
 	slowly := func(gc *cas.Collection) {
-		if g.Storable() >= gcGrowth {
+		if g.StorableBytes() >= gcGrowthBytes {
 			gc.Yield = own.yield
 		}
 	}
 
 	for g.Loops.Context.Err() == nil {
-		g.Loops.Await(g.Signal, nil, g.dueIn())
+		g.Loops.Await(g.Signal, nil, g.timeUntilDue())
 		g.Loops.Pause(time.Second)
-		if g.Loops.Context.Err() != nil || !g.Due() {
+		if g.Loops.Context.Err() != nil || !g.IsDue() {
 			continue
 		}
 
@@ -201,8 +200,8 @@ func (g *Collector) Loop() {
 	}
 }
 
-// Run runs a gc. If a full disk prevented the checkpoint of the gc, Run runs further rounds, at most
-// maxRounds in all. It returns the sums of all rounds. progress is called with numbers of bytes of packs.
+// Run runs a gc. If a full disk prevented the checkpoint of the gc, Run runs further rounds, at most maxGCRounds in
+// all. It returns the sums of all rounds. progress is called with numbers of bytes of packs.
 func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
 	return g.run(ctx, func(*cas.Collection) {}, progress)
 }
@@ -215,10 +214,10 @@ func (g *Collector) Wipe(ctx context.Context) (cas.GCResult, error) {
 // run implements Run and Wipe. configure sets the fields of the Collection of each round.
 func (g *Collector) run(ctx context.Context, configure func(*cas.Collection), progress func(done, total int64)) (cas.GCResult, error) {
 	var sum cas.GCResult
-	for range maxRounds {
-		noSpace, err := g.collect(ctx, configure, &sum, progress)
+	for range maxGCRounds {
+		noSpace, err := g.runRound(ctx, configure, &sum, progress)
 		if isDamage(err) {
-			err = NeedsRepair(err)
+			err = WithRepairAdvice(err)
 			g.SetDamage(err)
 		}
 		if err != nil {
@@ -235,9 +234,9 @@ func (g *Collector) run(ctx context.Context, configure func(*cas.Collection), pr
 	return sum, nil
 }
 
-// collect runs one round of a gc and adds its result to sum. noSpace reports whether the disk had no
+// runRound runs one round of a gc and adds its result to sum. noSpace reports whether the disk had no
 // space for the checkpoint.
-func (g *Collector) collect(ctx context.Context, configure func(*cas.Collection), sum *cas.GCResult, progress func(done, total int64)) (noSpace bool, err error) {
+func (g *Collector) runRound(ctx context.Context, configure func(*cas.Collection), sum *cas.GCResult, progress func(done, total int64)) (noSpace bool, err error) {
 	// BeginCollection waits for callers, such as imports, that put objects before its call. When they are
 	// done, a root references their objects.
 	gc, err := g.Objects.BeginCollection(ctx, g.Puts.Wait)
@@ -249,7 +248,7 @@ func (g *Collector) collect(ctx context.Context, configure func(*cas.Collection)
 	configure(gc)
 	estimate := g.garbage.estimate(g.Elapsed())
 	var roots *Roots
-	full, err := g.Checkpoints.CheckpointForGC(ctx, func() (err error) {
+	checkpointErr, err := g.Checkpoints.CheckpointForGC(ctx, func() (err error) {
 		roots, err = g.Roots()
 		return err
 	})
@@ -257,11 +256,11 @@ func (g *Collector) collect(ctx context.Context, configure func(*cas.Collection)
 		return false, err
 	}
 
-	tookLong := errors.Is(full, ErrNoCheckpoint)
-	if noSpace = full != nil && !tookLong; noSpace {
+	tookLong := errors.Is(checkpointErr, ErrNoCheckpoint)
+	if noSpace = checkpointErr != nil && !tookLong; noSpace {
 		// The gc can free space without a checkpoint, because it also marks the objects of the
 		// last checkpoint.
-		g.Logger.Warn("no checkpoint before gc", "err", full, guard.Stack(full))
+		g.Logger.Warn("no checkpoint before gc", "err", checkpointErr, guard.Stack(checkpointErr))
 	}
 
 	res, err := gc.Collect(ctx, g.Incomplete.Load(), func(k *cas.Marker) error { return g.mark(ctx, roots, k) }, progress)
@@ -273,8 +272,8 @@ func (g *Collector) collect(ctx context.Context, configure func(*cas.Collection)
 
 	g.StoredBytes.Store(g.Objects.Stats().Stored)
 	g.BaseBytes.Store(g.StoredBytes.Load())
-	// If the checkpoint was not ready in time (tookLong), this gc has kept the objects of the last checkpoint. The next
-	// gc can free them, so the estimate is not subtracted.
+	// If the checkpoint was not ready in time (tookLong), this gc has kept the objects of the last checkpoint. The
+	// next gc can free them, so the estimate is not subtracted.
 	g.garbage.subtract(estimate, tookLong)
 	g.Metrics.Update(func(m *info.Metrics) { m.GarbageCollects++ })
 
@@ -287,13 +286,13 @@ func (g *Collector) mark(ctx context.Context, roots *Roots, k *cas.Marker) error
 		return err
 	}
 
-	m := &markRun{ctx: ctx, Collector: g, keeper: k, local: localMarker{g.Objects, k}}
+	m := &markRun{ctx: ctx, Collector: g, marker: k, local: localMarker{g.Objects, k}}
 	m.src = g.Source.WithObjects(m.local)
 	if err := m.markSnapshots(roots.Snapshots); err != nil {
 		return err
 	}
 
-	for _, h := range roots.Leaves {
+	for _, h := range roots.LeafObjects {
 		if _, err := m.markLeaf(h); err != nil {
 			return err
 		}
@@ -302,10 +301,9 @@ func (g *Collector) mark(ctx context.Context, roots *Roots, k *cas.Marker) error
 	return roots.EachState(m.markState)
 }
 
-// NeedsRepair adds advice to the error of a damaged store. A gc does not run in a damaged store,
-// because it would remove the objects that only a damaged object references, and a repair may
-// restore the damaged object.
-func NeedsRepair(err error) error {
+// WithRepairAdvice adds advice to the error of a damaged store. A gc does not run in a damaged store: it would
+// remove objects that only a damaged object references, although a repair may restore the damaged object.
+func WithRepairAdvice(err error) error {
 	if isDamage(err) {
 		return fmt.Errorf("the store is damaged; run `amberfs verify --repair` before gc: %w", err)
 	}

@@ -11,13 +11,13 @@ import (
 func TestWhenAGCIsDue(t *testing.T) {
 	now, left := time.Minute, int64(1<<40)
 	g := Collector{Signal: loops.NewSignal(), CollectorParts: CollectorParts{
-		StoredBytes: new(atomic.Int64), Elapsed: func() time.Duration { return now }, Storable: func() int64 { return left },
+		StoredBytes: new(atomic.Int64), Elapsed: func() time.Duration { return now }, StorableBytes: func() int64 { return left },
 	}}
 	at := func(d time.Duration, stored int64) bool {
 		defer func(was time.Duration) { now = was }(now)
 		now += d
 		g.StoredBytes.Store(stored)
-		return g.Due()
+		return g.IsDue()
 	}
 	if at(time.Hour, 1<<20) {
 		t.Error("due though there is nothing to free")
@@ -50,7 +50,7 @@ func TestWhenAGCIsDue(t *testing.T) {
 		t.Error("not due after removals of a tenth of the store")
 	}
 	g.garbage.subtract(g.garbage.estimate(now), false)
-	if at(time.Hour, 1<<30) || at(time.Hour, 1<<30+gcGrowth) {
+	if at(time.Hour, 1<<30) || at(time.Hour, 1<<30+gcGrowthBytes) {
 		t.Error("due again after a gc")
 	}
 	if !at(time.Hour, 2<<30) {
@@ -63,11 +63,11 @@ func TestImportFirst(t *testing.T) {
 	g := Collector{Signal: loops.NewSignal(), CollectorParts: CollectorParts{StoredBytes: new(atomic.Int64), Elapsed: func() time.Duration { return 1 }}}
 	done := g.ProtectImport()
 	g.StoredBytes.Store(1 << 40)
-	if g.Due() {
+	if g.IsDue() {
 		t.Error("a gc begins and waits for an import, and checkpoints wait for the gc")
 	}
 	done()
-	if !g.Due() {
+	if !g.IsDue() {
 		t.Error("no gc begins after the import")
 	}
 }

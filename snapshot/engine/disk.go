@@ -88,15 +88,15 @@ func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []
 		current = k.owner
 		st, err := k.Load(p.Source)
 		if err != nil {
-			return nil, NeedsRepair(err)
+			return nil, WithRepairAdvice(err)
 		}
 		if err := st.Mark(ctx, p.Source, nil, p.Incomplete.Load(), mark); err != nil {
-			return nil, NeedsRepair(err)
+			return nil, WithRepairAdvice(err)
 		}
 	}
 
 	out, err := sumByOwner(p.CAS, owners, states)
-	return out, NeedsRepair(err)
+	return out, WithRepairAdvice(err)
 }
 
 // sumByOwner adds up the sizes of the objects by owner.

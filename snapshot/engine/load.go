@@ -51,7 +51,7 @@ func (l *Loader) Load(tx *live.Tx) error {
 // loadCatalogue loads the records of workspaces and snapshots. Snapshots without an id are added to
 // the sealer's queue.
 func (l *Loader) loadCatalogue(tx *live.Tx) error {
-	seal, err := l.Catalogue.Load(l.CAS, l.Salvage, func(r catalogue.SnapshotRecord) (*tree.State, error) {
+	toSeal, err := l.Catalogue.Load(l.CAS, l.Salvage, func(r catalogue.SnapshotRecord) (*tree.State, error) {
 		st, err := r.PartlySealed.Load(l.Source, tx.Epoch())
 		if err != nil && l.Salvage {
 			l.Logger.Warn("left out a snapshot", "snapshot", r.Name, "err", err)
@@ -59,7 +59,7 @@ func (l *Loader) loadCatalogue(tx *live.Tx) error {
 		}
 		return st, err
 	})
-	for _, sn := range seal {
+	for _, sn := range toSeal {
 		l.Sealer.Push(sn)
 	}
 

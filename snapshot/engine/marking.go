@@ -16,7 +16,7 @@ const maxRememberedRoots = 256
 type markRun struct {
 	*Collector
 	ctx      context.Context
-	keeper   *cas.Marker
+	marker   *cas.Marker
 	local    localMarker
 	src      *tree.Source
 	previous *tree.State // the state that was marked last
@@ -44,7 +44,7 @@ func (m *markRun) markLeaf(h cas.Hash) (here bool, err error) {
 // of older snapshots need not be marked again.
 func (m *markRun) markSnapshots(all []SnapshotRoot) error {
 	marked := make(map[cas.Hash]bool)
-	remember := m.Objects.Remote == nil || !m.Objects.Remote.HasAny() // an object that is fetched later may reference unmarked objects
+	remember := m.Objects.Remote == nil || !m.Objects.Remote.HasAny() // with a remote, marked snapshots are not remembered: an object that is fetched later may reference unmarked objects
 	if remember {
 		keys := make([]cas.Hash, len(all))
 		for i := range all {
@@ -52,7 +52,7 @@ func (m *markRun) markSnapshots(all []SnapshotRoot) error {
 		}
 
 		var err error
-		if marked, err = m.keeper.Resume(keys); err != nil {
+		if marked, err = m.marker.Resume(keys); err != nil {
 			return err
 		}
 	}
@@ -74,7 +74,7 @@ func (m *markRun) markSnapshots(all []SnapshotRoot) error {
 		var keys []cas.Hash
 		for _, i := range left[:n] {
 			if i > 0 && i-1 != at { // snapshot i-1 was marked earlier
-				m.previous, _ = tree.Load(m.src, all[i-1].ID) // after an error marking takes longer
+				m.previous, _ = tree.Load(m.src, all[i-1].ID) // after an error previous is nil, and marking takes longer
 			}
 
 			complete, err := m.markSnapshot(&all[i])
@@ -88,7 +88,7 @@ func (m *markRun) markSnapshots(all []SnapshotRoot) error {
 
 		left = left[n:]
 		if remember {
-			m.keeper.Remember(keys)
+			m.marker.Remember(keys)
 		}
 	}
 
@@ -98,7 +98,7 @@ func (m *markRun) markSnapshots(all []SnapshotRoot) error {
 // markSnapshot marks a snapshot. complete is false if an actor set or the whole state is missing.
 func (m *markRun) markSnapshot(r *SnapshotRoot) (complete bool, err error) {
 	complete = true
-	for _, h := range r.Sets {
+	for _, h := range r.ActorSets {
 		here, err := m.markLeaf(h)
 		if err != nil {
 			return false, err
@@ -119,23 +119,23 @@ func (m *markRun) markSnapshot(r *SnapshotRoot) (complete bool, err error) {
 
 // A localMarker is a cas.Marker that skips objects on remotes.
 type localMarker struct {
-	all tree.Objects
-	k   *cas.Marker
+	objects tree.Objects
+	marker  *cas.Marker
 }
 
-func (m localMarker) Mark(h cas.Hash) bool { return m.all.MayBeInStore(h) && m.k.Mark(h) }
+func (m localMarker) Mark(h cas.Hash) bool { return m.objects.MayBeInStore(h) && m.marker.Mark(h) }
 
 func (m localMarker) MarkLeaf(h cas.Hash) {
-	if m.all.MayBeInStore(h) {
-		m.k.MarkLeaf(h)
+	if m.objects.MayBeInStore(h) {
+		m.marker.MarkLeaf(h)
 	}
 }
 
-func (m localMarker) Put(kind cas.Kind, b []byte) (cas.Hash, error) { return m.all.Put(kind, b) }
+func (m localMarker) Put(kind cas.Kind, b []byte) (cas.Hash, error) { return m.objects.Put(kind, b) }
 
 func (m localMarker) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	if m.all.Remote != nil {
-		return m.all.Get(h, dst)
+	if m.objects.Remote != nil {
+		return m.objects.Get(h, dst)
 	}
-	return m.k.Read(h, dst)
+	return m.marker.Read(h, dst)
 }

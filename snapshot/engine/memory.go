@@ -27,8 +27,8 @@ const (
 	// maxWaitingForks is the largest number of changes in forks that wait for memory at a time. Each
 	// waiting change keeps up to a MiB of a write in memory.
 	maxWaitingForks = 32
-	// heavyBytes is a number of bytes. If the recovery of a workspace takes at least as much memory, it may
-	// be the reason why earlier daemons were killed.
+	// A workspace whose recovery takes heavyBytes of memory or more may be the reason why earlier daemons were
+	// killed.
 	heavyBytes = 16 << 20
 )
 
@@ -42,9 +42,9 @@ type Memory struct {
 	Sealer   *Sealer
 	ReadOnly bool // states cannot be sealed
 
-	account   *budget.Account
-	halfLimit int64
-	opened    atomic.Bool // the recovery has ended
+	account        *budget.Account
+	halfLimitBytes int64
+	recoveryEnded  atomic.Bool // see EndRecovery
 
 	mu             sync.Mutex
 	views          map[uint32]*memoryUse
@@ -53,28 +53,28 @@ type Memory struct {
 	replayBytes    int64           // bytes charged since the last checkpoint
 }
 
-// A memoryUse counts the bytes that were charged to a view, and the bytes of them that were returned.
+// A memoryUse counts the bytes that were charged to a view, and how many of them were returned.
 type memoryUse struct {
-	tenant, parent    uint32 // views
-	charged, returned int64
+	tenant, parent              uint32 // views
+	chargedBytes, returnedBytes int64
 }
 
 // NewMemory returns a Memory with a limit of size bytes.
 func NewMemory(p *Parts, z *Sealer, size int64) *Memory {
 	return &Memory{
-		Parts: p, Sealer: z, account: budget.NewAccount(size, live.MainView), halfLimit: size / 2,
+		Parts: p, Sealer: z, account: budget.NewAccount(size, live.MainView), halfLimitBytes: size / 2,
 		views: make(map[uint32]*memoryUse), sealingTenants: make(map[uint32]bool),
 	}
 }
 
-// Used returns the number of bytes that all workspaces use.
-func (m *Memory) Used() int64 { return m.account.Used() }
+// UsedBytes returns the number of bytes that all workspaces use.
+func (m *Memory) UsedBytes() int64 { return m.account.Used() }
 
-// PeakUsed returns the largest value of Used since the store was opened.
-func (m *Memory) PeakUsed() int64 { return m.account.Peak() }
+// PeakUsedBytes returns the largest value of UsedBytes since the store was opened.
+func (m *Memory) PeakUsedBytes() int64 { return m.account.Peak() }
 
-// Add adds a workspace. The caller holds the lock of the forest, as for Remove.
-func (m *Memory) Add(ws *catalogue.Workspace) {
+// AddWorkspace adds a workspace. The caller holds the lock of the forest, as for RemoveWorkspace.
+func (m *Memory) AddWorkspace(ws *catalogue.Workspace) {
 	c := &memoryUse{tenant: m.Catalogue.UppermostFork(ws).View}
 	if up := m.Catalogue.Parent(ws); up != nil {
 		c.parent = up.View
@@ -86,9 +86,9 @@ func (m *Memory) Add(ws *catalogue.Workspace) {
 	m.views[ws.View] = c
 }
 
-// Remove removes a workspace. Its unsealed bytes are charged to its parent, because a snapshot of
+// RemoveWorkspace removes a workspace. Its unsealed bytes are charged to its parent, because a snapshot of
 // the parent may contain the workspace's last state.
-func (m *Memory) Remove(view uint32) {
+func (m *Memory) RemoveWorkspace(view uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -98,11 +98,11 @@ func (m *Memory) Remove(view uint32) {
 	}
 
 	delete(m.views, view)
-	left := c.charged - c.returned
+	left := c.chargedBytes - c.returnedBytes
 	m.account.Release(c.tenant, left)
 
 	if up := m.views[c.parent]; up != nil {
-		up.charged += left
+		up.chargedBytes += left
 		m.account.Add(up.tenant, left)
 	}
 }
@@ -118,11 +118,11 @@ func (m *Memory) Take(view uint32, taken, more int64, urgent bool) bool {
 	}
 
 	m.account.Add(c.tenant, taken)
-	c.charged += taken
+	c.chargedBytes += taken
 	m.replayBytes += taken
 	fits := m.account.Take(c.tenant, more, urgent)
 	if fits {
-		c.charged += more
+		c.chargedBytes += more
 		m.replayBytes += more
 	}
 
@@ -187,7 +187,7 @@ var ErrReplayMemory = errs.New(errs.Quota, "limit reached: what the journal cont
 // sealSoonLocked starts a goroutine that seals the workspaces of a tenant, unless one is running.
 // The caller holds mu.
 func (m *Memory) sealSoonLocked(tenant uint32) {
-	if m.sealingTenants[tenant] || !m.opened.Load() {
+	if m.sealingTenants[tenant] || !m.recoveryEnded.Load() {
 		return
 	}
 	m.sealingTenants[tenant] = true
@@ -209,20 +209,20 @@ func (m *Memory) sealSoonLocked(tenant uint32) {
 // sealTenant seals the workspaces of a tenant until they use less than half of its share.
 func (m *Memory) sealTenant(ctx context.Context, tenant uint32) error {
 	for first := true; first || m.account.OverHalf(tenant); first = false {
-		if err := m.seal(ctx, func(c *memoryUse) bool { return c.tenant == tenant }); err != nil {
+		if err := m.sealChosen(ctx, func(c *memoryUse) bool { return c.tenant == tenant }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// seal seals the chosen workspaces, the workspace with the most memory first.
-func (m *Memory) seal(ctx context.Context, chosen func(*memoryUse) bool) error {
+// sealChosen seals the chosen workspaces, the workspace with the most memory first.
+func (m *Memory) sealChosen(ctx context.Context, chosen func(*memoryUse) bool) error {
 	m.mu.Lock()
 	var views []uint32
 	usage := make(map[uint32]int64)
 	for view, c := range m.views {
-		if usage[view] = c.charged - c.returned; usage[view] > 0 && chosen(c) {
+		if usage[view] = c.chargedBytes - c.returnedBytes; usage[view] > 0 && chosen(c) {
 			views = append(views, view)
 		}
 	}
@@ -322,47 +322,49 @@ func (m *Memory) SubtractReplayed(bytes int64) {
 }
 
 // ReplayNeedsMuchMemory reports whether a recovery would charge more than half of the memory.
-func (m *Memory) ReplayNeedsMuchMemory() bool { return m != nil && m.BytesToReplay() > m.halfLimit }
+func (m *Memory) ReplayNeedsMuchMemory() bool {
+	return m != nil && m.BytesToReplay() > m.halfLimitBytes
+}
 
-// Heaviest returns the view of the workspace that was charged the most bytes. found is false if no
+// HeaviestWorkspace returns the view of the workspace that was charged the most bytes. found is false if no
 // workspace was charged at least heavyBytes.
-func (m *Memory) Heaviest() (view uint32, found bool) {
+func (m *Memory) HeaviestWorkspace() (view uint32, found bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
 	most := int64(heavyBytes)
 	for id, c := range m.views {
-		if c.charged >= most {
-			view, most, found = id, c.charged, true
+		if c.chargedBytes >= most {
+			view, most, found = id, c.chargedBytes, true
 		}
 	}
 
 	return view, found
 }
 
-// ChargedBytes returns the bytes that a view was charged in total, for a later call of ReturnSealed.
+// ChargedBytes returns the sum of all bytes that were charged to a view, for a later call of ReturnSealed.
 func (m *Memory) ChargedBytes(view uint32) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.views[view]; c != nil {
-		return c.charged
+		return c.chargedBytes
 	}
 	return 0
 }
 
-// ReturnSealed returns the bytes up to mark, the result of an earlier call of ChargedBytes. The caller has
-// sealed the state of the workspace at the time of that call, with its orphans and snapshots.
+// ReturnSealed gives back the bytes that were charged before an earlier call of ChargedBytes, whose result is mark.
+// The caller has sealed the state that the workspace had then, with its orphans and snapshots.
 func (m *Memory) ReturnSealed(view uint32, mark int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if c := m.views[view]; c != nil && mark > c.returned {
-		m.account.Release(c.tenant, mark-c.returned)
-		c.returned = mark
+	if c := m.views[view]; c != nil && mark > c.returnedBytes {
+		m.account.Release(c.tenant, mark-c.returnedBytes)
+		c.returnedBytes = mark
 	}
 }
 
 // EndRecovery ends the recovery. After it, workspaces are sealed in the background.
-func (m *Memory) EndRecovery() { m.opened.Store(true) }
+func (m *Memory) EndRecovery() { m.recoveryEnded.Store(true) }
 
 // Relieve implements live.Memory.
 func (m *Memory) Relieve() error {
@@ -372,12 +374,12 @@ func (m *Memory) Relieve() error {
 	if m.ReadOnly {
 		return ErrReplayMemory
 	}
-	return m.seal(m.Loops.Context, func(*memoryUse) bool { return true })
+	return m.sealChosen(m.Loops.Context, func(*memoryUse) bool { return true })
 }
 
 // SealEdit implements live.Memory.
 func (m *Memory) SealEdit(view uint32, st *tree.State, bytes int64) (sealed bool, err error) {
-	if bytes < m.halfLimit {
+	if bytes < m.halfLimitBytes {
 		return false, nil
 	}
 	if m.ReadOnly {

@@ -33,23 +33,23 @@ type Pacer struct {
 	sealWaiters atomic.Int32 // number of callers that wait for a seal
 	measuredAt  atomic.Int64 // time of the last measurement, in ns
 	measuredEnd atomic.Int64 // end of the journal at that time
-	growth      atomic.Int64 // growth of the journal between the last two measurements, in bytes
+	growthBytes atomic.Int64 // growth of the journal between the last two measurements
 	pausedAt    atomic.Int64 // time of the last pause, in ns
 }
 
-// Throttled reports whether a seal should leave a processor to writers. The result depends on the growth of
+// IsThrottled reports whether a seal should leave a processor to writers. The result depends on the growth of
 // the journal in the last idleTick:
 //   - without growth, false;
 //   - below idleTickBytes, true;
 //   - above, true unless a caller waits for the seal or the journal is too large.
-func (p *Pacer) Throttled() bool {
+func (p *Pacer) IsThrottled() bool {
 	now, end := time.Now().UnixNano(), p.JournalEnd()
 	if now-p.measuredAt.Load() > int64(idleTick) {
 		p.measuredAt.Store(now)
-		p.growth.Store(end - p.measuredEnd.Swap(end))
+		p.growthBytes.Store(end - p.measuredEnd.Swap(end))
 	}
 
-	growth := max(p.growth.Load(), end-p.measuredEnd.Load())
+	growth := max(p.growthBytes.Load(), end-p.measuredEnd.Load())
 	return growth > 0 && (growth < idleTickBytes || p.sealWaiters.Load() == 0 && !p.JournalOutgrown())
 }
 
@@ -91,7 +91,7 @@ func (y yieldingStore) Put(k cas.Kind, b []byte) (cas.Hash, error) {
 // the kernel waits that long. A throttled seal runs in its own thread, so giveWay yields the processor
 // to other threads, and pauses after each sealTurn.
 func (p *Pacer) giveWay() {
-	if !p.Throttled() {
+	if !p.IsThrottled() {
 		runtime.Gosched()
 		return
 	}

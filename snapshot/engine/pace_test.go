@@ -13,14 +13,14 @@ func TestAlone(t *testing.T) {
 	write := func(n int64) { end += n }
 	look := func() bool {
 		p.measuredAt.Store(0)
-		return p.Throttled()
+		return p.IsThrottled()
 	}
 	write(100)
 	if !look() {
 		t.Error("it takes both beside a writer")
 	}
 	p.measuredAt.Store(time.Now().Add(time.Hour).UnixNano()) // no tick is over
-	if !p.Throttled() {
+	if !p.IsThrottled() {
 		t.Error("it takes both right after a writer")
 	}
 	if look() {

@@ -15,19 +15,19 @@ const (
 	// JournalSealSize is the size of the journal at which it is sealed even while writers are active.
 	JournalSealSize = 1 << 30
 
-	// maxReserve is the largest Room.Reserve.
-	maxReserve = 32 << 20
-	// largeRequest is larger than the bytes of any write(2). Only fallocate(2) requests more bytes;
+	// maxReserveBytes is the largest Room.ReserveBytes.
+	maxReserveBytes = 32 << 20
+	// largeRequestBytes is larger than the bytes of any write(2). Only fallocate(2) requests more bytes;
 	// it fails at once if there is not enough space.
-	largeRequest = 16 << 20
-	// journalSoftLimit is the size of the journal above which writers are slowed down: JournalSealSize, and
+	largeRequestBytes = 16 << 20
+	// journalSoftLimitBytes is the size of the journal above which writers are slowed down: JournalSealSize, and
 	// another JournalSealSize for writes during a checkpoint.
-	journalSoftLimit = 2 * JournalSealSize
-	// maxThrottle is the time that a write waits when the journal has twice the size journalSoftLimit.
-	maxThrottle = 20 * time.Millisecond
-	// maxUnchecked is the largest number of bytes that are written before the free space is read again.
+	journalSoftLimitBytes = 2 * JournalSealSize
+	// maxThrottleDelay is the time that a write waits when the journal has twice the size journalSoftLimitBytes.
+	maxThrottleDelay = 20 * time.Millisecond
+	// maxUncheckedBytes is the largest number of bytes that are written before the free space is read again.
 	// Sealing a journal of this size would free no space.
-	maxUnchecked = 2 << 20
+	maxUncheckedBytes = 2 << 20
 	// maxFreeWait is how long a writer waits for a running checkpoint or gc to free space. The wait must
 	// end, because the checkpoint or gc may wait for the writer.
 	maxFreeWait = 5 * time.Second
@@ -45,12 +45,12 @@ type Room struct {
 	Checkpoints Checkpoints
 	NoSeals     bool // no seals in the background
 
-	Reserve     int64        // bytes that writers leave free for seals and gc, in addition to cas.Headroom
-	SizeLimit   atomic.Int64 // largest size of the store in bytes; 0: no limit
-	StoredBytes atomic.Int64 // bytes of packs, when last read
+	ReserveBytes int64        // bytes that writers leave free for seals and gc, in addition to cas.Headroom
+	SizeLimit    atomic.Int64 // largest size of the store in bytes; 0: no limit
+	StoredBytes  atomic.Int64 // bytes of packs, when last read
 
 	mu         sync.Mutex   // one writer at a time frees space
-	checkedEnd atomic.Int64 // position of the journal up to which the free space is known to suffice
+	checkedEnd atomic.Int64 // up to this position of the journal the free space is known to suffice
 
 	// The time of the last failure to free space, and the end of the journal at that time; guarded
 	// by mu.
@@ -59,11 +59,11 @@ type Room struct {
 }
 
 // SetDiskSize sets the reserve for a disk with the given number of bytes.
-func (r *Room) SetDiskSize(total int64) { r.Reserve = min(maxReserve, total/16) }
+func (r *Room) SetDiskSize(total int64) { r.ReserveBytes = min(maxReserveBytes, total/16) }
 
-// Free returns the number of bytes that can still be written. The bytes of the journal count
+// FreeBytes returns the number of bytes that can still be written. The bytes of the journal count
 // twice, because they are sealed before the journal can be deleted.
-func (r *Room) Free() (int64, error) {
+func (r *Room) FreeBytes() (int64, error) {
 	free, err := r.FS.Free(r.Dir)
 	if err != nil {
 		return 0, err
@@ -71,10 +71,10 @@ func (r *Room) Free() (int64, error) {
 	return max(0, free-r.ReservedBytes()), nil
 }
 
-// Storable returns the number of bytes that can be stored within the free space and the limit, 0 if the
+// StorableBytes returns the number of bytes that can be stored within the free space and the limit, 0 if the
 // free space cannot be read.
-func (r *Room) Storable() int64 {
-	free, err := r.Free()
+func (r *Room) StorableBytes() int64 {
+	free, err := r.FreeBytes()
 	if err != nil {
 		return 0
 	}
@@ -87,23 +87,23 @@ func (r *Room) Storable() int64 {
 
 // ReservedBytes returns the number of bytes that writers must leave free on the disk.
 func (r *Room) ReservedBytes() int64 {
-	n := cas.Headroom + r.Reserve
+	n := cas.Headroom + r.ReserveBytes
 	if r.Log != nil {
 		n += r.Log.Size()
 	}
 	return n
 }
 
-// Admit is called before n bytes are written. It returns errs.Quota beyond the byte limit and
-// errs.NoSpace if the disk is full, and waits a little while the journal is too long.
+// Admit is called before n bytes are written. It returns errs.Quota if the store would exceed its byte limit, and
+// errs.NoSpace if the disk is full. If the journal is too large, it waits a little.
 func (r *Room) Admit(n int64) error {
 	size := r.Log.Size()
 	if limit := r.SizeLimit.Load(); limit > 0 && n > 0 && r.StoredBytes.Load()+size+n > limit {
 		return errs.Quota
 	}
 
-	if n > largeRequest {
-		if free, err := r.Free(); err == nil && n > free {
+	if n > largeRequestBytes {
+		if free, err := r.FreeBytes(); err == nil && n > free {
 			return errs.NoSpace
 		}
 	} else if r.Log.End()+n > r.checkedEnd.Load() {
@@ -115,8 +115,8 @@ func (r *Room) Admit(n int64) error {
 	if r.Checkpoints.JournalOutgrown() {
 		r.Checkpoints.CheckSoon()
 	}
-	if over := size - journalSoftLimit; over > 0 && !r.NoSeals {
-		time.Sleep(time.Duration(min(over, journalSoftLimit)) * maxThrottle / journalSoftLimit)
+	if over := size - journalSoftLimitBytes; over > 0 && !r.NoSeals {
+		time.Sleep(time.Duration(min(over, journalSoftLimitBytes)) * maxThrottleDelay / journalSoftLimitBytes)
 	}
 
 	return nil
@@ -125,27 +125,27 @@ func (r *Room) Admit(n int64) error {
 // EnsureFree returns nil if n bytes can be written, else errs.NoSpace. On a nearly full disk it
 // first makes a checkpoint, which seals the journal and drops it.
 func (r *Room) EnsureFree(n int64) error {
-	if r.hasSpace(n) {
+	if r.checkAndNoteSpace(n) {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if r.hasSpace(n) {
+	if r.checkAndNoteSpace(n) {
 		return nil
 	}
-	if r.Log.Size() <= maxUnchecked || r.NoSeals || r.failedEnd == r.Log.End() && time.Since(r.failedAt) < freeRetryDelay {
+	if r.Log.Size() <= maxUncheckedBytes || r.NoSeals || r.failedEnd == r.Log.End() && time.Since(r.failedAt) < freeRetryDelay {
 		return errs.NoSpace
 	}
 
 	for until := time.Now().Add(maxFreeWait); !r.Checkpoints.TryCheckpoint() && time.Now().Before(until); time.Sleep(time.Millisecond) {
-		if r.hasSpace(n) {
+		if r.checkAndNoteSpace(n) {
 			return nil
 		}
 	}
 
 	r.Checkpoints.ShrinkJournal()
-	if r.hasSpace(n) {
+	if r.checkAndNoteSpace(n) {
 		return nil
 	}
 
@@ -154,24 +154,24 @@ func (r *Room) EnsureFree(n int64) error {
 	return errs.NoSpace
 }
 
-// hasSpace reports whether the disk has space for n bytes, and moves checkedEnd.
-func (r *Room) hasSpace(n int64) bool {
-	free, err := r.Free()
-	if err == nil && free < n+maxUnchecked { // after an error, the write itself fails if the disk is full
+// checkAndNoteSpace reports whether the disk has space for n bytes. If so, it moves checkedEnd behind them.
+func (r *Room) checkAndNoteSpace(n int64) bool {
+	free, err := r.FreeBytes()
+	if err == nil && free < n+maxUncheckedBytes { // after an error, the write itself fails if the disk is full
 		return false
 	}
 
 	// The more space is free, the more bytes are written before the free space is read again.
-	r.checkedEnd.Store(r.Log.End() + n + min(max(maxUnchecked/4, (free-n)/64), maxUnchecked))
+	r.checkedEnd.Store(r.Log.End() + n + min(max(maxUncheckedBytes/4, (free-n)/64), maxUncheckedBytes))
 	return true
 }
 
-// JournalTooLarge reports whether the journal should be sealed because it is larger than the bytes
-// that can still be written, see Free.
+// JournalTooLarge reports whether the journal should be sealed because it is larger than the bytes that can still
+// be written, see FreeBytes.
 func (r *Room) JournalTooLarge() bool {
-	if r.Checkpoints.JournalGrowth() <= maxUnchecked {
+	if r.Checkpoints.JournalGrowth() <= maxUncheckedBytes {
 		return false
 	}
-	free, err := r.Free()
+	free, err := r.FreeBytes()
 	return err == nil && free < r.Log.Size()
 }

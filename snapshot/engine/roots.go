@@ -35,27 +35,27 @@ type Roots struct {
 	storedStates  []storedState
 	Snapshots     []SnapshotRoot    // sealed snapshots, by workspace and age
 	unwrittenKeys map[string]uint32 // keys of records of the last checkpoint that differ from the catalogue
-	Leaves        []cas.Hash        // actor sets, receipts, and descriptions of files that are not sealed
+	LeafObjects   []cas.Hash        // actor sets, receipts, and descriptions of files that are not sealed
 	dirStates     map[string]bool   // ids of the states in item 8
 
-	onlyStored func(fn func(*catalogue.SnapshotRecord) error) error // reads the other snapshots for Snapshots
+	readStoredSnapshots func(fn func(*catalogue.SnapshotRecord) error) error // reads the records of the snapshots that are not in memory
 }
 
 // A SnapshotRoot names the objects of a sealed snapshot: its state and its actor sets.
 type SnapshotRoot struct {
-	WS, View uint32
-	ID       cas.Hash
-	Sets     []cas.Hash // its actor sets
+	WS, View  uint32
+	ID        cas.Hash
+	ActorSets []cas.Hash // its actor sets
 }
 
-// Key returns a hash of ID and Sets. Roots with equal keys reference the same objects.
+// Key returns a hash of ID and ActorSets. Roots with equal keys reference the same objects.
 func (r *SnapshotRoot) Key() cas.Hash {
-	if len(r.Sets) == 0 {
+	if len(r.ActorSets) == 0 {
 		return r.ID
 	}
 
 	text := slices.Clone(r.ID[:])
-	for _, h := range r.Sets {
+	for _, h := range r.ActorSets {
 		text = append(text, h[:]...)
 	}
 
@@ -75,14 +75,14 @@ func (p *Parts) Roots() (*Roots, error) {
 		for _, w := range p.Catalogue.Workspaces.All() {
 			r.states = append(r.states, w.Freeze(tx))
 			r.dirStates[w.DirState] = true
-			r.addDirs(w.OpStateIDs())
+			r.addDirStates(w.OpStateIDs())
 			w.RestoreResults = slices.DeleteFunc(w.RestoreResults, func(at catalogue.RestoreResult) bool { return p.Catalogue.Snapshots.At(at.View) == nil })
 			for _, at := range w.RestoreResults {
 				r.states = append(r.states, at.State)
 			}
 		}
 
-		r.onlyStored = p.Catalogue.OnlyStoredRecords(p.CAS)
+		r.readStoredSnapshots = p.Catalogue.OnlyStoredRecords(p.CAS)
 		for _, sn := range p.Catalogue.Snapshots.Loaded() {
 			r.addSnapshot(sn)
 		}
@@ -91,7 +91,7 @@ func (p *Parts) Roots() (*Roots, error) {
 		}
 
 		r.unwrittenKeys = p.Catalogue.Unwritten.Keys()
-		r.Leaves = append(r.Leaves, p.Catalogue.LeafObjects()...)
+		r.LeafObjects = append(r.LeafObjects, p.Catalogue.LeafObjects()...)
 		orphans, err := tx.Orphans(p.Catalogue.Workspaces.Views())
 		r.states = slices.AppendSeq(r.states, maps.Values(orphans))
 		r.states = append(r.states, p.Pins.states()...)
@@ -110,10 +110,10 @@ func (r *Roots) addSnapshot(sn *catalogue.Snapshot) {
 	}
 
 	r.states = append(r.states, sn.State.Load())
-	r.Leaves = append(r.Leaves, sn.Changes.Stored...)
+	r.LeafObjects = append(r.LeafObjects, sn.Changes.Stored...)
 }
 
-func (r *Roots) addDirs(ids []string) {
+func (r *Roots) addDirStates(ids []string) {
 	for _, id := range ids {
 		r.dirStates[id] = true
 	}
@@ -131,7 +131,7 @@ func (r *Roots) addRoot(root catalogue.Root, view uint32) {
 // checkpoint. The checkpoint may be newer than the call of Parts.Roots. This is safe: its objects are then below
 // roots that r already has, or were put after the gc began, and the gc removes no such object.
 func (r *Roots) ReadCheckpoint() error {
-	if err := r.onlyStored(func(sn *catalogue.SnapshotRecord) error {
+	if err := r.readStoredSnapshots(func(sn *catalogue.SnapshotRecord) error {
 		r.dirStates[strings.Clone(sn.DirState)] = true
 		id, err := cas.ParseHash(sn.ID)
 		r.Snapshots = append(r.Snapshots, SnapshotRoot{sn.WS, sn.View, id, sn.ActorSets})
@@ -168,9 +168,9 @@ func (r *Roots) ReadCheckpoint() error {
 
 	for _, prefix := range prefixes {
 		if err := catalogue.Scan(r.CAS, prefix, func(rec record) error {
-			r.Leaves = append(r.Leaves, rec.ActorSets...)
+			r.LeafObjects = append(r.LeafObjects, rec.ActorSets...)
 			r.dirStates[rec.Dir] = true
-			r.addDirs((&catalogue.WorkspaceRecord{Ops: rec.Ops}).OpStateIDs())
+			r.addDirStates((&catalogue.WorkspaceRecord{Ops: rec.Ops}).OpStateIDs())
 			view := rec.View
 			if prefix != catalogue.WorkspacePrefix {
 				view = rec.WS
@@ -185,7 +185,7 @@ func (r *Roots) ReadCheckpoint() error {
 					return err
 				}
 
-				r.Leaves = append(r.Leaves, part.Files...)
+				r.LeafObjects = append(r.LeafObjects, part.Files...)
 				r.addRoot(catalogue.Root{ID: part.State}, view)
 				r.addRoot(catalogue.Root{State: st}, view)
 			}

@@ -74,14 +74,14 @@ type Sealer struct {
 	forkSlots   *semaphore.Weighted
 	turnWaiters atomic.Int32 // number of callers that wait for a turn
 
-	mu     sync.Mutex // guards queue, Snapshot.RetryAt and Snapshot.AddedBytes
-	queue  []*catalogue.Snapshot
-	signal [2]loops.Signal // wakes Loop and ForkLoop, see loopOf
+	mu      sync.Mutex // guards queue, Snapshot.RetryAt and Snapshot.AddedBytes
+	queue   []*catalogue.Snapshot
+	signals [2]loops.Signal // wakes Loop and ForkLoop, see loopOf
 }
 
 // NewSealer returns a Sealer with an empty queue.
 func NewSealer(p SealerParts) *Sealer {
-	return &Sealer{SealerParts: p, signal: [2]loops.Signal{loops.NewSignal(), loops.NewSignal()}, forkSlots: semaphore.NewWeighted(maxForkSeals)}
+	return &Sealer{SealerParts: p, signals: [2]loops.Signal{loops.NewSignal(), loops.NewSignal()}, forkSlots: semaphore.NewWeighted(maxForkSeals)}
 }
 
 // acquireTurn waits until a state of a workspace may be sealed. The caller calls end after the seal.
@@ -116,7 +116,7 @@ func (q *Sealer) Push(sn *catalogue.Snapshot) {
 	q.mu.Lock()
 	q.queue = append(q.queue, sn)
 	q.mu.Unlock()
-	q.signal[loopOf(sn)].Send()
+	q.signals[loopOf(sn)].Send()
 }
 
 // loopOf returns the index of the loop that seals a snapshot: 0 (Loop) for main, so that main never
@@ -198,13 +198,13 @@ func (q *Sealer) Len() int {
 }
 
 // Loop seals the snapshots of main in the background.
-func (q *Sealer) Loop() { q.loop(0) }
+func (q *Sealer) Loop() { q.runLoop(0) }
 
 // ForkLoop seals the snapshots of forks in the background.
-func (q *Sealer) ForkLoop() { q.loop(1) }
+func (q *Sealer) ForkLoop() { q.runLoop(1) }
 
-// loop implements Loop and ForkLoop.
-func (q *Sealer) loop(loop int) {
+// runLoop implements Loop and ForkLoop.
+func (q *Sealer) runLoop(loop int) {
 	for q.Loops.Context.Err() == nil {
 		for sn := q.nextSnapshot(loop, nil); sn != nil && q.Loops.Context.Err() == nil; sn = q.nextSnapshot(loop, nil) {
 			err := q.sealSnapshot(q.Loops.Context, sn)
@@ -218,7 +218,7 @@ func (q *Sealer) loop(loop int) {
 			retryIn = sealRetryDelay
 		}
 
-		q.Loops.Await(q.signal[loop], nil, retryIn)
+		q.Loops.Await(q.signals[loop], nil, retryIn)
 		q.Loops.Pause(sealDelay)
 		q.Pacer.AwaitIdle(q.Loops)
 	}
@@ -250,7 +250,7 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 	}
 
 	q.delayRetry(sn) // has an effect if the seal fails or panics
-	sealing, stop := q.whileNeeded(ctx, sn)
+	sealing, stop := q.neededContext(ctx, sn)
 	id, added, err := q.sealState(sealing, sn.WS, sn.State.Load())
 	stop()
 	if errors.Is(err, content.ErrTurnOver) {
@@ -271,9 +271,9 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 	return nil
 }
 
-// whileNeeded returns a context that ends when a snapshot is removed, so that other seals need not
+// neededContext returns a context that ends when a snapshot is removed, so that other seals need not
 // wait for the seal of this snapshot.
-func (q *Sealer) whileNeeded(ctx context.Context, sn *catalogue.Snapshot) (sealing context.Context, stop func()) {
+func (q *Sealer) neededContext(ctx context.Context, sn *catalogue.Snapshot) (sealing context.Context, stop func()) {
 	return loops.WhileNeeded(ctx, removedCheckInterval, context.Canceled, func() bool {
 		_, needed := q.Catalogue.NeedsSeal(sn)
 		return needed
@@ -294,29 +294,29 @@ func (q *Sealer) SealInTurn(ctx context.Context, ws uint32, st *tree.State) (id 
 // from the journal into the store, unsealed. Bytes that cannot be copied must stay in the journal;
 // low is their lowest position. p is nil if all files could be sealed. As SealInTurn, SealPartly waits for the
 // turn of the workspace, and the caller must protect the state from gc.
-func (q *Sealer) SealPartly(ctx context.Context, ws uint32, st *tree.State) (p *catalogue.PartlySealed, low int64, err error) {
-	low = live.NoPos
+func (q *Sealer) SealPartly(ctx context.Context, ws uint32, st *tree.State) (p *catalogue.PartlySealed, lowestPos int64, err error) {
+	lowestPos = live.NoPos
 	err = q.runInTurn(ctx, ws, func() error {
 		objects := q.Pacer.Objects(q.Objects)
-		id, left, err := tree.SealReadable(ctx, q.Source, q.newTurnSealer(ctx, objects), st)
-		if err != nil || len(left) == 0 {
+		id, unsealed, err := tree.SealReadable(ctx, q.Source, q.newTurnSealer(ctx, objects), st)
+		if err != nil || len(unsealed) == 0 {
 			return err
 		}
 
-		for ino, c := range left {
+		for ino, c := range unsealed {
 			if err := guard.Do(func() error { return q.newContentSealer(objects).Spill(ctx, c) }); err != nil {
 				q.Logger.Warn("a file that cannot be sealed needs the journal", "inode", ino, "err", err, guard.Stack(err))
 			}
-			low = min(low, c.MinJournalPos())
+			lowestPos = min(lowestPos, c.MinJournalPos())
 		}
 
-		files, err := tree.PutContents(objects, left)
+		files, err := tree.PutContents(objects, unsealed)
 		p = &catalogue.PartlySealed{State: id, Files: files}
 
 		return cmp.Or(err, ctx.Err())
 	})
 
-	return p, low, err
+	return p, lowestPos, err
 }
 
 // runInTurn calls fn when a workspace has its turn, and again after each content.ErrTurnOver.
@@ -376,7 +376,7 @@ func (q *Sealer) sealWith(ctx context.Context, z *content.Sealer, st *tree.State
 }
 
 func (q *Sealer) newContentSealer(objects content.ObjectStore) *content.Sealer {
-	return &content.Sealer{Src: q.Source.Files, Objects: objects, Workers: sealWorkers, Pace: q.Pacer.Throttled, OnDamage: func(n int64) {
+	return &content.Sealer{Src: q.Source.Files, Objects: objects, Workers: sealWorkers, Pace: q.Pacer.IsThrottled, OnDamage: func(n int64) {
 		q.Incomplete.Store(true)
 		q.Logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
 	}}
@@ -385,7 +385,7 @@ func (q *Sealer) newContentSealer(objects content.ObjectStore) *content.Sealer {
 // newTurnSealer returns a sealer that fails with content.ErrTurnOver after turnBytes bytes if other
 // seals or a gc wait.
 func (q *Sealer) newTurnSealer(ctx context.Context, objects content.ObjectStore) *content.Sealer {
-	z, spent, limit := q.newContentSealer(objects), new(atomic.Int64), limitOf(ctx)
+	z, spent, limit := q.newContentSealer(objects), new(atomic.Int64), byteLimitOf(ctx)
 	z.Spend = func(n int64) bool {
 		limit.spend(n)
 		return spent.Add(n) >= turnBytes && (q.turnWaiters.Load() > 0 || q.Puts.HasWaiters() || q.Len() > 1)

@@ -53,7 +53,7 @@ func TestMainFirst(t *testing.T) {
 	if q.nextSnapshot(0, nil) != main || q.nextSnapshot(1, nil) != fork || q.nextSnapshot(0, main) != main {
 		t.Error("they wait for each other")
 	}
-	for i, signal := range q.signal {
+	for i, signal := range q.signals {
 		select {
 		case <-signal:
 		default:
@@ -66,7 +66,7 @@ func TestMainFirst(t *testing.T) {
 func TestSealEndsWithItsSnapshot(t *testing.T) {
 	c := new(fakeCatalogue)
 	q := NewSealer(SealerParts{Catalogue: c})
-	sealing, stop := q.whileNeeded(context.Background(), &catalogue.Snapshot{})
+	sealing, stop := q.neededContext(context.Background(), &catalogue.Snapshot{})
 	defer stop()
 	if sealing.Err() != nil {
 		t.Error("it has ended already")
@@ -102,7 +102,7 @@ func TestGaveWay(t *testing.T) {
 // TestLimit: a context ends when its seals have done too much.
 func TestLimit(t *testing.T) {
 	cause := errors.New("enough")
-	ctx, stop := WithLimit(t.Context(), 100, cause)
+	ctx, stop := WithByteLimit(t.Context(), 100, cause)
 	defer stop()
 	q := NewSealer(SealerParts{Puts: new(loops.Barrier), Pacer: new(Pacer), Source: new(tree.Source)})
 	for i, over := range []bool{false, false, true} {

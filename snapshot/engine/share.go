@@ -17,20 +17,20 @@ const (
 	shareCalls = 32
 )
 
-// A share makes a gc of Collector.Loop rest, so that it uses a tenth of the machine's processors.
-type share struct {
-	processors int
-	spent      func() time.Duration // the processor time of the gc
-	rest       func(time.Duration)
+// A processorShare makes a gc of Collector.Loop rest, so that it uses a tenth of the machine's processors.
+type processorShare struct {
+	processors    int
+	processorTime func() time.Duration // the processor time of the gc
+	rest          func(time.Duration)
 
-	calls     int
+	callCount int
 	restedFor time.Duration // the part of the processor time for which the gc has rested already
 }
 
-// newShare returns a share that measures the thread of the caller. The caller has called
+// newProcessorShare returns a processorShare that measures the thread of the caller. The caller has called
 // runtime.LockOSThread.
-func newShare(g *loops.Group) *share {
-	return &share{processors: runtime.NumCPU(), rest: g.Pause, spent: func() time.Duration {
+func newProcessorShare(g *loops.Group) *processorShare {
+	return &processorShare{processors: runtime.NumCPU(), rest: g.Pause, processorTime: func() time.Duration {
 		var t unix.Timespec
 		_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // Linux has it
 		return time.Duration(t.Nano())
@@ -38,11 +38,11 @@ func newShare(g *loops.Group) *share {
 }
 
 // yield is called after each piece of the gc's work, see cas.Collection.Yield.
-func (s *share) yield() {
-	if s.calls++; s.calls%shareCalls != 0 {
+func (s *processorShare) yield() {
+	if s.callCount++; s.callCount%shareCalls != 0 {
 		return
 	}
-	worked := s.spent() - s.restedFor
+	worked := s.processorTime() - s.restedFor
 	if worked < shareTurn {
 		return
 	}
@@ -54,7 +54,7 @@ func (s *share) yield() {
 		return
 	}
 
-	part := min(pause, shareRest) // a caller that waits for the gc does not wait long
+	part := min(pause, shareRest) // short, because a caller may wait for the gc
 	s.rest(part)
 	s.restedFor += time.Duration(float64(worked) * float64(part) / float64(pause))
 }

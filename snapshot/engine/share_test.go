@@ -11,7 +11,7 @@ func TestShareOfAGC(t *testing.T) {
 	for _, processors := range []int{1, 2, 8, 64} {
 		for _, piece := range []time.Duration{time.Microsecond, time.Second} {
 			var spent, rested time.Duration
-			s := &share{processors: processors, spent: func() time.Duration { return spent }, rest: func(d time.Duration) { rested += d }}
+			s := &processorShare{processors: processors, processorTime: func() time.Duration { return spent }, rest: func(d time.Duration) { rested += d }}
 			for range 1_000_000 {
 				if spent < 2*time.Second {
 					spent += piece

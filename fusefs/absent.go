@@ -107,8 +107,8 @@ func (a *parkingLot) removeInterrupt(id uint64) {
 	}
 }
 
-// addParked records that a request is parked, until the caller calls done. An INTERRUPT for the
-// request closes the channel, also an INTERRUPT that arrived before this call.
+// addParked records that a request is parked, until the caller calls done. An INTERRUPT for the request
+// closes the returned channel. If the INTERRUPT arrived before this call, the channel is closed already.
 func (a *parkingLot) addParked(id uint64) (interrupted <-chan struct{}, done func()) {
 	ch := make(chan struct{})
 	a.mu.Lock()

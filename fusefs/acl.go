@@ -110,8 +110,8 @@ func (p *permissions) aclOf(id live.NodeID, name string) ([]aclEntry, error) {
 	return parseACL(value)
 }
 
-// inheritACL gives a new node the default list of its directory, or applies
-// the umask, which the kernel does not apply because of DONT_MASK.
+// inheritACL gives a new node the default list of its directory. If the directory has none, inheritACL
+// applies the umask: because of DONT_MASK, the kernel does not apply it.
 func (p *permissions) inheritACL(parent live.NodeID, c *live.Create, umask uint32) error {
 	if c.Mode&syscall.S_IFMT == syscall.S_IFLNK {
 		return nil
@@ -192,9 +192,9 @@ func (p *permissions) chmodACL(writer live.Writer, id live.NodeID, mode uint32) 
 	return writer.SetXattr(id, aclAccess, encodeACL(acl), 0, false)
 }
 
-// hasSetID returns the attributes of a node, and reports whether it is a regular file with the
-// set-user-ID or set-group-ID bit. If check is false, it reports false and reads nothing.
-func (p *permissions) hasSetID(id live.NodeID, check bool) (live.Attr, bool) {
+// attrIfSetID returns the attributes of a node. The bool is true if the node is a regular file with the
+// set-user-ID or set-group-ID bit. If check is false, attrIfSetID returns false and reads nothing.
+func (p *permissions) attrIfSetID(id live.NodeID, check bool) (live.Attr, bool) {
 	if !check {
 		return live.Attr{}, false
 	}
@@ -217,7 +217,7 @@ func (p *permissions) dropSgid(writer live.Writer, a live.Attr, who *fuse.InHead
 // killPriv clears the set-user-ID and set-group-ID bits after a change by a request that, unlike WRITE, has
 // no flag for this. A change by root keeps the bits. changed reports whether the file had them.
 func (p *permissions) killPriv(writer live.Writer, id live.NodeID, who *fuse.InHeader) (changed bool, err error) {
-	a, privileged := p.hasSetID(id, who.Uid != 0)
+	a, privileged := p.attrIfSetID(id, who.Uid != 0)
 	if !privileged {
 		return false, nil
 	}

@@ -108,8 +108,8 @@ func pathsBelowRoot(s *snapshot.Store, view uint32, all []string) []string {
 	return slices.DeleteFunc(pathsInView(s, view, all), func(path string) bool { return path == "" })
 }
 
-// overlayOn reports whether an overlay may have a layer on the file system that is mounted at a path.
-func overlayOn(mountpoint string) bool {
+// mayHaveOverlay reports whether an overlay may have a layer on the file system that is mounted at a path.
+func mayHaveOverlay(mountpoint string) bool {
 	m, err := mounts.TopmostAt(mountpoint)
 	return err != nil || m == nil || mounts.HasOverlayOn(m.Major, m.Minor)
 }

@@ -15,9 +15,9 @@ import (
 type callers struct {
 	store  *snapshot.Store
 	forest *live.Forest
-	// recordsNumbers is set if the records of changes have the numbers of their requests, because the kernel
-	// can send the requests again to the next daemon.
-	recordsNumbers bool
+	// recordsRequestNumbers is set if the records of changes have the numbers of their requests, because the
+	// kernel can send the requests again to the next daemon.
+	recordsRequestNumbers bool
 	// awaitNotices returns when the kernel has the notices that the earlier daemon may not have sent.
 	awaitNotices func()
 }
@@ -38,7 +38,7 @@ func (c *callers) writerFor(h *fuse.InHeader) (actors.Caller, live.Writer) {
 // request, so that the next daemon recognizes a request that was carried out.
 func (c *callers) onceWriterFor(h *fuse.InHeader) (actors.Caller, live.Writer) {
 	who, writer := c.writerFor(h)
-	if c.recordsNumbers {
+	if c.recordsRequestNumbers {
 		writer = c.forest.ForRequest(who.Actor, h.Unique&^wire.ResentBit)
 	}
 	return who, writer
@@ -57,7 +57,7 @@ func (c *callers) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
 // the result also has the effect that the request had in an earlier daemon (Carried).
 func (c *callers) controlRequest(cancel <-chan struct{}, h *fuse.InHeader) control.Request {
 	r := control.Request{Caller: caller(h), Cancel: cancel, Resent: h.Unique&wire.ResentBit != 0}
-	if c.recordsNumbers {
+	if c.recordsRequestNumbers {
 		r.Caller.Request = h.Unique &^ wire.ResentBit
 	}
 	if r.Resent {

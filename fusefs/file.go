@@ -16,8 +16,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// maxCopy bounds one COPY_FILE_RANGE, in bytes: its answer has 32 bits for the length.
-const maxCopy = 1 << 30
+// maxCopyBytes bounds one COPY_FILE_RANGE: its answer has 32 bits for the length.
+const maxCopyBytes = 1 << 30
 
 func timeNow() int64 { return time.Now().UnixNano() }
 
@@ -73,7 +73,7 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 	}
 
 	kill := in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0
-	a, privileged := fs.permissions.hasSetID(id, kill)
+	a, privileged := fs.permissions.attrIfSetID(id, kill)
 	n, err := writer.Write(id, data, int64(in.Offset), kill)
 	if errors.Is(err, live.ErrProtected) && in.WriteFlags&fuse.WRITE_CACHE != 0 {
 		fs.notifier.dropRefusedPages(id)
@@ -152,7 +152,7 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 	h := in.InHeader
 	h.NodeId = in.NodeIdOut
 	who, writer := fs.callers.writerFor(&h)
-	n, err := writer.CopyRange(from, int64(in.OffIn), to, int64(in.OffOut), int64(min(in.Len, maxCopy)))
+	n, err := writer.CopyRange(from, int64(in.OffIn), to, int64(in.OffOut), int64(min(in.Len, maxCopyBytes)))
 	if err != nil {
 		return 0, fs.replies.status("copy_file_range", to, err)
 	}
@@ -203,14 +203,14 @@ func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.Sta
 	return fuse.OK
 }
 
-// forkSpace returns the available space and the size of a fork, in blocks. free is the free space of the disk, and
-// unit is the size of a block, both in bytes. ws is nil when the fork has ended.
-func forkSpace(ws *snapshot.Workspace, free, unit uint64) (avail, blocks uint64) {
+// forkSpace returns the available space and the size of a fork, in blocks. free is the free space of the disk
+// in bytes. ws is nil when the fork has ended.
+func forkSpace(ws *snapshot.Workspace, free, blockSize uint64) (avail, blocks uint64) {
 	if free > 0 {
 		free = 1 << (bits.Len64(free) - 1)
 	}
 	if ws == nil {
-		return free / unit, free / unit
+		return free / blockSize, free / blockSize
 	}
 
 	used, limit := ws.Quota().Usage()
@@ -220,5 +220,5 @@ func forkSpace(ws *snapshot.Workspace, free, unit uint64) (avail, blocks uint64)
 		used = ws.Status().LogicalBytes
 	}
 
-	return free / unit, (free + uint64(used)) / unit
+	return free / blockSize, (free + uint64(used)) / blockSize
 }

@@ -162,7 +162,7 @@ func (fs *filesystem) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.Statx
 // the O_TRUNC of open.
 func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	id := live.NodeID(in.NodeId)
-	s, ok := setAttr(in)
+	s, ok := attrsToSet(in)
 	if !ok {
 		return fuse.EINVAL
 	}
@@ -170,7 +170,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if control.IsNode(id) {
 		a, err := fs.control.SetAttr(id, s, caller(&in.InHeader))
 		if err != nil {
-			return fs.replies.answerUnchanged(id, s, err, out)
+			return fs.replies.answerFailedSetAttr(id, s, err, out)
 		}
 
 		fs.replies.fillAttr(&out.Attr, &a)
@@ -179,7 +179,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if fs.opts.isNudge(in) {
 		return fs.GetAttr(nil, &fuse.GetAttrIn{InHeader: in.InHeader}, out)
 	}
-	if bad := fs.permissions.maySetAttr(in, &s); bad != fuse.OK {
+	if bad := fs.permissions.checkSetAttr(in, &s); bad != fuse.OK {
 		return bad
 	}
 	if s.Size != nil && in.Valid&fuse.FATTR_FH == 0 && fs.notifier.isOutdated(fs.forest, id) {
@@ -193,7 +193,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	who, writer := fs.callers.writerFor(&in.InHeader)
 	a, err := writer.SetAttr(id, s)
 	if err != nil {
-		return fs.replies.answerUnchanged(id, s, err, out)
+		return fs.replies.answerFailedSetAttr(id, s, err, out)
 	}
 
 	// Only a truncation drops the set-group-ID bit here: for chown the kernel sets the flag even for root and
@@ -220,10 +220,10 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	return fuse.OK
 }
 
-// setAttr translates the attributes in a SETATTR. With HANDLE_KILLPRIV_V2 the file system clears the
+// attrsToSet returns the attributes that a SETATTR sets. With HANDLE_KILLPRIV_V2 the file system clears the
 // set-user-ID bit (KillPriv): the kernel sets a flag for a truncation, and chown always clears the bit
 // (chown_common in the kernel). ok is false if a time cannot be stored.
-func setAttr(in *fuse.SetAttrIn) (s live.SetAttr, ok bool) {
+func attrsToSet(in *fuse.SetAttrIn) (s live.SetAttr, ok bool) {
 	ok = true
 	if m, set := in.GetMode(); set {
 		s.Mode = &m

@@ -41,22 +41,22 @@ func TestSetAttr(t *testing.T) {
 	in := &fuse.SetAttrIn{}
 	in.Valid = fuse.FATTR_SIZE | fuse.FATTR_KILL_SUIDGID
 	in.Size = 7
-	if s, ok := setAttr(in); !ok || s.Size == nil || *s.Size != 7 || !s.KillPriv || s.Mode != nil || s.Mtime != nil {
+	if s, ok := attrsToSet(in); !ok || s.Size == nil || *s.Size != 7 || !s.KillPriv || s.Mode != nil || s.Mtime != nil {
 		t.Errorf("truncation: %+v", s)
 	}
 	in.Valid = fuse.FATTR_UID
 	in.Uid = 5
-	if s, ok := setAttr(in); !ok || s.UID == nil || *s.UID != 5 || !s.KillPriv {
+	if s, ok := attrsToSet(in); !ok || s.UID == nil || *s.UID != 5 || !s.KillPriv {
 		t.Errorf("chown: %+v", s)
 	}
 	in.Valid = fuse.FATTR_MTIME
 	in.Mtime, in.Mtimensec = 10, 20
-	if s, ok := setAttr(in); !ok || s.Mtime == nil || *s.Mtime != 10e9+20 || s.KillPriv {
+	if s, ok := attrsToSet(in); !ok || s.Mtime == nil || *s.Mtime != 10e9+20 || s.KillPriv {
 		t.Errorf("utimens: %+v", s)
 	}
 	in.Valid = fuse.FATTR_ATIME | fuse.FATTR_ATIME_NOW
 	before := time.Now().UnixNano()
-	if s, ok := setAttr(in); !ok || s.Atime == nil || *s.Atime < before {
+	if s, ok := attrsToSet(in); !ok || s.Atime == nil || *s.Atime < before {
 		t.Errorf("touch: %+v", s)
 	}
 }

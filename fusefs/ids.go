@@ -108,9 +108,9 @@ func (p *permissions) foreignAttr(id live.NodeID) (live.Attr, bool) {
 	return a, err == nil && a.UID != p.ids.UID
 }
 
-// maySetAttr makes the checks of setattr_prepare(9). It clears a set-group-ID bit that the user
-// may not set.
-func (p *permissions) maySetAttr(in *fuse.SetAttrIn, s *live.SetAttr) fuse.Status {
+// checkSetAttr makes the checks of setattr_prepare(9). It clears a set-group-ID bit that the user may not
+// set.
+func (p *permissions) checkSetAttr(in *fuse.SetAttrIn, s *live.SetAttr) fuse.Status {
 	a, foreign := p.foreignAttr(live.NodeID(in.NodeId))
 	const times = fuse.FATTR_ATIME | fuse.FATTR_MTIME
 	now := in.Valid & (fuse.FATTR_ATIME_NOW | fuse.FATTR_MTIME_NOW) >> 3
@@ -128,8 +128,8 @@ func (p *permissions) maySetAttr(in *fuse.SetAttrIn, s *live.SetAttr) fuse.Statu
 	return fuse.OK
 }
 
-// maySetXattr makes the checks of set_posix_acl(9) and xattr_permission(9).
-func (p *permissions) maySetXattr(id live.NodeID, name string) fuse.Status {
+// checkSetXattr makes the checks of set_posix_acl(9) and xattr_permission(9).
+func (p *permissions) checkSetXattr(id live.NodeID, name string) fuse.Status {
 	a, foreign := p.foreignAttr(id)
 	sticky := a.Mode&unix.S_IFMT == unix.S_IFDIR && a.Mode&unix.S_ISVTX != 0
 	if foreign && (isACL(name) || sticky && strings.HasPrefix(name, "user.")) {
@@ -138,8 +138,8 @@ func (p *permissions) maySetXattr(id live.NodeID, name string) fuse.Status {
 	return fuse.OK
 }
 
-// mayRemove makes the check of check_sticky(9), for a name that is removed or replaced.
-func (p *permissions) mayRemove(parent live.NodeID, name string) fuse.Status {
+// checkRemoval makes the check of check_sticky(9), for a name that is removed or replaced.
+func (p *permissions) checkRemoval(parent live.NodeID, name string) fuse.Status {
 	dir, foreign := p.foreignAttr(parent)
 	if !foreign || dir.Mode&unix.S_ISVTX == 0 {
 		return fuse.OK
@@ -153,8 +153,8 @@ func (p *permissions) mayRemove(parent live.NodeID, name string) fuse.Status {
 	return fuse.OK // if Lookup failed, the removal fails too
 }
 
-// mayLink makes the checks of may_linkat(9).
-func (p *permissions) mayLink(id live.NodeID) fuse.Status {
+// checkLink makes the checks of may_linkat(9).
+func (p *permissions) checkLink(id live.NodeID) fuse.Status {
 	a, foreign := p.foreignAttr(id)
 	if !foreign {
 		return fuse.OK
@@ -188,8 +188,8 @@ func (i *Ids) shownACL(value []byte) []byte {
 	return encodeACL(slices.DeleteFunc(acl, i.hides))
 }
 
-// withHidden returns acl with the hidden entries of replaced, the list that acl replaces. A list without a mask
-// removes the hidden entries, as `setfacl -b` does. A mask that was computed from the shown entries is
+// withHidden returns acl with the hidden entries of replaced, the list that acl replaces. If acl has no mask,
+// the hidden entries are removed, as by `setfacl -b`. A mask that was computed from the shown entries is
 // computed again with the hidden ones, as setfacl(1) would.
 func (i *Ids) withHidden(acl, replaced []aclEntry) []aclEntry {
 	hidden := slices.DeleteFunc(slices.Clone(replaced), func(e aclEntry) bool { return !i.hides(e) })

@@ -146,10 +146,10 @@ func (p *permissions) inheritFromReplaced(writer live.Writer, fromDir live.NodeI
 	return p.inheritHidden(writer, n.ID, replaced.ID)
 }
 
-// inheritHidden copies the hidden entries of an access control list: from the list of the file with the id
-// from to the list of the file with the id id. It does nothing if a program has changed the second list.
-func (p *permissions) inheritHidden(writer live.Writer, id, from live.NodeID) error {
-	replaced, err := p.aclOf(from, aclAccess)
+// inheritHidden adds the hidden entries in the access control list of the file replacedID to the list of the
+// file id. It does nothing if a program has changed the list of id.
+func (p *permissions) inheritHidden(writer live.Writer, id, replacedID live.NodeID) error {
+	replaced, err := p.aclOf(replacedID, aclAccess)
 	if err != nil || !slices.ContainsFunc(replaced, p.ids.hides) {
 		return err
 	}

@@ -75,7 +75,7 @@ func (fs *filesystem) Symlink(_ <-chan struct{}, h *fuse.InHeader, target, name 
 
 // Create makes a file and opens it. It saves the round trip of an OPEN after MKNOD.
 func (fs *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
-	out.OpenFlags = fuse.FOPEN_KEEP_CACHE // the pages that writes to the new file cache stay valid for the next open
+	out.OpenFlags = fuse.FOPEN_KEEP_CACHE // writes to the new file leave pages in the kernel's cache; these stay valid for the next open
 	if id := live.NodeID(in.NodeId); control.IsNode(id) {
 		e, err := fs.control.Create(id, name, in.Mode, caller(&in.InHeader))
 		return fs.replies.fillControlEntry("create", id, e, err, &out.EntryOut)
@@ -110,7 +110,7 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 	if id, ok := fs.callers.carriedOut(&in.InHeader); ok {
 		return fs.replies.answerResent("link", &in.InHeader, id, out)
 	}
-	if bad := fs.permissions.mayLink(id); bad != fuse.OK {
+	if bad := fs.permissions.checkLink(id); bad != fuse.OK {
 		return bad
 	}
 
@@ -154,7 +154,7 @@ func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove fu
 	if _, ok := fs.callers.carriedOut(h); ok {
 		return fuse.OK
 	}
-	if bad := fs.permissions.mayRemove(parent, name); bad != fuse.OK {
+	if bad := fs.permissions.checkRemoval(parent, name); bad != fuse.OK {
 		return bad
 	}
 
@@ -192,7 +192,7 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 		}
 	}
 
-	if bad := cmp.Or(fs.permissions.mayRemove(fromDir, from), fs.permissions.mayRemove(toDir, to)); bad != fuse.OK {
+	if bad := cmp.Or(fs.permissions.checkRemoval(fromDir, from), fs.permissions.checkRemoval(toDir, to)); bad != fuse.OK {
 		return bad
 	}
 

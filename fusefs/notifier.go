@@ -23,8 +23,8 @@ const (
 	// slowNoticeTime is how long an edit waits for its notices before a warning is logged. A notice waits while
 	// a process has the directory locked and the request of this process waits.
 	slowNoticeTime = 2 * time.Second
-	// pageWait bounds how long a write to a control file waits until the file's pages are dropped.
-	pageWait = 20 * time.Millisecond
+	// maxPageWait bounds how long a write to a control file waits until the file's pages are dropped.
+	maxPageWait = 20 * time.Millisecond
 )
 
 // A notifier makes the kernel drop cached names and pages when the daemon itself changes a tree.
@@ -104,11 +104,11 @@ func (n *notifier) enqueue(q *queue, write func()) <-chan struct{} {
 }
 
 // onReplaced is called when an edit has changed names in the tree, and before other changes of the view
-// continue. names is the number of changed names. It reports whether the kernel looks every name up again
-// from now on. In this case no program finds an outdated name, not even while the notices are written.
-func (n *notifier) onReplaced(names int) (epoch bool) {
+// continue. It returns true if the kernel looks every name up again from now on. In this case no program
+// finds an outdated name, not even while the notices are written.
+func (n *notifier) onReplaced(changedNames int) (epoch bool) {
 	n.pendingEdits.Add(1)
-	if epoch = names > maxEntryNotices && n.mayUseEpoch(); epoch {
+	if epoch = changedNames > maxEntryNotices && n.mayUseEpoch(); epoch {
 		n.send(wire.IncEpoch())
 	}
 	return epoch
@@ -123,12 +123,12 @@ func (n *notifier) invalidate(inv live.Invalidation, onDropped func()) {
 	n.await(n.trees.lastWritten(), 0) // wait for the notices of onRenamed
 }
 
-// await waits until done, a channel that enqueue returned, is closed. After slowNoticeTime it logs a warning with
-// the number of names in the notices.
-func (n *notifier) await(done <-chan struct{}, names int) {
+// await waits until done, a channel that enqueue returned, is closed. After slowNoticeTime it logs a warning
+// with nameCount, the number of names in the notices.
+func (n *notifier) await(done <-chan struct{}, nameCount int) {
 	if !waitFor(done, slowNoticeTime) {
 		n.log.Warn("the kernel is slow to drop names, and the restore, merge or import that changed them waits for it",
-			"names", names, "waited", slowNoticeTime)
+			"names", nameCount, "waited", slowNoticeTime)
 		<-done
 	}
 }
@@ -144,11 +144,11 @@ func (n *notifier) onRenamed(dir live.NodeID, name string) {
 }
 
 // DropPages drops the cached pages of a control file, for a request that writes to
-// the file, and waits for at most pageWait. As a rule the pages are dropped at once, because the
-// kernel unlocked the pages with valid contents before it sent the write. A page that is
-// still locked has no valid contents, so no read can return outdated bytes from it.
+// the file, and waits for at most maxPageWait. As a rule the pages are dropped at once, because the kernel
+// unlocked the pages with valid contents before it sent the write. A page that is still locked has no valid
+// contents, so no read can return outdated bytes from it.
 func (n *notifier) DropPages(id live.NodeID) {
-	waitFor(n.enqueue(&n.pages, func() { n.send(wire.InvalPages(id, 0)) }), pageWait)
+	waitFor(n.enqueue(&n.pages, func() { n.send(wire.InvalPages(id, 0)) }), maxPageWait)
 }
 
 // dropRefusedPages has the kernel drop the pages of a file, because the daemon has refused to write some of them
@@ -240,10 +240,10 @@ func dropOrder(e live.Entry) int {
 // outdated (fuse_direntplus_link in fs/fuse/readdir.c). A directory is locked while it is listed, so a notice
 // for one of its names returns after the listing.
 func (n *notifier) repeatEpoch(entries []live.Entry) {
-	listed := make(map[live.NodeID]bool) // directories for which a notice was sent
+	notified := make(map[live.NodeID]bool) // directories for which a notice was sent
 	for _, e := range entries {
-		if !listed[e.Parent] && n.mayHold(e.Parent) {
-			listed[e.Parent] = true
+		if !notified[e.Parent] && n.mayHold(e.Parent) {
+			notified[e.Parent] = true
 			n.send(wire.ExpireEntry(e.Parent, e.Name))
 		}
 	}

@@ -25,8 +25,8 @@ type Flags struct {
 	// Handles lets programs open nodes by their numbers (open_by_handle_at(2)), also nodes outside the
 	// directory that is visible to a program. Without Handles, kernels before Linux 6.9 still open cached
 	// nodes by their numbers. With Handles, overlayfs finds the lower file of a copied-up file by its number.
-	// From Linux 6.16 on the kernel treats a node that was found by its number as outdated, because it has no
-	// epoch, and stat(2) fails with ESTALE.
+	// From Linux 6.16 on the kernel treats a node that was found by its number as outdated, because such a
+	// node has no epoch (INC_EPOCH). Then stat(2) fails with ESTALE.
 	Handles bool
 	Debug   bool // every request is logged
 }
@@ -86,12 +86,12 @@ type Event struct {
 	Action string // events.Created, Modified, Deleted or Renamed
 	// Node is the changed node. For a rename it is the node that the rename replaced, or 0.
 	Node live.NodeID
-	// Parent and Name are the directory and the name of the created, deleted or renamed node
-	// before the rename. A modification has only Node, because the kernel does not say by
-	// which name the file was opened.
+	// Parent and Name are the directory and the name of the created or deleted node. For a rename, they are
+	// the old directory and name. A modification has only Node, because the kernel does not say by which name
+	// the file was opened.
 	Parent live.NodeID
 	Name   string
-	// NewParent and NewName are the directory and the name after a rename.
+	// NewParent and NewName are the new directory and name, for a rename.
 	NewParent live.NodeID
 	NewName   string
 }

@@ -21,9 +21,9 @@ var changeOps = [len(wire.Operations)]bool{
 // copyTargetOffset is the offset of the target's node id in struct fuse_copy_file_range_in.
 const copyTargetOffset = wire.InHeaderSize + 16
 
-// heldBack returns a channel that is closed when a request may be carried out; nil if it may be carried
+// changeBlocker returns a channel that is closed when a request may be carried out; nil if it may be carried
 // out now.
-func heldBack(freezer live.Freezer, request []byte) <-chan struct{} {
+func changeBlocker(freezer live.Freezer, request []byte) <-chan struct{} {
 	op, nodeOffset := wire.Opcode(request), wire.NodeOffset
 	if op == wire.OpCopyFileRange {
 		nodeOffset = copyTargetOffset
@@ -40,14 +40,14 @@ func heldBack(freezer live.Freezer, request []byte) <-chan struct{} {
 	return freezer.Blocker(id.View())
 }
 
-// maxChangeAnswer is an upper bound of the length of an answer to a change, in bytes.
-const maxChangeAnswer = 4096
+// maxChangeAnswerBytes is an upper bound of the length of an answer to a change.
+const maxChangeAnswerBytes = 4096
 
-// waitHeldBack returns a function that waits until a request that is held back may be carried out.
-func (r *readers) waitHeldBack(request []byte) func(context.Context) error {
+// unblockWaiter returns a function that waits until a request that is held back may be carried out.
+func (r *readers) unblockWaiter(request []byte) func(context.Context) error {
 	request = bytes.Clone(request)
 	return func(ctx context.Context) error {
-		for wait := r.heldBack(request); wait != nil; wait = r.heldBack(request) {
+		for wait := r.blocker(request); wait != nil; wait = r.blocker(request) {
 			select {
 			case <-wait:
 			case <-ctx.Done():
@@ -82,7 +82,7 @@ func (r *readers) park(request []byte, wait func(context.Context) error, handle 
 		stop()
 		done()
 
-		b.out = make([]byte, answerBytes(wire.Opcode(b.in)))
+		b.out = make([]byte, maxAnswerBytes(wire.Opcode(b.in)))
 		if err != nil {
 			r.parking.removeInterrupt(wire.Unique(b.in))
 			err = r.reply(b, len(b.in), errorAnswer(b.out, b.in, errno(err)))
@@ -96,10 +96,10 @@ func (r *readers) park(request []byte, wait func(context.Context) error, handle 
 	})
 }
 
-// answerBytes is an upper bound of the length of an answer to an operation, in bytes.
-func answerBytes(op uint32) int {
+// maxAnswerBytes returns an upper bound of the length of an answer to an operation.
+func maxAnswerBytes(op uint32) int {
 	if changeOps[op] {
-		return maxChangeAnswer
+		return maxChangeAnswerBytes
 	}
 	return maxIO + headerRoom
 }

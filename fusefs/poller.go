@@ -50,8 +50,8 @@ func (p *poller) await(fd int, began time.Time) (foundAtOnce bool) {
 		waiting := p.requestWaits(fd)
 		now := time.Now()
 		if polled := now.Sub(last); polled > maxPollCall {
-			// Other threads want the processor. A thread that sleeps gets the processor as soon
-			// as a request arrives; a thread that has used up its share does not.
+			// Other threads want the processor, so the reader sleeps: a thread that sleeps gets the processor
+			// as soon as a request arrives, a thread that has used up its share does not.
 			p.pausedTill = now.Add(pauseFactor * polled)
 			return false
 		}

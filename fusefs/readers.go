@@ -34,9 +34,9 @@ const (
 	// sysmon would take the processor away in each read(2), and would wake every 20 µs.
 	yieldTime = 5 * time.Millisecond
 	// yieldTimeCrowded takes the place of yieldTime while requests of several clients wait. If the read(2) of
-	// another reader takes long, Go's scheduler gives its processor to another goroutine. The request that
-	// was read then waits until a goroutine yields. With one client at a time no request waits for that
-	// reason, and a reader that yields would only wait for the goroutines that seal snapshots.
+	// another reader takes long, Go's scheduler gives that reader's processor to another goroutine. The
+	// request that was read then waits until a goroutine yields. With one client at a time no request waits
+	// for that reason, and a reader that yields would only wait for the goroutines that seal snapshots.
 	yieldTimeCrowded = 100 * time.Microsecond
 	// stuckTime is how long all readers may be busy with one request each before another reader is started.
 	stuckTime = time.Millisecond
@@ -61,9 +61,9 @@ type readers struct {
 	parking       *parkingLot
 	resends       *takeover.Resends    // nil without a takeover
 	afterAnswer   func(request []byte) // called with a request after its answer was sent; may be nil
-	// heldBack returns a channel that is closed when a request may be carried out; nil if it may be carried
+	// blocker returns a channel that is closed when a request may be carried out; nil if it may be carried
 	// out now.
-	heldBack func(request []byte) <-chan struct{}
+	blocker func(request []byte) <-chan struct{}
 
 	wg        sync.WaitGroup
 	total     atomic.Int32  // readers
@@ -79,7 +79,7 @@ type readers struct {
 }
 
 func newReaders(fd int, ps *fuse.ProtocolServer, log *slog.Logger) *readers {
-	r := &readers{fd: fd, ps: ps, log: log, heldBack: func([]byte) <-chan struct{} { return nil }, wake: make(chan struct{}, 1), ended: make(chan struct{}), parking: newParkingLot()}
+	r := &readers{fd: fd, ps: ps, log: log, blocker: func([]byte) <-chan struct{} { return nil }, wake: make(chan struct{}, 1), ended: make(chan struct{}), parking: newParkingLot()}
 	r.end = sync.OnceFunc(func() { close(r.ended) })
 	return r
 }
@@ -166,8 +166,8 @@ func (r *reader) loop() {
 			}
 		}
 
-		if r.heldBack(r.in[:n]) != nil {
-			r.park(r.in[:n], r.waitHeldBack(r.in[:n]), r.answer)
+		if r.blocker(r.in[:n]) != nil {
+			r.park(r.in[:n], r.unblockWaiter(r.in[:n]), r.answer)
 		} else if err := r.answer(r.buffers, n); err != nil {
 			r.log.Warn("the kernel refused an answer", "err", err)
 		}
@@ -296,7 +296,7 @@ func (r *readers) reply(b *buffers, n, size int) error {
 func (r *readers) watch() {
 	tick := time.Tick(stuckTime) // the runtime's timer runs only while a goroutine waits for tick
 	var last uint64
-	quiet := 0
+	quietTicks := 0
 
 	for {
 		select {
@@ -307,7 +307,7 @@ func (r *readers) watch() {
 
 		now := r.progress.Load()
 		if now != last {
-			last, quiet = now, 0
+			last, quietTicks = now, 0
 			continue
 		}
 
@@ -316,11 +316,11 @@ func (r *readers) watch() {
 			continue
 		}
 
-		if quiet++; quiet < idleTicks {
+		if quietTicks++; quietTicks < idleTicks {
 			continue
 		}
 
-		quiet = 0
+		quietTicks = 0
 		r.watcherSleeps.Store(true)
 
 		if r.progress.Load() == last { // else a reader made progress before it could see watcherSleeps

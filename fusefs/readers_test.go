@@ -188,7 +188,7 @@ func TestParked(t *testing.T) {
 		r := newReaders(fd, fuse.NewProtocolServer(fs, &fuse.MountOptions{}), slog.New(slog.DiscardHandler))
 		fs.parking = r.parking
 		if heldBack {
-			r.heldBack = func(request []byte) <-chan struct{} {
+			r.blocker = func(request []byte) <-chan struct{} {
 				if wire.Opcode(request) != reqUnlink || closed(fs.over) {
 					return nil
 				}

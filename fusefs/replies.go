@@ -175,10 +175,10 @@ func (r *replies) capturedAt(id live.NodeID) (int64, bool) {
 	return r.control.CaptureTime(id.View())
 }
 
-// answerUnchanged answers a SETATTR that failed with the error cause. In a read-only tree the answer is a
+// answerFailedSetAttr answers a SETATTR that failed with the error cause. In a read-only tree the answer is a
 // success if the node has these attributes already: gVisor sets the owner of each directory that it has
 // created, also in .snapshots.
-func (r *replies) answerUnchanged(id live.NodeID, s live.SetAttr, cause error, out *fuse.AttrOut) fuse.Status {
+func (r *replies) answerFailedSetAttr(id live.NodeID, s live.SetAttr, cause error, out *fuse.AttrOut) fuse.Status {
 	if s.Size != nil || !errors.Is(cause, live.ErrReadOnly) && !errors.Is(cause, errs.Perm) {
 		return r.status("setattr", id, cause)
 	}

@@ -72,7 +72,7 @@ func newServer(o Options, fd int, previous *takeover.Connection) (*Server, error
 
 	r := newReaders(fd, fuse.NewProtocolServer(fs, o.serverOptions()), o.Logger)
 	r.onAnswer, r.parking, k.readers = o.OnAnswer, fs.replies.parking, r
-	r.heldBack = func(request []byte) <-chan struct{} { return heldBack(fs.forest.Freezer, request) }
+	r.blocker = func(request []byte) <-chan struct{} { return changeBlocker(fs.forest.Freezer, request) }
 	c, err := r.connect(previous)
 	if err != nil {
 		unix.Close(dup)
@@ -81,13 +81,13 @@ func newServer(o Options, fd int, previous *takeover.Connection) (*Server, error
 	}
 
 	if o.HasKeeper && c.Offers(fuse.CAP_HAS_RESEND) {
-		fs.callers.recordsNumbers = true
+		fs.callers.recordsRequestNumbers = true
 		r.afterAnswer = func(request []byte) { takeover.ReportAnswer(fs.forest.Takeover, o.OnResent, request) }
 	}
 
 	n.mountPoints = func() func(uint32) []string { return mountPoints(o.Store, o.Mountpoint) }
 	n.mayUseEpoch = func() bool {
-		return c.Minor() >= wire.EpochMinor && !fs.overlays.attrRequested.Load() && !overlayOn(o.Mountpoint) && len(n.mountPoints()(anyView)) == 0
+		return c.Minor() >= wire.EpochMinor && !fs.overlays.attrRequested.Load() && !mayHaveOverlay(o.Mountpoint) && len(n.mountPoints()(anyView)) == 0
 	}
 	n.held = lookups.IsHeld
 
@@ -102,8 +102,8 @@ func newServer(o Options, fd int, previous *takeover.Connection) (*Server, error
 		CoveredPaths: func(view, pid uint32) []string { return coveredPaths(o.Store, o.Mountpoint, view, pid) },
 	})
 	fs.opts.Store.Hooks.OnReplaced(n.onReplaced)
-	fs.opts.Store.Hooks.OnInvalidate(func(inv live.Invalidation, told func()) {
-		n.invalidate(inv, told)
+	fs.opts.Store.Hooks.OnInvalidate(func(inv live.Invalidation, onDropped func()) {
+		n.invalidate(inv, onDropped)
 		if len(inv.Entries) > 0 { // all entries are of one view
 			fs.removals.recordChange(inv.Entries[0].Parent.View())
 		}
@@ -126,7 +126,8 @@ func (o *Options) serverOptions() *fuse.MountOptions {
 	m := &fuse.MountOptions{
 		Name:     "amberfs",
 		MaxWrite: maxIO,
-		// Readahead requests that wait for a remote must not delay other requests.
+		// There is room for many requests, so that readahead requests that wait for a remote do not delay
+		// others.
 		MaxBackground: 512,
 		// The forest has released its locks by deferred calls, so only this one request fails.
 		PanicHandler: func(v any) fuse.Status {
@@ -147,7 +148,7 @@ func (o *Options) serverOptions() *fuse.MountOptions {
 		// write ends (fuse_aio_complete), so pages that were read during the write would stay outdated.
 		ExtraCapabilities: fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_NO_OPENDIR_SUPPORT |
 			fuse.CAP_READDIRPLUS_AUTO,
-		// Passthrough would need answers to OPEN.
+		// Passthrough is off: it would need answers to OPEN.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH | fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_WRITEBACK_CACHE,
 	}
 	if o.Handles {
@@ -170,7 +171,7 @@ func (s *Server) Serve() {
 	s.fs.replies.probes.Close()
 	unix.Close(s.readers.fd)
 	s.fs.opts.Store.Hooks.OnReplaced(func(int) bool { return false })
-	s.fs.opts.Store.Hooks.OnInvalidate(func(_ live.Invalidation, told func()) { told() })
+	s.fs.opts.Store.Hooks.OnInvalidate(func(_ live.Invalidation, onDropped func()) { onDropped() })
 	s.fs.forest.Takeover.SetMount(live.Mount{Held: func(live.NodeID) bool { return false }})
 	s.fs.notifier.close()
 	close(s.served)

@@ -57,8 +57,8 @@ func copyValue(value, dest []byte) (uint32, fuse.Status) {
 	return uint32(len(value)), fuse.OK
 }
 
-// GetXAttr returns an attribute. The kernel asks for security.capability before the first write to each
-// inode, and nearly no inode has this attribute.
+// GetXAttr returns an attribute. As a rule there is none: the kernel asks for security.capability before the
+// first write to each inode.
 func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
 	if bad := fs.opts.checkXattrName(name); bad != fuse.OK {
 		return 0, bad
@@ -102,9 +102,9 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 
 	var list []byte
 	isTrusted := func(name string) bool { return strings.HasPrefix(name, "trusted.") }
-	hidden := slices.ContainsFunc(names, isTrusted) && !process.IsAdmin(int(h.Pid), h.Uid)
+	hideTrusted := slices.ContainsFunc(names, isTrusted) && !process.IsAdmin(int(h.Pid), h.Uid)
 	for _, n := range names {
-		if fs.opts.storesXattr(n) && !(hidden && isTrusted(n)) {
+		if fs.opts.storesXattr(n) && !(hideTrusted && isTrusted(n)) {
 			list = append(append(list, n...), 0)
 		}
 	}
@@ -142,7 +142,7 @@ func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, chan
 	if control.IsNode(id) {
 		return fuse.EPERM
 	}
-	if bad := fs.permissions.maySetXattr(id, name); bad != fuse.OK {
+	if bad := fs.permissions.checkSetXattr(id, name); bad != fuse.OK {
 		return bad
 	}
 	if _, ok := fs.callers.carriedOut(h); ok {
@@ -150,7 +150,7 @@ func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, chan
 	}
 
 	who, writer := fs.callers.writerFor(h)
-	if !isACL(name) { // an access control list takes several changes, and may be set twice
+	if !isACL(name) { // a resent request may set an access control list again: the list takes several changes
 		who, writer = fs.callers.onceWriterFor(h)
 	}
 	if err := change(writer, id); err != nil {

@@ -19,17 +19,17 @@ const (
 	forkCacheBytes = 8 << 20
 	// mainCacheBytes is the size of the part of main.
 	mainCacheBytes = 64 << 20
-	// maxEntries is the most nodes of a tenant.
-	maxEntries = 1024
-	// maxBytes is the most bytes of all tenants together. Above it, nodes of the largest tenants are removed.
-	maxBytes = 128 << 20
+	// maxTenantNodes is the most nodes of a tenant.
+	maxTenantNodes = 1024
+	// maxTotalBytes is the most bytes of all tenants together. Above it, nodes of the largest tenants are
+	// removed.
+	maxTotalBytes = 128 << 20
 )
 
-// limits has the values of the constants above; tests set other values. Each is in bytes, except for the
-// number of entries.
+// limits has the values of the constants above; tests set other values.
 type limits struct {
-	fork, main, all int64
-	entries         int
+	forkBytes, mainBytes, totalBytes int64
+	tenantNodes                      int
 }
 
 // A cache has the nodes, directories and tenants of a Tree.
@@ -48,7 +48,7 @@ type cache struct {
 }
 
 func newCache(s *snapshot.Store) *cache {
-	c := &cache{store: s, limits: limits{fork: forkCacheBytes, main: mainCacheBytes, all: maxBytes, entries: maxEntries}}
+	c := &cache{store: s, limits: limits{forkBytes: forkCacheBytes, mainBytes: mainCacheBytes, totalBytes: maxTotalBytes, tenantNodes: maxTenantNodes}}
 	c.mu.nodes, c.mu.lastNumber = make(map[live.NodeID]node), firstFileNumber()
 	c.mu.dirs, c.mu.tenants = make(map[uint32]*directory), make(map[uint32]*tenant)
 	return c
@@ -60,30 +60,29 @@ func (c *cache) chargeLocked(k *tenant, bytes int64) {
 	c.mu.bytes += bytes
 }
 
-// reserve reserves more bytes in a tenant's part of the cache for a content. reserved is the number of bytes that
-// were reserved for the content before. To make room, reserve removes other nodes. It fails with errs.TooBig
-// if the content is larger than the part, and with errs.Quota if contents that are being written take too
-// much.
-func (c *cache) reserve(k *tenant, reserved, more int64) error {
+// reserve reserves addedBytes in a tenant's part of the cache for a content, for which reservedBytes are
+// reserved already. To make room, reserve removes other nodes. It fails with errs.TooBig if the content is
+// larger than the part, and with errs.Quota if contents that are being written take too much.
+func (c *cache) reserve(k *tenant, reservedBytes, addedBytes int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	switch {
-	case reserved+more > k.limit-maxCommand: // room is left for the command that asked for the content
+	case reservedBytes+addedBytes > k.maxBytes-maxCommandBytes: // room is left for the command that asked for the content
 		return errs.New(errs.TooBig, "the text is larger than %d MiB, the limit for control files of this workspace; name paths, or use the command line",
-			(k.limit-maxCommand)>>20)
-	case k.reserved+more > k.limit:
-		return errs.New(errs.Quota, "limit reached: texts being generated for this workspace take %d MiB already; try again", k.limit>>20)
+			(k.maxBytes-maxCommandBytes)>>20)
+	case k.reservedBytes+addedBytes > k.maxBytes:
+		return errs.New(errs.Quota, "limit reached: texts being generated for this workspace take %d MiB already; try again", k.maxBytes>>20)
 	}
 
-	k.reserved += more
-	c.chargeLocked(k, more)
+	k.reservedBytes += addedBytes
+	c.chargeLocked(k, addedBytes)
 	c.trimLocked(k)
 
-	if c.mu.bytes > c.limits.all {
-		k.reserved -= more
-		c.chargeLocked(k, -more)
-		return errs.New(errs.Quota, "limit reached: texts being generated for all workspaces take %d MiB already; try again", c.limits.all>>20)
+	if c.mu.bytes > c.limits.totalBytes {
+		k.reservedBytes -= addedBytes
+		c.chargeLocked(k, -addedBytes)
+		return errs.New(errs.Quota, "limit reached: texts being generated for all workspaces take %d MiB already; try again", c.limits.totalBytes>>20)
 	}
 
 	return nil
@@ -106,11 +105,11 @@ func (c *cache) rechargeLocked(n node) {
 // trimLocked removes the least recently used nodes of a tenant while it is over its limits. Then it removes
 // nodes of the largest tenants while all tenants together are over the limit.
 func (c *cache) trimLocked(k *tenant) {
-	for k.nodes.Len() > 0 && (k.bytes > k.limit || k.nodes.Len() > c.limits.entries) {
+	for k.nodes.Len() > 0 && (k.bytes > k.maxBytes || k.nodes.Len() > c.limits.tenantNodes) {
 		c.removeLocked(k.oldestNode())
 	}
 
-	for c.mu.bytes > c.limits.all {
+	for c.mu.bytes > c.limits.totalBytes {
 		var largest *tenant
 		for _, k := range c.mu.tenants {
 			if k.nodes.Len() > 0 && (largest == nil || k.bytes > largest.bytes) {
@@ -126,16 +125,16 @@ func (c *cache) trimLocked(k *tenant) {
 
 func (k *tenant) oldestNode() node { return k.nodes.Back().Value.(node) }
 
-// addLocked gives a slot a new node. The kernel may still have the slot's old node.
-func (c *cache) addLocked(d *directory, s slot, n node) {
+// addLocked makes n, a new node, the node of a key. The kernel may still have the key's old node.
+func (c *cache) addLocked(d *directory, s nodeKey, n node) {
 	c.mu.lastNumber++
 	f := n.core()
-	f.id, f.dir, f.slot, f.mtime = fileID(c.mu.lastNumber, isPrivateFile(n)), d, s, now()
-	if old := d.slots[s]; old != nil && old.core().kernelRefs == 0 {
+	f.id, f.dir, f.key, f.mtime = fileID(c.mu.lastNumber, isPrivateFile(n)), d, s, now()
+	if old := d.nodes[s]; old != nil && old.core().kernelRefs == 0 {
 		c.removeLocked(old)
 	}
 
-	d.slots[s] = n
+	d.nodes[s] = n
 	c.insertLocked(n)
 }
 
@@ -162,14 +161,15 @@ func (c *cache) removeLocked(n node) {
 
 // unnameLocked removes the node's name, unless the name belongs to a newer node. The node stays in the cache.
 func unnameLocked(n node) {
-	if f := n.core(); f.dir.slots[f.slot] == n {
-		delete(f.dir.slots, f.slot)
+	if f := n.core(); f.dir.nodes[f.key] == n {
+		delete(f.dir.nodes, f.key)
 	}
 }
 
-// emptySlotLocked removes the name of the slot's node, and the node if the kernel has no reference to it.
-func (c *cache) emptySlotLocked(d *directory, s slot) {
-	n := d.slots[s]
+// dropNameLocked removes the name of the key's node. It also removes the node, unless the kernel has a
+// reference to it.
+func (c *cache) dropNameLocked(d *directory, s nodeKey) {
+	n := d.nodes[s]
 	if n == nil {
 		return
 	}
@@ -180,21 +180,21 @@ func (c *cache) emptySlotLocked(d *directory, s slot) {
 	}
 }
 
-// moveLocked moves a node to another slot, whose node it replaces.
-func (c *cache) moveLocked(n node, to slot) {
+// renameLocked gives a node another key. It drops the name of the node that had this key.
+func (c *cache) renameLocked(n node, newKey nodeKey) {
 	f := n.core()
-	c.emptySlotLocked(f.dir, to)
+	c.dropNameLocked(f.dir, newKey)
 	unnameLocked(n)
-	f.slot = to
-	f.dir.slots[to] = n
+	f.key = newKey
+	f.dir.nodes[newKey] = n
 }
 
-// currentNode returns the newest node of a slot, nil if there is none.
-func (c *cache) currentNode(ws *snapshot.Workspace, s slot) node {
+// currentNode returns the newest node of a key, nil if there is none.
+func (c *cache) currentNode(ws *snapshot.Workspace, s nodeKey) node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	return c.dirLocked(ws).slots[s]
+	return c.dirLocked(ws).nodes[s]
 }
 
 // entry returns a node as the answer to a lookup.
@@ -225,8 +225,8 @@ func (c *cache) publish(ws *snapshot.Workspace, name string, mode uint32, w *con
 	defer c.mu.Unlock()
 
 	text := w.releaseLocked()
-	d, s := c.dirLocked(ws), slot{name, anybody}
-	n, ok := d.slots[s].(*renderedFile)
+	d, s := c.dirLocked(ws), nodeKey{name, anybody}
+	n, ok := d.nodes[s].(*renderedFile)
 	if !ok || n.mode != mode || !n.content.equal(text) {
 		n = &renderedFile{inode: inode{mode: mode}, content: text}
 		c.addLocked(d, s, n)
@@ -259,9 +259,9 @@ type directory struct {
 	cache      *cache
 	ws         *snapshot.Workspace
 	tenant     *tenant
-	slots      map[slot]node         // the newest node of each slot
+	nodes      map[nodeKey]node      // the newest node of each key
 	renderings map[string]*rendering // the renderings that run, by name of the file
-	outcomes   map[slot]*outcome     // the outcomes of commands whose answers were not read yet
+	outcomes   map[nodeKey]*outcome  // the outcomes of commands whose answers were not read yet
 	changedAt  int64                 // the time (ns) of the last command
 }
 
@@ -272,7 +272,7 @@ func (c *cache) dirLocked(ws *snapshot.Workspace) *directory {
 	}
 
 	c.dropEndedForksLocked()
-	d := &directory{cache: c, ws: ws, tenant: c.tenantLocked(ws), slots: make(map[slot]node), renderings: make(map[string]*rendering), outcomes: make(map[slot]*outcome)}
+	d := &directory{cache: c, ws: ws, tenant: c.tenantLocked(ws), nodes: make(map[nodeKey]node), renderings: make(map[string]*rendering), outcomes: make(map[nodeKey]*outcome)}
 	c.mu.dirs[ws.View()] = d
 
 	return d

@@ -64,7 +64,7 @@ func (c *commands) write(n node, data []byte, off int64, r Request) (int, error)
 	c.cache.mu.Unlock()
 
 	wrote := len(data)
-	err := c.submit(f.dir.ws, f.slot.name, n, line, r)
+	err := c.submit(f.dir.ws, f.key.name, n, line, r)
 	if err != nil {
 		wrote = 0
 	}
@@ -86,7 +86,8 @@ func (c *commands) write(n node, data []byte, off int64, r Request) (int, error)
 // maxBlanks is the most blanks before an answer.
 const maxBlanks = 64 << 20
 
-// submit runs a command that was written to the control file name, or to the node n of a call file.
+// submit runs the command in line. It was written to the node n of the file called name. n is nil for a
+// scratch file that is renamed to name.
 func (c *commands) submit(ws *snapshot.Workspace, name string, n node, line []byte, r Request) error {
 	charge := c.cache.newContentWriter(ws) // charges the bytes of the command while it waits
 	if err := charge.reserve(int64(len(line))); err != nil {
@@ -100,16 +101,16 @@ func (c *commands) submit(ws *snapshot.Workspace, name string, n node, line []by
 
 	args, err := service.FindLineOp(name).ParseLine(string(line))
 	if err != nil && r.Carried != nil {
-		return errUnanswered // the line is only the end of a command whose beginning the previous daemon had
+		return errUnanswered // the line is only the end of a command; the previous daemon has received the beginning
 	}
 
 	return c.perform(ws, name, n, r, args, err)
 }
 
-// perform runs the operation of args. The answer becomes the content of a file, name. perform writes it now
-// if the command was written to the node n, from which the program may read the answer, or if the result may
-// be large. Otherwise the answer is written at the next lookup of the file. If err is not nil, the command is
-// malformed, and err is the answer.
+// perform runs the operation of args. The answer becomes the content of the file called name. perform writes
+// it now if the result may be large, or if n is not nil: then the command was written to the node n, from
+// which the program may read the answer. Otherwise the answer is written at the next lookup of the file. If
+// err is not nil, the command is malformed, and err is the answer.
 func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Request, args any, err error) error {
 	began := time.Now()
 	o := new(outcome)
@@ -161,9 +162,10 @@ func (c *commands) storeAnswer(ws *snapshot.Workspace, name string, n node, who 
 
 // keepAnswer makes the text of w the content of a file: the file gets a new node for the caller, and one for
 // the workspace's owner. The node n to which the command was written shows the answer, too, for a program
-// that reads from the same descriptor. A private file without a name has n only.
+// that reads from the same descriptor. If n is a private file that was removed or renamed, only n shows the
+// answer.
 func (c *commands) keepAnswer(ws *snapshot.Workspace, name string, n node, who actors.Caller, w *contentWriter) {
-	callerSlot := slotOf(ws, name, who)
+	callerSlot := keyOf(ws, name, who)
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
 
@@ -177,15 +179,15 @@ func (c *commands) keepAnswer(ws *snapshot.Workspace, name string, n node, who a
 	switch private, ok := n.(callFile); {
 	case !ok:
 		if callerSlot.user != anybody {
-			c.cache.addLocked(d, slot{name, anybody}, &answerFile{inode: inode{mode: newest.mode}, content: text})
+			c.cache.addLocked(d, nodeKey{name, anybody}, &answerFile{inode: inode{mode: newest.mode}, content: text})
 		}
 		c.cache.addLocked(d, callerSlot, newest)
-		delete(d.outcomes, slot{name, anybody})
-		delete(d.outcomes, slot{name, int64(who.UID)})
+		delete(d.outcomes, nodeKey{name, anybody})
+		delete(d.outcomes, nodeKey{name, int64(who.UID)})
 
-	case d.slots[private.slot] == n:
+	case d.nodes[private.key] == n:
 		newest.mode, newest.owner = private.mode, private.owner
-		c.cache.addLocked(d, private.slot, callFile{newest})
+		c.cache.addLocked(d, private.key, callFile{newest})
 	default: // the private file was removed or renamed
 		private.content = text
 		c.cache.rechargeLocked(n)
@@ -197,27 +199,27 @@ func (c *commands) keepAnswer(ws *snapshot.Workspace, name string, n node, who a
 	}
 
 	written.content, written.replacement, written.mtime = text, nil, now()
-	if text.Size() > maxBlockSize { // a large content is charged once only
+	if text.Size() > maxBlockSize { // a large content is charged for one node only
 		written.content, written.replacement = nil, newest
 	}
 
 	c.cache.rechargeLocked(n)
 }
 
-// maxInlineStream is the size in bytes of the longest stream that is a part of its answer.
-const maxInlineStream = 64 << 10
+// maxInlineStreamBytes is the size of the longest stream that is a part of its answer.
+const maxInlineStreamBytes = 64 << 10
 
 // runCall runs a request in JSON that was written to `call` or to the call file n, and stores the answer,
 // also if the request fails. The stream of an operation, such as a diff, is a part of the answer if it is
 // short and text. Otherwise the stream gets a file of its own.
 func (c *commands) runCall(ws *snapshot.Workspace, name string, n node, request []byte, r Request) error {
-	s := slot{name, anybody}
+	s := nodeKey{name, anybody}
 	if name == callName {
-		s = slotOf(ws, name, r.Caller)
+		s = keyOf(ws, name, r.Caller)
 	}
 
 	c.cache.mu.Lock()
-	c.cache.emptySlotLocked(c.cache.dirLocked(ws), s.streamSlot())
+	c.cache.dropNameLocked(c.cache.dirLocked(ws), s.streamKey())
 	c.cache.mu.Unlock()
 	stream := c.cache.newContentWriter(ws)
 	defer stream.discard()
@@ -231,7 +233,7 @@ func (c *commands) runCall(ws *snapshot.Workspace, name string, n node, request 
 		a = service.FailedAnswer(err)
 	}
 
-	a.Stream = stream.size > maxInlineStream || !a.Inline(stream.copyBytes())
+	a.Stream = stream.size > maxInlineStreamBytes || !a.Inline(stream.copyBytes())
 	storeErr := c.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(a) })
 	if storeErr != nil { // the answer is too large: the error is shorter
 		_ = c.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(service.FailedAnswer(storeErr)) })
@@ -260,15 +262,15 @@ func (c *commands) call(ws *snapshot.Workspace, r Request, q *service.Request, r
 	return a, err
 }
 
-// keepStream makes the stream of an answer a file, unless the file with the answer was removed. s is the slot
+// keepStream makes the stream of an answer a file, unless the file with the answer was removed. s is the key
 // of the file with the answer.
-func (c *commands) keepStream(ws *snapshot.Workspace, s slot, n node, w *contentWriter) {
+func (c *commands) keepStream(ws *snapshot.Workspace, s nodeKey, n node, w *contentWriter) {
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
 
 	d := c.cache.dirLocked(ws)
 	text := w.releaseLocked()
-	if d.slots[s] == nil {
+	if d.nodes[s] == nil {
 		return
 	}
 
@@ -277,5 +279,5 @@ func (c *commands) keepStream(ws *snapshot.Workspace, s slot, n node, w *content
 		stream.owner = private.owner
 	}
 
-	c.cache.addLocked(d, s.streamSlot(), stream)
+	c.cache.addLocked(d, s.streamKey(), stream)
 }

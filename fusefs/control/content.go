@@ -62,9 +62,9 @@ const (
 // A contentWriter collects the bytes of a content. They are reserved in the tenant's part of the cache before
 // they are allocated. The caller calls releaseLocked or discard at the end.
 type contentWriter struct {
-	cache    *cache
-	tenant   *tenant
-	reserved int64
+	cache         *cache
+	tenant        *tenant
+	reservedBytes int64
 	content
 }
 
@@ -74,9 +74,9 @@ func (c *cache) newContentWriter(ws *snapshot.Workspace) *contentWriter {
 }
 
 func (w *contentWriter) Write(p []byte) (int, error) {
-	if need := w.size + int64(len(p)); need > w.reserved {
+	if need := w.size + int64(len(p)); need > w.reservedBytes {
 		// Reserve in steps, so that not each of many small writes locks cache.mu.
-		more := need - w.reserved
+		more := need - w.reservedBytes
 		if need > maxBlockSize {
 			more = max(more, maxBlockSize)
 		}
@@ -104,12 +104,12 @@ func (w *contentWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// reserve reserves more bytes, see cache.reserve.
-func (w *contentWriter) reserve(more int64) error {
-	if err := w.cache.reserve(w.tenant, w.reserved, more); err != nil {
+// reserve reserves addedBytes, see cache.reserve.
+func (w *contentWriter) reserve(addedBytes int64) error {
+	if err := w.cache.reserve(w.tenant, w.reservedBytes, addedBytes); err != nil {
 		return err
 	}
-	w.reserved += more
+	w.reservedBytes += addedBytes
 	return nil
 }
 
@@ -124,9 +124,9 @@ func (w *contentWriter) discard() {
 // releaseLocked releases the reserved bytes, and returns the content. The caller adds it to a node, which is
 // charged for it, before it unlocks cache.mu.
 func (w *contentWriter) releaseLocked() *content {
-	w.cache.chargeLocked(w.tenant, -w.reserved)
-	w.tenant.reserved -= w.reserved
-	w.reserved = 0
+	w.cache.chargeLocked(w.tenant, -w.reservedBytes)
+	w.tenant.reservedBytes -= w.reservedBytes
+	w.reservedBytes = 0
 	return &w.content
 }
 

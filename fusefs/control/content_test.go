@@ -27,8 +27,8 @@ func TestContent(t *testing.T) {
 		}
 		w := written()
 		c := &w.content
-		if c.Size() != int64(size) || w.reserved < int64(size) || w.tenant.bytes != w.reserved {
-			t.Fatalf("%d of %d bytes, %d reserved", c.Size(), size, w.reserved)
+		if c.Size() != int64(size) || w.reservedBytes < int64(size) || w.tenant.bytes != w.reservedBytes {
+			t.Fatalf("%d of %d bytes, %d reserved", c.Size(), size, w.reservedBytes)
 		}
 		w.discard()
 		u.accounts()

@@ -31,7 +31,7 @@ const (
 // (replies.generation).
 func firstFileNumber() uint64 { return uint64(time.Now().UnixMilli()) }
 
-// IsNode reports whether a node is one of the control tree.
+// IsNode reports whether a node belongs to the control tree.
 func IsNode(id live.NodeID) bool { return id.View() == controlView }
 
 // IsDir reports whether a node of the control tree is a directory.

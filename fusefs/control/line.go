@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 )
 
-// maxCommand is the size in bytes of the longest command.
-const maxCommand = 1 << 20
+// maxCommandBytes is the size of the longest command.
+const maxCommandBytes = 1 << 20
 
 // An input has the commands that are being written to a file. cache.mu guards it.
 type input struct {
@@ -25,7 +25,7 @@ type input struct {
 // sizeLocked returns the bytes to charge for the partials.
 func (in *input) sizeLocked() (size int64) {
 	for _, p := range in.partials {
-		size += partialCost + int64(len(p.line))
+		size += partialOverheadBytes + int64(len(p.line))
 	}
 	return size
 }
@@ -37,8 +37,8 @@ type partialCommand struct {
 	line     []byte
 }
 
-// partialCost is about the memory of a partialCommand in bytes, without its line.
-const partialCost = 256
+// partialOverheadBytes is about the memory of a partialCommand without its line.
+const partialOverheadBytes = 256
 
 // assembleCommand returns the command that ends with data, or nil if the command continues. Pieces of different
 // processes are never joined.
@@ -50,7 +50,7 @@ func (c *commands) assembleCommand(n node, data []byte, who actors.Caller) []byt
 	c.cache.mu.Lock()
 	line := append(n.input().takePartialLocked(who.UID, pid), data...)
 	c.cache.mu.Unlock()
-	done := len(line) > maxCommand || !isUnfinished(line, len(data))
+	done := len(line) > maxCommandBytes || !isUnfinished(line, len(data))
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
 
@@ -98,13 +98,13 @@ func (in *input) takePartialLocked(uid, pid uint32) []byte {
 	return line
 }
 
-// isUnfinished reports whether a line is only the beginning of a command. wrote is the size in bytes of the
-// write that ended the line. A program that writes through a buffer writes full blocks first, of a multiple of
-// 1024 bytes. So a command that is not JSON is unfinished if the write was such a block, and did not end with a
-// newline. JSON is unfinished if its last brace is missing, and the write was such a block or did not end with a
-// newline. Other JSON without its last brace is malformed, and not unfinished.
-func isUnfinished(line []byte, wrote int) bool {
-	full := wrote >= 1024 && wrote%1024 == 0
+// isUnfinished reports whether a line is only the beginning of a command. writeSize is the size in bytes of
+// the write that ended the line. A program that writes through a buffer writes full blocks first, of a
+// multiple of 1024 bytes. So a command that is not JSON is unfinished if the write was such a block, and did
+// not end with a newline. JSON is unfinished if its last brace is missing, and the write was such a block or
+// did not end with a newline. Other JSON without its last brace is malformed, and not unfinished.
+func isUnfinished(line []byte, writeSize int) bool {
+	full := writeSize >= 1024 && writeSize%1024 == 0
 	ended := bytes.HasSuffix(line, []byte("\n"))
 	if isJSON(line) {
 		return isIncomplete(line) && (full || !ended)

@@ -65,13 +65,13 @@ func listFiles(ws *snapshot.Workspace, emit emitter) (more bool) {
 // requests, and each request must not read all remaining names.
 const listBatch = 1024
 
-// listNamed lists snapshots or forks after an offset. The function read returns at most n of them, in the order of
-// their numbers, and begins with the number from.
-func listNamed(offset uint64, read func(from uint64, n int) []snapshot.ListEntry, emit emitter) {
+// listNamed lists snapshots or forks after an offset. readPage returns at most n entries in the order of
+// their numbers, beginning with the number from.
+func listNamed(offset uint64, readPage func(from uint64, n int) []snapshot.ListEntry, emit emitter) {
 	from := max(offset+1, offNamed) - offNamed
 
 	for {
-		all := read(from, listBatch)
+		all := readPage(from, listBatch)
 		for _, e := range all {
 			if !emit(e.Name, e.Root, typeDir, offNamed+e.Position) {
 				return

@@ -22,7 +22,7 @@ type logs struct {
 // lookup returns the event log of a workspace. Its node stays the same while it grows, so that `tail -f` can follow
 // it. When old events were removed, the log gets a new node.
 func (l *logs) lookup(ws *snapshot.Workspace, name string) Entry {
-	n, ok := l.cache.currentNode(ws, slot{name, anybody}).(*eventLog)
+	n, ok := l.cache.currentNode(ws, nodeKey{name, anybody}).(*eventLog)
 	if !ok || n.events.Removed() > 0 {
 		n = l.newEventLog(ws, name)
 	}
@@ -36,7 +36,7 @@ func (l *logs) newEventLog(ws *snapshot.Workspace, name string) *eventLog {
 	l.cache.mu.Lock()
 	defer l.cache.mu.Unlock()
 
-	l.cache.addLocked(l.cache.dirLocked(ws), slot{name, anybody}, n)
+	l.cache.addLocked(l.cache.dirLocked(ws), nodeKey{name, anybody}, n)
 
 	return n
 }

@@ -110,20 +110,20 @@ func (t *Tree) lookupLink(ws *snapshot.Workspace, f file, _ Request) (Entry, err
 // lookupAnswer returns a file that takes commands. The file is empty before the first command. If the
 // previous daemon may have stored an answer in the file, reads fail until the next command.
 func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
-	s, root := slotOf(ws, f.name, r.Caller), rootAttr(ws)
+	s, root := keyOf(ws, f.name, r.Caller), rootAttr(ws)
 	t.cache.renderOutcome(ws, s)
 	t.cache.mu.Lock()
 	defer t.cache.mu.Unlock()
 
 	d := t.cache.dirLocked(ws)
-	n, ok := d.slots[s].(*answerFile)
+	n, ok := d.nodes[s].(*answerFile)
 	if ok && n.commands.running == 0 {
 		return entryLocked(n, root), nil
 	}
 
 	next := &answerFile{inode: inode{mode: f.kind | f.mode}}
 	switch {
-	case ok: // a command runs: the kernel has locked n, and a write to n would wait for its end
+	case ok: // a command runs: the kernel has locked n, and a write to n would wait for the command's end
 		next.mode, next.content = n.mode, n.contentLocked()
 	case ws.View() < t.firstNewView.Load():
 		next.content = lostAnswer

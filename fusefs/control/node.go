@@ -10,9 +10,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// A slot is a name in .snapshots for one user. A file with answers has a node for each user, with the
+// A nodeKey is a name in .snapshots for one user. A file with answers has a node for each user, with the
 // answers to the user's commands, and one for the workspace's owner, with all answers.
-type slot struct {
+type nodeKey struct {
 	name string
 	user int64 // the user id, or anybody
 }
@@ -20,8 +20,8 @@ type slot struct {
 // anybody is the user of files that are the same for all users, and of the owner's answers.
 const anybody = -1
 
-// streamSlot returns the slot of the stream of an answer.
-func (s slot) streamSlot() slot { return slot{s.name + streamSuffix, s.user} }
+// streamKey returns the key of the stream of an answer.
+func (s nodeKey) streamKey() nodeKey { return nodeKey{s.name + streamSuffix, s.user} }
 
 // A node is a file or a symlink. It is a *renderedFile, an *answerFile, a *scratchFile, a callFile or an *eventLog.
 // Callers of methods that end in Locked hold cache.mu, callers of read do not.
@@ -41,9 +41,9 @@ type node interface {
 
 // An inode has the fields that nodes of all types have. cache.mu guards the fields that change.
 type inode struct {
-	id   live.NodeID
-	dir  *directory
-	slot slot
+	id  live.NodeID
+	dir *directory
+	key nodeKey
 	// owner is the owner of a private file and of its stream. It is nil for other files, which belong to the
 	// workspace's owner.
 	owner *actors.Caller
@@ -93,7 +93,7 @@ func (n *renderedFile) read(p []byte, off int64) (int, error) {
 type answerFile struct {
 	inode
 	content     *content
-	replacement *answerFile // if set, a newer node of the slot with the content of this node
+	replacement *answerFile // if set, a newer node of the key with the content of this node
 	blanks      int64       // the number of blanks before the content, see commands.write
 	commands    input
 }
@@ -207,7 +207,7 @@ func attrLocked(n node, root live.Attr) live.Attr {
 	}
 	if f.owner != nil {
 		a.UID, a.GID = f.owner.UID, f.owner.GID
-	} else if isShared(f.slot.name) {
+	} else if isShared(f.key.name) {
 		a.Mode |= root.Mode & 0o222
 	}
 
@@ -229,11 +229,12 @@ func rootAttr(ws *snapshot.Workspace) live.Attr {
 	return a
 }
 
-// slotOf returns the slot of a file that a caller sees. For the owner of the store or of the workspace, it is the slot
-// with all answers. For another caller, it is the slot with the caller's own answers.
-func slotOf(ws *snapshot.Workspace, name string, who actors.Caller) slot {
+// keyOf returns the key of the node that a caller sees under a name. For the owner of the store or of the
+// workspace, it is the node with all answers. For another caller, it is the node with the caller's own
+// answers.
+func keyOf(ws *snapshot.Workspace, name string, who actors.Caller) nodeKey {
 	if who.OwnsStore() || rootAttr(ws).UID == who.UID {
-		return slot{name, anybody}
+		return nodeKey{name, anybody}
 	}
-	return slot{name, int64(who.UID)}
+	return nodeKey{name, int64(who.UID)}
 }

@@ -47,16 +47,16 @@ func (c *cache) keepOutcome(ws *snapshot.Workspace, name string, who actors.Call
 
 	d := c.dirLocked(ws)
 	d.changedAt = now()
-	if len(d.outcomes) >= c.limits.entries {
+	if len(d.outcomes) >= c.limits.tenantNodes {
 		clear(d.outcomes)
 	}
 
-	d.outcomes[slot{name, anybody}], d.outcomes[slot{name, int64(who.UID)}] = o, o
+	d.outcomes[nodeKey{name, anybody}], d.outcomes[nodeKey{name, int64(who.UID)}] = o, o
 }
 
-// renderOutcome writes the answer of a slot from the outcome that was kept for the slot. If there is no room
-// for the answer, the slot keeps its previous answer.
-func (c *cache) renderOutcome(ws *snapshot.Workspace, s slot) {
+// renderOutcome writes the answer of a key from the outcome that was kept for the key. If there is no room
+// for the answer, the key keeps its previous node.
+func (c *cache) renderOutcome(ws *snapshot.Workspace, s nodeKey) {
 	c.mu.Lock()
 	o := c.dirLocked(ws).outcomes[s]
 	c.mu.Unlock()

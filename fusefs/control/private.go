@@ -48,8 +48,8 @@ func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who actors.Call
 	t.cache.mu.Lock()
 	defer t.cache.mu.Unlock()
 
-	d, s := t.cache.dirLocked(ws), slot{name, anybody}
-	if d.slots[s] != nil {
+	d, s := t.cache.dirLocked(ws), nodeKey{name, anybody}
+	if d.nodes[s] != nil {
 		return Entry{}, errs.Exist
 	}
 	t.cache.addLocked(d, s, n)
@@ -69,7 +69,7 @@ func (t *Tree) Unlink(dir live.NodeID, name string, r Request) error {
 	defer t.cache.mu.Unlock()
 
 	d := t.cache.dirLocked(ws)
-	n := d.slots[slot{name, anybody}]
+	n := d.nodes[nodeKey{name, anybody}]
 	switch {
 	case !forks && n == nil && isPrivateName(name) && r.Resent:
 		return nil
@@ -79,16 +79,16 @@ func (t *Tree) Unlink(dir live.NodeID, name string, r Request) error {
 		return errs.Perm
 	}
 
-	s := n.core().slot
-	t.cache.emptySlotLocked(d, s)
-	t.cache.emptySlotLocked(d, s.streamSlot())
+	s := n.core().key
+	t.cache.dropNameLocked(d, s)
+	t.cache.dropNameLocked(d, s.streamKey())
 
 	return nil
 }
 
 // privateFile returns the private file with a name, nil if there is none.
 func (t *Tree) privateFile(ws *snapshot.Workspace, name string) node {
-	if n := t.cache.currentNode(ws, slot{name, anybody}); isPrivateFile(n) {
+	if n := t.cache.currentNode(ws, nodeKey{name, anybody}); isPrivateFile(n) {
 		return n
 	}
 	return nil
@@ -96,9 +96,9 @@ func (t *Tree) privateFile(ws *snapshot.Workspace, name string) node {
 
 // lookupStream returns the stream of an answer.
 func (t *Tree) lookupStream(ws *snapshot.Workspace, name string, who actors.Caller) (Entry, error) {
-	s := slot{name, anybody}
+	s := nodeKey{name, anybody}
 	if name == callName+streamSuffix {
-		s = slotOf(ws, name, who)
+		s = keyOf(ws, name, who)
 	}
 	if n := t.cache.currentNode(ws, s); n != nil {
 		return t.cache.entry(n), nil
@@ -127,7 +127,7 @@ func (t *Tree) renamePrivate(n node, to string, r Request) error {
 		t.cache.mu.Lock()
 		defer t.cache.mu.Unlock()
 
-		t.cache.emptySlotLocked(f.dir, f.slot)
+		t.cache.dropNameLocked(f.dir, f.key)
 
 		return nil
 
@@ -138,17 +138,17 @@ func (t *Tree) renamePrivate(n node, to string, r Request) error {
 	t.cache.mu.Lock()
 	defer t.cache.mu.Unlock()
 
-	t.cache.moveLocked(f, slot{to, anybody})
+	t.cache.renameLocked(f, nodeKey{to, anybody})
 
 	return nil
 }
 
 // renameCall renames a call file with an answer to another call file or to `call`.
 func (t *Tree) renameCall(n callFile, to string, r Request) error {
-	target := slot{to, anybody}
+	target := nodeKey{to, anybody}
 	switch {
 	case to == callName:
-		target = slotOf(n.dir.ws, to, r.Caller)
+		target = keyOf(n.dir.ws, to, r.Caller)
 	case !isCall(to) || strings.HasSuffix(to, streamSuffix):
 		return errs.Perm
 	}
@@ -156,21 +156,21 @@ func (t *Tree) renameCall(n callFile, to string, r Request) error {
 	t.cache.mu.Lock()
 	defer t.cache.mu.Unlock()
 
-	d, stream := n.dir, n.dir.slots[n.slot.streamSlot()]
+	d, stream := n.dir, n.dir.nodes[n.key.streamKey()]
 	if n.content == nil {
-		return errs.New(errs.Invalid, "%s has no complete request", n.slot.name)
+		return errs.New(errs.Invalid, "%s has no complete request", n.key.name)
 	}
 
-	t.cache.moveLocked(n, target)
-	t.cache.emptySlotLocked(d, target.streamSlot())
+	t.cache.renameLocked(n, target)
+	t.cache.dropNameLocked(d, target.streamKey())
 
 	if to == callName { // from now on, the node is an answer of `call` and no call file
 		n.owner = nil
-		t.cache.mu.nodes[n.id], n.element.Value, d.slots[target] = n.answerFile, n.answerFile, n.answerFile
+		t.cache.mu.nodes[n.id], n.element.Value, d.nodes[target] = n.answerFile, n.answerFile, n.answerFile
 	}
 	if stream != nil {
 		stream.core().owner = n.owner
-		t.cache.moveLocked(stream, target.streamSlot())
+		t.cache.renameLocked(stream, target.streamKey())
 	}
 
 	return nil

@@ -171,7 +171,7 @@ func (g *renderer) startRendering(ws *snapshot.Workspace, name string, want sour
 	defer g.cache.mu.Unlock()
 
 	d := g.cache.dirLocked(ws)
-	if n, ok := d.slots[slot{name, anybody}].(*renderedFile); ok && n.source == want {
+	if n, ok := d.nodes[nodeKey{name, anybody}].(*renderedFile); ok && n.source == want {
 		return entryLocked(n, root), true, nil, nil
 	}
 	if other = d.renderings[name]; other != nil || !start {

@@ -125,7 +125,7 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	return t.commands.write(n, data, off, r)
 }
 
-// Forget subtracts references to a node that the kernel has dropped.
+// Forget subtracts the references that the kernel has dropped from the references to a node.
 func (t *Tree) Forget(id live.NodeID, times uint64) {
 	t.cache.mu.Lock()
 	defer t.cache.mu.Unlock()
@@ -137,7 +137,7 @@ func (t *Tree) Forget(id live.NodeID, times uint64) {
 
 	f := n.core()
 	f.kernelRefs -= min(times, f.kernelRefs)
-	if f.kernelRefs == 0 && (!n.staysCached() || f.dir.slots[f.slot] != n) {
+	if f.kernelRefs == 0 && (!n.staysCached() || f.dir.nodes[f.key] != n) {
 		t.cache.removeLocked(n)
 	}
 }

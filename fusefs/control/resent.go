@@ -22,10 +22,10 @@ var errUnanswered = fmt.Errorf("%w: the daemon ended before it answered a comman
 // so the kernel asks for its bytes, and ReadAt fails.
 var lostAnswer = newContent([]byte{'\n'})
 
-// TakeOver is called before the first request of a mount that another daemon has served. That daemon may
-// have stored answers in the files of the workspaces whose views are lower than view.
-func (t *Tree) TakeOver(view uint32) {
-	t.firstNewView.Store(view)
+// TakeOver is called before the first request of a mount that another daemon has served. That daemon may have
+// stored answers in the files of the workspaces whose views are lower than newView.
+func (t *Tree) TakeOver(newView uint32) {
+	t.firstNewView.Store(newView)
 }
 
 // recreateNode creates a node of the previous daemon again, with its id. The previous daemon carried out a
@@ -37,11 +37,11 @@ func (c *commands) recreateNode(id live.NodeID, data []byte, r Request) (node, e
 	}
 
 	f, _ := findFile(name)
-	a := &answerFile{inode: inode{id: id, slot: slot{name, anybody}, mode: f.kind | f.mode, mtime: now(), kernelRefs: 1}}
+	a := &answerFile{inode: inode{id: id, key: nodeKey{name, anybody}, mode: f.kind | f.mode, mtime: now(), kernelRefs: 1}}
 	var n node = a
 	if isPrivate(id) {
 		n, a.mode, a.owner = callFile{a}, typeFile|0o600, &r.Caller
-		a.slot.name += "./" // the name of the call file is not known: no lookup finds this name
+		a.key.name += "./" // the name of the call file is not known: no lookup finds this name
 	}
 
 	c.cache.mu.Lock()

@@ -30,10 +30,10 @@ type tenant struct {
 	waiting              atomic.Int64 // requests that wait for the rendering of another request
 
 	// The tenant's part of the cache, which cache.mu guards.
-	limit    int64
-	bytes    int64      // charged for the nodes, and reserved
-	reserved int64      // bytes for contents that are being written
-	nodes    *list.List // of node, the most recently used first
+	maxBytes      int64
+	bytes         int64      // charged for the nodes, and reserved
+	reservedBytes int64      // bytes for contents that are being written
+	nodes         *list.List // of node, the most recently used first
 }
 
 // A limiter lets a few requests run at a time.
@@ -76,9 +76,9 @@ func (c *cache) tenantLocked(ws *snapshot.Workspace) *tenant {
 	ws = ws.Tenant()
 	k, ok := c.mu.tenants[ws.View()]
 	if !ok {
-		k = &tenant{renderings: newLimiter(maxRenderings), commands: newLimiter(maxCommands), limit: c.limits.main, nodes: list.New()}
+		k = &tenant{renderings: newLimiter(maxRenderings), commands: newLimiter(maxCommands), maxBytes: c.limits.mainBytes, nodes: list.New()}
 		if ws.IsFork() {
-			k.limit = c.limits.fork
+			k.maxBytes = c.limits.forkBytes
 		}
 
 		c.mu.tenants[ws.View()] = k

@@ -13,9 +13,9 @@ import (
 )
 
 // BriefCacheTime is how long the kernel may cache the name of a snapshot or fork, and the attributes of a control
-// directory. The kernel itself sees changes that are made through the mount, and mkdir and rename send a
-// lookup in any case (LOOKUP_EXCL). So changes by the daemon and by the command line are visible after
-// BriefCacheTime at the latest.
+// directory. So changes by the daemon and by the command line are visible after BriefCacheTime at the latest.
+// Changes through the mount are visible at once: the kernel itself makes them, and mkdir and rename send a
+// lookup in any case (LOOKUP_EXCL).
 const BriefCacheTime = time.Second
 
 // Options of a Tree.

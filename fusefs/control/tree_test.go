@@ -333,11 +333,11 @@ func (u *user) accounts() {
 			n := e.Value.(node)
 			f := n.core()
 			if bytes += n.memoryLocked(); f.chargedBytes != n.memoryLocked() || u.tree.cache.mu.nodes[f.id] != n {
-				u.Errorf("node %s is wrong: %d bytes, %d counted", f.slot.name, n.memoryLocked(), f.chargedBytes)
+				u.Errorf("node %s is wrong: %d bytes, %d counted", f.key.name, n.memoryLocked(), f.chargedBytes)
 			}
 		}
-		if all += bytes; bytes != k.bytes || k.reserved != 0 || k.bytes > k.limit {
-			u.Errorf("a tenant has %d bytes, %d counted, %d reserved, %d allowed", bytes, k.bytes, k.reserved, k.limit)
+		if all += bytes; bytes != k.bytes || k.reservedBytes != 0 || k.bytes > k.maxBytes {
+			u.Errorf("a tenant has %d bytes, %d counted, %d reserved, %d allowed", bytes, k.bytes, k.reservedBytes, k.maxBytes)
 		}
 	}
 	if all != u.tree.cache.mu.bytes {
@@ -350,7 +350,7 @@ func (u *user) accounts() {
 func TestWhatFallsOut(t *testing.T) {
 	const size, count = 1 << 20, 20
 	u := newUser(t)
-	u.tree.cache.limits.main = 10 << 20
+	u.tree.cache.limits.mainBytes = 10 << 20
 	u.bigDiffs(count, size)
 	var first live.NodeID
 	for i := range count {
@@ -376,7 +376,7 @@ func TestWhatFallsOut(t *testing.T) {
 // in the cache.
 func TestTooLarge(t *testing.T) {
 	u := newUser(t)
-	u.tree.cache.limits.main = 3 << 20
+	u.tree.cache.limits.mainBytes = 3 << 20
 	u.bigDiffs(1, 3<<20)
 	if _, err := u.lookup("diff@v0"); !errors.Is(err, errs.TooBig) {
 		t.Error(err)
@@ -395,7 +395,7 @@ func TestTooLarge(t *testing.T) {
 func TestListOfAForkFits(t *testing.T) {
 	f := policy.Default().Forks
 	const line = 128 + 12 + len(time.RFC3339) + 4 // a row without its message
-	if size := f.TextBytes + int64(f.Snapshots)*int64(line); size > forkCacheBytes-maxCommand {
+	if size := f.TextBytes + int64(f.Snapshots)*int64(line); size > forkCacheBytes-maxCommandBytes {
 		t.Errorf("the list of a fork can have %d bytes, and its part is %d", size, forkCacheBytes)
 	}
 }
@@ -410,7 +410,7 @@ func TestManyEntries(t *testing.T) {
 		must.OK(t, err)
 		u.must(u.tree.Rename(u.dir, from, u.dir, to, 0, Request{Caller: u.who}))
 	}
-	if n := len(u.tree.cache.mu.nodes); n > maxEntries {
+	if n := len(u.tree.cache.mu.nodes); n > maxTenantNodes {
 		t.Errorf("%d files are kept", n)
 	}
 	u.accounts()
@@ -419,7 +419,7 @@ func TestManyEntries(t *testing.T) {
 // TestAllTenants: when all tenants together have too many bytes, files of the largest tenant are removed.
 func TestAllTenants(t *testing.T) {
 	u := newUser(t)
-	u.tree.cache.limits.all = 5 << 20
+	u.tree.cache.limits.totalBytes = 5 << 20
 	u.bigDiffs(4, 1<<20)
 	for i := range 4 {
 		u.read(fmt.Sprintf("diff@v%d", i))
@@ -450,7 +450,7 @@ func TestAllTenants(t *testing.T) {
 	u.tree.cache.tenant(g)
 	for _, n := range u.tree.cache.mu.nodes {
 		if n.core().dir.ws == fork {
-			t.Errorf("%s of a fork that has ended is kept", n.core().slot.name)
+			t.Errorf("%s of a fork that has ended is kept", n.core().key.name)
 		}
 	}
 	u.accounts()
@@ -778,7 +778,7 @@ func TestStickyBit(t *testing.T) {
 // TestScratchFiles: the number of scratch files that programs leave in .snapshots is bounded, and the newest are kept.
 func TestScratchFiles(t *testing.T) {
 	u := newUser(t)
-	const count = 2 * maxEntries
+	const count = 2 * maxTenantNodes
 	for i := range count {
 		u.must(u.write(fmt.Sprintf("create.tmp.%d", i), fmt.Sprintln(i)))
 	}
@@ -796,7 +796,7 @@ func TestScratchFiles(t *testing.T) {
 	if got := u.read("create.tmp.x"); got != fmt.Sprintln(count-4) {
 		t.Errorf("a scratch file that was renamed has %q", got)
 	}
-	if n := len(u.tree.cache.mu.nodes); n > maxEntries {
+	if n := len(u.tree.cache.mu.nodes); n > maxTenantNodes {
 		t.Errorf("%d files are kept", n)
 	}
 	u.accounts()

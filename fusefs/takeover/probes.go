@@ -93,11 +93,11 @@ func (p *Probes) postpone(id live.NodeID) bool {
 	return p.unanswered[id]
 }
 
-// Settle records that the kernel has the answers that hand over the nodes in known, and probes the postponed nodes
-// among them.
-func (p *Probes) Settle(known []live.NodeID) {
+// Settle records that the kernel has the answers that hand over the nodes in answered. It probes those of
+// them whose probes were postponed.
+func (p *Probes) Settle(answered []live.NodeID) {
 	p.mu.Lock()
-	for _, id := range known {
+	for _, id := range answered {
 		delete(p.unanswered, id)
 	}
 

@@ -15,17 +15,17 @@ import (
 type Resends struct {
 	takeover  live.Takeover
 	report    func(unique uint64, answered bool)
-	onSettled func(known []live.NodeID)
+	onSettled func(answered []live.NodeID)
 	poison    map[uint64]bool // requests that daemons died of, by number
 	allRead   atomic.Bool     // all resent requests were read
 	mu        sync.Mutex      // until allRead is set, a reader locks mu from its read(2) to the return of Read
 }
 
 // NewResends returns a Resends of a takeover. Requests in poison are not carried out. report, which may be nil, is
-// called with answered false before a request is carried out. onSettled is called when all resent requests were
-// read. Its argument known has the nodes in the answers to all other inherited requests: the kernel has these
+// called with answered false before a request is carried out. onSettled is called when all resent requests
+// were read. Its argument has the nodes in the answers to all other inherited requests: the kernel has these
 // answers, see live.Takeover.SettleRequests.
-func NewResends(t live.Takeover, poison []uint64, report func(unique uint64, answered bool), onSettled func(known []live.NodeID)) *Resends {
+func NewResends(t live.Takeover, poison []uint64, report func(unique uint64, answered bool), onSettled func(answered []live.NodeID)) *Resends {
 	s := &Resends{takeover: t, report: report, onSettled: onSettled, poison: make(map[uint64]bool)}
 	for _, unique := range poison {
 		s.poison[unique] = true
@@ -90,8 +90,9 @@ func ReportAnswer(t live.Takeover, report func(unique uint64, answered bool), re
 	}
 }
 
-// onceOps are the operations that must not be carried out twice: their records have the number of the
-// request. A WRITE has such a record only if it writes a command to a control file.
+// onceOps are the operations that must not be carried out twice. Their journal records contain the request's
+// number, by which a repeated request is recognized. A WRITE has such a record only if it writes a command to
+// a control file.
 var onceOps = [len(wire.Operations)]bool{
 	6: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, wire.OpWrite: true,
 	21: true, 24: true, 35: true, 45: true, 51: true,

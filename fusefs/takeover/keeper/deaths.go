@@ -54,8 +54,8 @@ type deaths struct {
 // crashed or were killed while they carried out this request and no other suspect.
 type suspect struct{ Crashes, Kills int }
 
-// resetStarts is called when a daemon became ready.
-func (d *deaths) resetStarts() {
+// noteReady is called when a daemon became ready. It records the time, and resets the counts of failed starts.
+func (d *deaths) noteReady() {
 	d.Failed, d.Killed, d.Shortages, d.FirstShortage, d.readySince = 0, 0, 0, time.Time{}, time.Now()
 }
 
@@ -140,8 +140,8 @@ func (d *deaths) mustBeFrugal() bool { return d.Killed >= frugalKills }
 // removeSuspect removes a suspect whose request was answered.
 func (d *deaths) removeSuspect(unique uint64) { delete(d.Suspects, unique) }
 
-// giveUpReason returns the reason why the keeper starts no further daemon, "" if it may start one. patience is how
-// long starts may fail for want of a resource, negative for ever.
+// giveUpReason returns the reason why the keeper starts no further daemon, "" if it may start one. patience
+// is how long starts may fail for want of a resource. If it is negative, there is no limit.
 func (d *deaths) giveUpReason(patience time.Duration) string {
 	switch {
 	case d.Shortages > 0 && patience >= 0 && time.Since(d.FirstShortage) > patience:

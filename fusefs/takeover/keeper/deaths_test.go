@@ -26,7 +26,7 @@ func dead(ws unix.WaitStatus, begun ...uint64) death {
 // the kernel sent it again.
 func TestPoison(t *testing.T) {
 	var d deaths
-	d.resetStarts()
+	d.noteReady()
 	d.add(dead(crashed))
 	d.add(dead(crashed, 7))
 	if len(d.Poison) > 0 {
@@ -61,7 +61,7 @@ func TestBystanders(t *testing.T) {
 func TestKillsAreNoPoison(t *testing.T) {
 	var d deaths
 	for range poisonKills - 1 {
-		d.resetStarts()
+		d.noteReady()
 		d.add(dead(killed, 7))
 	}
 	if len(d.Poison) > 0 {
@@ -87,7 +87,7 @@ func TestTooMany(t *testing.T) {
 				t.Errorf("%s: gives up after %d: %s", name, i, why)
 			}
 			if c.ready {
-				d.resetStarts()
+				d.noteReady()
 			}
 			d.add(c.death)
 		}

@@ -17,9 +17,9 @@
 // The keeper also has INIT, the first request of the kernel, and its answer. It never reads from the device,
 // and answers no process but its child.
 //
-// To add a file, change the daemon's side (Link.SendConnection and InheritedLink), the keeper's side (handleMessage,
-// sendStart and closeOnExec), and maxFiles. To add a value, add a field to Connection or Start. In both cases raise
-// Version, so that an upgrade from an older keeper is refused.
+// To add a file, change the daemon's side (Link.SendConnection and InheritedLink), the keeper's side
+// (handleMessage, sendStart and setCloseOnExec), and maxFDs. To add a value, add a field to Connection or
+// Start. In both cases raise Version, so that an upgrade from an older keeper is refused.
 //
 // # A start
 //

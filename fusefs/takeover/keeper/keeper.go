@@ -76,7 +76,7 @@ func Run(cfg Config) (status int, err error) {
 // forwardSignals passes the keeper's signals on to the daemon, until stop is called. A terminal sends a
 // signal to both processes, so the daemon may receive it twice; the daemon ends at the first one.
 func (k *keeper) forwardSignals() (stop func()) {
-	ch, first := make(chan os.Signal, 8), sync.OnceFunc(func() { close(k.signalled) })
+	ch, closeSignalled := make(chan os.Signal, 8), sync.OnceFunc(func() { close(k.signalled) })
 	signal.Notify(ch, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	go func() {
 		for s := range ch {
@@ -88,7 +88,7 @@ func (k *keeper) forwardSignals() (stop func()) {
 			}
 
 			k.ending = true
-			first()
+			closeSignalled()
 			if k.Child != 0 {
 				_ = unix.Kill(k.Child, s.(syscall.Signal))
 			}
@@ -147,14 +147,14 @@ func (k *keeper) startDaemon() error {
 
 // sendStart sends the daemon its Start, and the connections of the users.
 func (k *keeper) sendStart() error {
-	var files []int
+	var fds []int
 	if k.Connection != nil {
-		files = []int{k.Device, k.Lock, k.Socket}
+		fds = []int{k.Device, k.Lock, k.Socket}
 	}
 
 	start := k.Start
 	start.Users, start.UserCount = nil, len(k.Users)
-	if err := send(k.Link, start, files...); err != nil {
+	if err := send(k.Link, start, fds...); err != nil {
 		return fmt.Errorf("passing the mount to the daemon: %w", err)
 	}
 
@@ -176,7 +176,7 @@ func (k *keeper) serveDaemon() (ws unix.WaitStatus) {
 
 	for alive := true; alive; {
 		if stuck == nil && k.Thread != 0 {
-			stuck = notifyStuck(k.Child, k.Thread)
+			stuck = stuckChannel(k.Child, k.Thread)
 		}
 
 		select {
@@ -191,13 +191,13 @@ func (k *keeper) serveDaemon() (ws unix.WaitStatus) {
 			if r.err != nil {
 				ws, alive = k.waitDaemon(), false
 			} else {
-				k.handleMessage(r.Message, r.files)
+				k.handleMessage(r.Message, r.fds)
 			}
 
 		case <-stuck:
 			_ = unix.Shutdown(k.Link, unix.SHUT_RD) // messages that were sent before can still be read
 			for r := <-messages; r.err == nil; r = <-messages {
-				k.handleMessage(r.Message, r.files)
+				k.handleMessage(r.Message, r.fds)
 				next <- struct{}{}
 			}
 			ws, alive = k.abandonDaemon(), false
@@ -217,8 +217,8 @@ func (k *keeper) serveDaemon() (ws unix.WaitStatus) {
 // A delivery is a message of the daemon with its descriptors, or an error at the end of the daemon.
 type delivery struct {
 	Message
-	files []int
-	err   error
+	fds []int
+	err error
 }
 
 // readMessages reads one message for each value of next. It does not read ahead: if a message makes the keeper
@@ -226,7 +226,7 @@ type delivery struct {
 func readMessages(link int, next <-chan struct{}, messages chan<- delivery) {
 	for range next {
 		var r delivery
-		r.files, r.err = receive(link, &r.Message)
+		r.fds, r.err = receive(link, &r.Message)
 		messages <- r
 		if r.err != nil {
 			return
@@ -266,12 +266,12 @@ func exitStatus(ws unix.WaitStatus) int {
 	return ws.ExitStatus()
 }
 
-// handleMessage carries out a message of the daemon. files are the descriptors that came with it.
-func (k *keeper) handleMessage(m Message, files []int) {
+// handleMessage carries out a message of the daemon. fds are the descriptors that came with it.
+func (k *keeper) handleMessage(m Message, fds []int) {
 	switch {
-	case m.Connection != nil && len(files) == maxFiles:
+	case m.Connection != nil && len(fds) == maxFDs:
 		k.Connection = m.Connection
-		k.Device, k.Lock, k.Socket = files[0], files[1], files[2]
+		k.Device, k.Lock, k.Socket = fds[0], fds[1], fds[2]
 		// Clients read a process id from the socket's credentials, and wait for the end of that process. It
 		// is the process that called listen(2) last. That must be the keeper, because the lock of the store
 		// is released at the end of the keeper.
@@ -289,7 +289,7 @@ func (k *keeper) handleMessage(m Message, files []int) {
 	case m.ServiceState != "":
 		_, _ = systemd.SdNotify(false, m.ServiceState) // there may be no service manager
 	case m.User != nil:
-		k.setUser(*m.User, files)
+		k.setUser(*m.User, fds)
 	case m.LeftUser != 0:
 		k.dropUser(m.LeftUser)
 	case m.MadeDirs != nil && k.Connection != nil:
@@ -312,11 +312,11 @@ func (k *keeper) handleMessage(m Message, files []int) {
 }
 
 // setUser adds a new user with its connection, or changes the state of a known user.
-func (k *keeper) setUser(u User, files []int) {
+func (k *keeper) setUser(u User, fds []int) {
 	if i := slices.IndexFunc(k.Users, func(known User) bool { return known.ID == u.ID }); i >= 0 {
 		k.Users[i].State = u.State
-	} else if len(files) == 1 {
-		k.Users, k.Conns[u.ID] = append(k.Users, u), files[0]
+	} else if len(fds) == 1 {
+		k.Users, k.Conns[u.ID] = append(k.Users, u), fds[0]
 	}
 }
 

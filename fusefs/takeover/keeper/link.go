@@ -43,30 +43,30 @@ func InheritedLink() (*Link, error) {
 	os.Unsetenv(linkEnv)
 	unix.CloseOnExec(fd)
 	l := &Link{socket: fd, acks: make(chan struct{}, 1), keeperEnded: make(chan struct{})}
-	files, err := receive(fd, &l.Start)
+	fds, err := receive(fd, &l.Start)
 	if err != nil {
 		return nil, l.Fail(fmt.Errorf("reading from the keeper: %w", err))
 	}
 
 	if l.Connection != nil {
-		if len(files) != maxFiles {
+		if len(fds) != maxFDs {
 			return nil, errors.New("the keeper sent no device")
 		}
-		l.Device, l.Lock, l.Socket = files[0], files[1], files[2]
+		l.Device, l.Lock, l.Socket = fds[0], fds[1], fds[2]
 	}
 
 	for range l.UserCount {
 		var u User
-		files, err := receive(fd, &u)
+		fds, err := receive(fd, &u)
 		if err != nil {
 			return nil, l.Fail(fmt.Errorf("reading a user's connection from the keeper: %w", err))
 		}
-		if len(files) != 1 {
+		if len(fds) != 1 {
 			return nil, l.Fail(errors.New("the keeper sent no connection of a user"))
 		}
 
 		l.Users = append(l.Users, u)
-		l.Conns = append(l.Conns, os.NewFile(uintptr(files[0]), "connection"))
+		l.Conns = append(l.Conns, os.NewFile(uintptr(fds[0]), "connection"))
 		l.lastUserID = max(l.lastUserID, u.ID)
 	}
 
@@ -162,8 +162,8 @@ func (l *Link) AddUser(u *User, conn int) error {
 	return l.send(Message{User: u}, conn)
 }
 
-func (l *Link) send(m Message, files ...int) error {
+func (l *Link) send(m Message, fds ...int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return send(l.socket, m, files...)
+	return send(l.socket, m, fds...)
 }

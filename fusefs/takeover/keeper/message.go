@@ -58,8 +58,8 @@ type Start struct {
 	ThawedAt    time.Time `json:"thawed,omitzero"`
 	// Frugal is set after daemons were killed before they were ready, see snapshot.Options.
 	Frugal bool `json:"frugal,omitempty"`
-	// Restarts counts the daemons before this one. Reason is how the last of them ended, and DiedAt is the time
-	// of its end.
+	// Restarts counts the daemons before this one. Reason is how the last of them ended. DiedAt is when the
+	// last daemon that was ready died.
 	Restarts int       `json:"restarts"`
 	Reason   string    `json:"reason,omitempty"`
 	DiedAt   time.Time `json:"died,omitzero"`
@@ -103,23 +103,23 @@ type Failure struct {
 const Version = 4
 
 const (
-	maxMessage = 160 << 10 // less than a socket's buffer
-	maxFiles   = 3
+	maxMessageBytes = 160 << 10 // less than a socket's buffer
+	maxFDs          = 3
 )
 
-// send writes a message with open files to a socket of type SOCK_SEQPACKET.
-func send(socket int, m any, files ...int) error {
+// send writes a message with open descriptors to a socket of type SOCK_SEQPACKET.
+func send(socket int, m any, fds ...int) error {
 	b, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	if len(b) > maxMessage {
+	if len(b) > maxMessageBytes {
 		return fmt.Errorf("a message of %d bytes is too long", len(b))
 	}
 
 	var rights []byte
-	if len(files) > 0 {
-		rights = unix.UnixRights(files...)
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
 	}
 
 	for {
@@ -132,10 +132,10 @@ func send(socket int, m any, files ...int) error {
 // receive reads a message into m, and returns its descriptors. The error is io.EOF if the other process
 // has ended.
 func receive(socket int, m any) (files []int, err error) {
-	buffer := buffers.Get().(*[maxMessage]byte)
+	buffer := buffers.Get().(*[maxMessageBytes]byte)
 	defer buffers.Put(buffer)
 
-	b, rights := buffer[:], make([]byte, unix.CmsgSpace(4*maxFiles))
+	b, rights := buffer[:], make([]byte, unix.CmsgSpace(4*maxFDs))
 	var n, nr, flags int
 	for {
 		n, nr, flags, _, err = unix.Recvmsg(socket, b, rights, unix.MSG_CMSG_CLOEXEC)
@@ -173,4 +173,4 @@ func receive(socket int, m any) (files []int, err error) {
 }
 
 // buffers are for received messages.
-var buffers = sync.Pool{New: func() any { return new([maxMessage]byte) }}
+var buffers = sync.Pool{New: func() any { return new([maxMessageBytes]byte) }}

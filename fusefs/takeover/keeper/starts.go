@@ -23,7 +23,7 @@ func (k *keeper) loop() (status int, err error) {
 		k.recordDeath(ws)
 
 		for {
-			if why := k.mayStart(); why != "" {
+			if why := k.waitToStart(); why != "" {
 				return 1, k.giveUp(why)
 			}
 
@@ -44,9 +44,9 @@ func (k *keeper) isEnding() bool {
 	return k.ending
 }
 
-// mayStart waits until the next daemon may be started. If no further daemon may be started, it returns the
+// waitToStart waits until the next daemon may be started. If no further daemon may be started, it returns the
 // reason.
-func (k *keeper) mayStart() (why string) {
+func (k *keeper) waitToStart() (why string) {
 	if why = k.Deaths.giveUpReason(k.Patience); why != "" {
 		return why
 	}
@@ -99,7 +99,7 @@ func (k *keeper) recordDeath(ws unix.WaitStatus) {
 	if k.failure != nil {
 		reason = k.failure.Reason
 	}
-	if k.ready || k.DiedAt.IsZero() { // DiedAt is the beginning of the pause, also if starts fail during it
+	if k.ready || k.DiedAt.IsZero() { // a failed start does not change DiedAt: the pause began when the last ready daemon died
 		k.DiedAt = time.Now()
 	}
 	if k.FrozenUntil.After(time.Now()) {

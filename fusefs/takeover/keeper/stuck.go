@@ -18,13 +18,13 @@ import (
 // next daemon can give. Such a dying daemon can do no harm to the next one, because its only threads are
 // in write(2) to the device.
 
-// dyingTick is the time between two checks of a daemon that is dying.
-const dyingTick = 5 * time.Millisecond
+// dyingCheckInterval is the time between two checks of a daemon that is dying.
+const dyingCheckInterval = 5 * time.Millisecond
 
-// notifyStuck returns a channel that is closed when a process is dying and all its remaining threads write notices.
-// thread is a thread of the process that writes no notices. notifyStuck sleeps until this thread ends, before it
-// checks the other threads.
-func notifyStuck(pid, thread int) <-chan struct{} {
+// stuckChannel returns a channel that is closed when a process is dying and all its remaining threads write
+// notices. thread is a thread of the process that writes no notices. stuckChannel waits in the background
+// until this thread ends, before it checks the other threads.
+func stuckChannel(pid, thread int) <-chan struct{} {
 	stuck := make(chan struct{})
 	go func() {
 		pidfd, err := unix.PidfdOpen(thread, unix.PIDFD_THREAD)
@@ -35,7 +35,7 @@ func notifyStuck(pid, thread int) <-chan struct{} {
 			unix.Close(pidfd)
 		}
 
-		for ; unix.Kill(pid, 0) == nil; time.Sleep(dyingTick) {
+		for ; unix.Kill(pid, 0) == nil; time.Sleep(dyingCheckInterval) {
 			if writesOnlyNotices(pid) {
 				close(stuck)
 				return

@@ -20,8 +20,8 @@ const Command = "keep"
 // stateEnv is the environment variable with the descriptor from which Resume reads the keeper's state.
 const stateEnv = "_AMBERFS_KEEPER_STATE_FD"
 
-// maxTrialTime is how long the daemon of another program may take to become ready. It is short because the
-// earlier daemon has written a checkpoint.
+// maxTrialTime is how long the daemon of another program may take to become ready. It is short: the earlier
+// daemon has written a checkpoint, so the new daemon has little to recover.
 const maxTrialTime = time.Minute
 
 // limitTrialTime has a daemon of another program killed if it is not ready after maxTrialTime. The caller calls stop
@@ -50,7 +50,7 @@ func (k *keeper) onReady() {
 	program := k.triedProgram
 	k.triedProgram = ""
 	k.mu.Unlock()
-	k.Deaths.resetStarts()
+	k.Deaths.noteReady()
 
 	if k.ReadyPipe != nil {
 		k.ReadyPipe.Close()
@@ -95,16 +95,16 @@ func (k *keeper) execute(program string) error {
 		return err
 	}
 
-	k.closeOnExec(false)
+	k.setCloseOnExec(false)
 	err = syscall.Exec(program, []string{"amberfs", Command, k.Connection.Store, k.Connection.Mountpoint},
 		append(os.Environ(), stateEnv+"="+strconv.Itoa(state)))
-	k.closeOnExec(true)
+	k.setCloseOnExec(true)
 
 	return fmt.Errorf("executing %s: %w", program, err)
 }
 
-// closeOnExec sets or clears the close-on-exec flag of all descriptors that an upgrade passes on.
-func (k *keeper) closeOnExec(on bool) {
+// setCloseOnExec sets or clears the close-on-exec flag of all descriptors that an upgrade passes on.
+func (k *keeper) setCloseOnExec(on bool) {
 	flag := 0
 	if on {
 		flag = unix.FD_CLOEXEC
@@ -139,8 +139,8 @@ func Resume(log func(store, text string, args ...any)) (status int, err error) {
 	}
 
 	k.Log, k.ready, k.begunRequests, k.signalled = log, true, make(map[uint64]bool), make(chan struct{})
-	k.Deaths.resetStarts()
-	k.closeOnExec(true)
+	k.Deaths.noteReady()
+	k.setCloseOnExec(true)
 	defer k.forwardSignals()()
 
 	return k.loop()

@@ -52,11 +52,11 @@ type ApplyOptions struct {
 	// ignored.
 	Git Git
 	// Record, if set, is called twice: before the first change of the directory with after=false, and after the last
-	// change with after=true, even if the apply failed. If the first call fails, the directory is not changed. Record
-	// may call its argument, the function read: at the paths of the apply, it compares the directory with a state,
-	// and feeds the entries that differ in the directory to a sink.
-	Record func(after bool, read func(state *tree.State, sink stream.Sink) error) error
-	Read   ReadOptions // for the read function of Record
+	// change with after=true, even if the apply failed. If the first call fails, the directory is not
+	// changed. Its argument readChanges compares the directory with a state, at the paths of the apply, and
+	// feeds the entries that differ in the directory to a sink.
+	Record func(after bool, readChanges func(state *tree.State, sink stream.Sink) error) error
+	Read   ReadOptions // for the function readChanges of Record
 }
 
 // An ApplyResult has the result of an apply: the changes, or the conflicts.
@@ -112,7 +112,7 @@ func apply(ctx context.Context, dir string, o ApplyOptions, onAdvance func(*step
 	if o.DryRun {
 		lockType = unix.F_RDLCK
 	}
-	if host.lockFile, err = lockDir(ctx, host.root, lockType, o.OnWait); err != nil {
+	if host.lockFile, err = lockDir(ctx, host.rootFD, lockType, o.OnWait); err != nil {
 		return nil, err
 	}
 

@@ -16,19 +16,19 @@ import (
 // A host is an open directory of this machine. Its methods open no path outside of the directory, and follow no
 // symbolic link.
 type host struct {
-	root int
-	// lastDir is a descriptor of the directory below the root that was opened last, or -1. lastDirPath is the path of
-	// this directory.
-	lastDir     int
+	rootFD int
+	// lastDirFD is a descriptor of the directory below the root that was opened last, or -1. lastDirPath is
+	// the path of this directory.
+	lastDirFD   int
 	lastDirPath string
 	// ownTempPrefix is the prefix of temporary names. An apply to a directory above or below this one uses
 	// another prefix.
 	ownTempPrefix string
-	// overlay is set if the directory is on overlayfs, see placer.wasCopiedUp.
-	overlay bool
-	// alias maps the paths of new directories to their temporary names, until they are renamed to their final
-	// names.
-	alias      map[string]string
+	// onOverlay is set if the directory is on overlayfs, see placer.wasCopiedUp.
+	onOverlay bool
+	// tempNames maps the paths of new directories to their temporary names, until they are renamed to their
+	// final names.
+	tempNames  map[string]string
 	path       string // of the directory, without symbolic links
 	src        *tree.Source
 	states     []*tree.State         // versions of the directory in src, from which closedMode learns the modes of closed directories
@@ -42,7 +42,7 @@ func openHost(dir string) (*host, error) {
 		return nil, err
 	}
 
-	h := &host{root: fd, lastDir: -1, alias: map[string]string{}, openedDirs: map[uint64]*openedDir{}}
+	h := &host{rootFD: fd, lastDirFD: -1, tempNames: map[string]string{}, openedDirs: map[uint64]*openedDir{}}
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {
 		h.path, err = os.Readlink(procPath(fd))
@@ -51,7 +51,7 @@ func openHost(dir string) (*host, error) {
 	h.ownTempPrefix = fmt.Sprintf("%s%x-", tempPrefix, st.Ino)
 
 	var system unix.Statfs_t
-	h.overlay = unix.Fstatfs(fd, &system) == nil && system.Type == unix.OVERLAYFS_SUPER_MAGIC
+	h.onOverlay = unix.Fstatfs(fd, &system) == nil && system.Type == unix.OVERLAYFS_SUPER_MAGIC
 	return h, err
 }
 
@@ -59,24 +59,24 @@ func (h *host) close() {
 	_ = h.restoreModes() // if it fails, the next apply closes the directories
 	h.lockFile.Close()
 	h.closeLastDir()
-	_ = unix.Close(h.root) // it was opened for reading, so close reports no errors of writes
+	_ = unix.Close(h.rootFD) // it was opened for reading, so close reports no errors of writes
 }
 
 // closeLastDir closes the descriptor of the directory that was opened last.
 func (h *host) closeLastDir() {
-	if h.lastDir >= 0 {
-		_ = unix.Close(h.lastDir) // an O_PATH descriptor, of which close reports no errors of writes
-		h.lastDir = -1
+	if h.lastDirFD >= 0 {
+		_ = unix.Close(h.lastDirFD) // an O_PATH descriptor, of which close reports no errors of writes
+		h.lastDirFD = -1
 	}
 }
 
 // dirFD returns a descriptor (O_PATH) of a directory. The next call may close it.
 func (h *host) dirFD(p *tree.Path) (int, error) {
 	if p == nil {
-		return h.root, nil
+		return h.rootFD, nil
 	}
-	if h.lastDir >= 0 && h.lastDirPath == p.String() {
-		return h.lastDir, nil
+	if h.lastDirFD >= 0 && h.lastDirPath == p.String() {
+		return h.lastDirFD, nil
 	}
 
 	fd, err := h.newDirFD(p)
@@ -85,7 +85,7 @@ func (h *host) dirFD(p *tree.Path) (int, error) {
 	}
 
 	h.closeLastDir()
-	h.lastDir, h.lastDirPath = fd, p.String()
+	h.lastDirFD, h.lastDirPath = fd, p.String()
 
 	return fd, nil
 }
@@ -93,7 +93,7 @@ func (h *host) dirFD(p *tree.Path) (int, error) {
 // newDirFD returns a new descriptor (O_PATH) of a directory. The caller closes it.
 func (h *host) newDirFD(p *tree.Path) (int, error) {
 	if p == nil {
-		return unix.FcntlInt(uintptr(h.root), unix.F_DUPFD_CLOEXEC, 0)
+		return unix.FcntlInt(uintptr(h.rootFD), unix.F_DUPFD_CLOEXEC, 0)
 	}
 	parent, err := h.newDirFD(p.Dir)
 	if err != nil {
@@ -103,7 +103,7 @@ func (h *host) newDirFD(p *tree.Path) (int, error) {
 
 	var fd int
 	err = h.withOpenDir(parent, p.Dir, func() (err error) {
-		fd, err = unix.Openat(parent, cmp.Or(h.alias[p.String()], p.Name), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		fd, err = unix.Openat(parent, cmp.Or(h.tempNames[p.String()], p.Name), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		return err
 	})
 
@@ -113,7 +113,7 @@ func (h *host) newDirFD(p *tree.Path) (int, error) {
 // isNew reports whether a directory, or one above it, still has its temporary name.
 func (h *host) isNew(p *tree.Path) bool {
 	for ; p != nil; p = p.Dir {
-		if h.alias[p.String()] != "" {
+		if h.tempNames[p.String()] != "" {
 			return true
 		}
 	}
@@ -143,7 +143,7 @@ func (p hostEntry) differsFrom(now hostEntry) bool {
 // parentFD returns a descriptor of the directory that has a path as an entry. The next call may close it.
 func (h *host) parentFD(p *tree.Path) (int, error) {
 	if p == nil {
-		return h.root, nil
+		return h.rootFD, nil
 	}
 	return h.dirFD(p.Dir)
 }

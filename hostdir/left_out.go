@@ -10,12 +10,12 @@ import (
 type LeftOut struct {
 	count        int
 	firstReasons []string
-	linkReasons  []string // `.git` files that lead to a repository that does not name the directory
+	linkReasons  []string // for `.git` files that lead to a repository that does not name the directory
 	tempCount    int      // temporary files of an interrupted apply
 }
 
-// maxNamed is the largest number of paths that Describe lists.
-const maxNamed = 3
+// maxNamedPaths is the largest number of paths that Describe lists.
+const maxNamedPaths = 3
 
 // Add counts a path that was left out for a reason.
 func (l *LeftOut) Add(_ string, reason error) {
@@ -29,7 +29,7 @@ func (l *LeftOut) Add(_ string, reason error) {
 		return
 	}
 
-	if l.count++; l.count <= maxNamed {
+	if l.count++; l.count <= maxNamedPaths {
 		l.firstReasons = append(l.firstReasons, reason.Error()) // the text has the path
 	}
 }
@@ -52,7 +52,7 @@ func (l *LeftOut) Describe(dir string) string {
 	}
 
 	if len(l.linkReasons) > 0 {
-		texts = append(texts, "git is left out: "+strings.Join(l.linkReasons[:min(len(l.linkReasons), maxNamed)], ", "))
+		texts = append(texts, "git is left out: "+strings.Join(l.linkReasons[:min(len(l.linkReasons), maxNamedPaths)], ", "))
 	}
 	if l.tempCount > 0 {
 		texts = append(texts, fmt.Sprintf("an apply to %s was interrupted, and its temporary files (%s…) are left out: apply that run again, which removes them", dir, tempPrefix))

@@ -13,8 +13,8 @@ import (
 	"github.com/amberfs/amberfs/internal/env"
 )
 
-// lockPoll is the time between two attempts to take a lock.
-const lockPoll = 20 * time.Millisecond
+// lockPollInterval is the time between two attempts to take a lock.
+const lockPollInterval = 20 * time.Millisecond
 
 // lockDir locks an open directory with F_RDLCK or F_WRLCK, until the returned file is closed. The lock keeps
 // other processes of this user from reading or changing the directory. It is a lock of a file in the user's state
@@ -58,7 +58,7 @@ func lockDir(ctx context.Context, fd int, lockType int16, onWait func()) (*os.Fi
 		case <-ctx.Done():
 			f.Close()
 			return nil, ctx.Err()
-		case <-time.After(lockPoll):
+		case <-time.After(lockPollInterval):
 		}
 	}
 }

@@ -18,7 +18,8 @@ import (
 )
 
 // A planner plans an apply. It reads the directory as a tree, and merges the changes of the workspace into that
-// tree. (A refresh merges the changes of the directory into the workspace in the same way.) It changes nothing.
+// tree. (A refresh merges the changes of the directory into the workspace in the same way.) The planner does
+// not change the directory.
 type planner struct {
 	ctx  context.Context
 	o    ApplyOptions
@@ -34,7 +35,7 @@ type planner struct {
 
 	steps        []*decision // sorted by path, a directory before its entries
 	blockedPaths []string    // paths in conflict that no rule decides, see isBlocked
-	undecided    bool        // a conflict has no rule that decides it
+	undecided    bool        // there is a conflict that no rule decides
 }
 
 // A decision is a step, with the workspace's change of the same path.
@@ -106,13 +107,13 @@ func (pl *planner) readChanged(changes []tree.Change) error {
 	return nil
 }
 
-// readLinks reads the directory's entries at all hard links that the files of changes have in a state. side returns
-// the version of a changed file in this state.
-func (pl *planner) readLinks(changes []tree.Change, st *tree.State, side func(tree.Change) *tree.Inode) error {
+// readLinks reads the directory's entries at all hard links that the files of changes have in a state.
+// versionOf returns the version of a changed file in this state.
+func (pl *planner) readLinks(changes []tree.Change, st *tree.State, versionOf func(tree.Change) *tree.Inode) error {
 	linked := make(map[uint64]bool)
 
 	for _, c := range changes {
-		n := side(c)
+		n := versionOf(c)
 		if n == nil {
 			continue
 		}
@@ -193,13 +194,13 @@ func (pl *planner) chosenChanges() ([]tree.Change, error) {
 	return chosen, nil
 }
 
-// readPath parses a path, and calls read, a method of hostTree, for it.
-func (pl *planner) readPath(name string, read func(*tree.Path) error) error {
+// readPath parses a path, and calls a method of hostTree for it.
+func (pl *planner) readPath(name string, method func(*tree.Path) error) error {
 	p, err := tree.ParsePath(name)
 	if err != nil {
 		return err
 	}
-	return read(p)
+	return method(p)
 }
 
 // planGit plans the git directories. It is the function threeway.Plan.Git.
@@ -264,7 +265,7 @@ func (pl *planner) mergeLines(ctx context.Context, in threeway.TextInput, merged
 
 	err := pl.o.MergeLines(ctx, in, merged)
 	if k := errs.ScriptKind(err); err != nil && (k == errs.NotExist || k == errs.Damaged) {
-		return nil // the base's version cannot be read
+		return nil // without the base's version, the file stays in conflict
 	}
 	if err != nil {
 		return fmt.Errorf("merging %q: %w", in.Path, err)

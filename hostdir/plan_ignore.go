@@ -23,7 +23,7 @@ const ignoreName = ".amberignore"
 //   - unless ApplyOptions.Everything is set, paths that .amberignore names, and files that amberfs wrote for agents.
 func (pl *planner) leftOutPaths(changes []tree.Change) (map[string]bool, error) {
 	out := make(map[string]bool)
-	var written []tree.Change
+	var leftOutChanges []tree.Change
 	forks := forkEntries(changes)
 
 	for _, c := range changes {
@@ -43,10 +43,10 @@ func (pl *planner) leftOutPaths(changes []tree.Change) (map[string]bool, error) 
 			out[p] = true
 		}
 
-		written = append(written, c)
+		leftOutChanges = append(leftOutChanges, c)
 	}
 
-	leaveDirs(out, written, changes)
+	leaveDirs(out, leftOutChanges, changes)
 	if pl.o.Everything || len(changes) == 0 || pl.o.Git == nil {
 		return out, nil
 	}
@@ -72,14 +72,14 @@ func (pl *planner) leftOutPaths(changes []tree.Change) (map[string]bool, error) 
 	return out, nil
 }
 
-// leaveDirs adds new directories to leftOut, the paths that are left out. A new directory is added if it contains
-// paths of written, which are changes that are left out already, and no change that is applied.
-func leaveDirs(leftOut map[string]bool, written, changes []tree.Change) {
-	if len(written) == 0 {
+// leaveDirs adds new directories to leftOut, the paths that are left out. A new directory is added if it
+// contains a path of leftOutChanges, and no change that is applied.
+func leaveDirs(leftOut map[string]bool, leftOutChanges, changes []tree.Change) {
+	if len(leftOutChanges) == 0 {
 		return
 	}
 	dirs := make(map[string]bool)
-	for _, c := range written {
+	for _, c := range leftOutChanges {
 		for dir := c.Path.Dir; dir != nil; dir = dir.Dir {
 			dirs[dir.String()] = true
 		}
@@ -139,8 +139,8 @@ func leadsToFork(c tree.Change) bool {
 
 // isAgentChange reports whether amberfs itself made the change of a file, for an agent.
 func (pl *planner) isAgentChange(c tree.Change) (bool, error) {
-	const maxText = 1 << 20
-	if pl.o.AgentChange == nil || c.After == nil || !c.After.IsRegular() || c.After.Size() > maxText {
+	const maxTextBytes = 1 << 20
+	if pl.o.AgentChange == nil || c.After == nil || !c.After.IsRegular() || c.After.Size() > maxTextBytes {
 		return false, nil
 	}
 
@@ -152,7 +152,7 @@ func (pl *planner) isAgentChange(c tree.Change) (bool, error) {
 	var sides [2][]byte
 
 	for i, n := range []*tree.Inode{c.Before, c.After} {
-		if n == nil || !n.IsRegular() || n.Size() > maxText {
+		if n == nil || !n.IsRegular() || n.Size() > maxTextBytes {
 			continue
 		}
 		var err error

@@ -8,7 +8,7 @@ import (
 )
 
 // moveDirs finds directories of other users that were only renamed. An ordinary user must not remove their
-// contents, and would own a copy. So such a directory is renamed with its contents.
+// contents, and a copy would belong to this user. So such a directory is renamed with its contents.
 func moveDirs(steps []*decision) {
 	if os.Geteuid() == 0 {
 		return
@@ -26,11 +26,11 @@ func moveDirs(steps []*decision) {
 	}
 }
 
-// isMoveOf reports whether d creates the directory that another step, from, removes. The two have equal inode
-// numbers or, after a refresh, equal modification times. If the directory could not be read, its copy has no change
-// time. In this case, the numbers must be equal.
-func (d *decision) isMoveOf(from *decision) bool {
-	removed, n := from.workspace.Before, d.workspace.After
+// isMoveOf reports whether d creates the directory that the step removal removes. The two have equal inode
+// numbers or, after a refresh, equal modification times. If the directory could not be read, its copy has no
+// change time. In this case, the numbers must be equal.
+func (d *decision) isMoveOf(removal *decision) bool {
+	removed, n := removal.workspace.Before, d.workspace.After
 	if removed == nil || n == nil {
 		return false
 	}
@@ -68,11 +68,11 @@ func joinMove(from, to []*decision) bool {
 	return true
 }
 
-// recreates reports whether d creates at its path the file or directory that another step, from, removes.
-func (d *decision) recreates(from *decision) bool {
-	n, removed := d.change.After, from.change.Before
+// recreates reports whether d creates at its path the file or directory that the step removal removes.
+func (d *decision) recreates(removal *decision) bool {
+	n, removed := d.change.After, removal.change.Before
 	if n == nil || n.Mode != removed.Mode || n.UID != removed.UID || n.GID != removed.GID || !tree.SameXattrs(n, removed) {
 		return false
 	}
-	return n.IsDir() || d.file != nil && d.file.path != nil && d.file.path.String() == from.change.Path.String()
+	return n.IsDir() || d.file != nil && d.file.path != nil && d.file.path.String() == removal.change.Path.String()
 }

@@ -174,8 +174,8 @@ func findLocks(files map[fileID]string, fn func(fileID, int)) {
 
 	for line := range strings.Lines(string(locks)) {
 		fields := strings.Fields(line)
-		const numbered, pidField, fileField = "->", 4, 5
-		fields = slices.DeleteFunc(fields, func(s string) bool { return s == numbered })
+		const waiterMark, pidField, fileField = "->", 4, 5
+		fields = slices.DeleteFunc(fields, func(s string) bool { return s == waiterMark })
 		if len(fields) <= fileField {
 			continue
 		}

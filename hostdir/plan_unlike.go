@@ -57,7 +57,7 @@ func (pl *planner) reportUnlikeCopies() error {
 		untimed.mtime = 0
 
 		for _, s := range slices.Concat(seen[timed], seen[untimed]) {
-			text, err := pl.missingAttrs(s.workspace.After, n, &shown)
+			text, err := pl.describeMissingAttrs(s.workspace.After, n, &shown)
 			if err != nil {
 				return err
 			}
@@ -101,9 +101,9 @@ func shownMode(n *tree.Inode) uint32 {
 	return n.Mode&^unix.S_IRWXU | n.Mode&rwxMask<<ownerShift
 }
 
-// missingAttrs describes the attributes that the copy n lacks, "" if it lacks none. shown is the original as the run
-// showed it.
-func (pl *planner) missingAttrs(n, original, shown *tree.Inode) (string, error) {
+// describeMissingAttrs describes the attributes that the copy n lacks, "" if it lacks none. shown is the
+// original as the run showed it.
+func (pl *planner) describeMissingAttrs(n, original, shown *tree.Inode) (string, error) {
 	unwritable := original.Mode != shown.Mode && n.Mode&0o777 == shown.Mode&0o777
 	if n.Mtime != original.Mtime && !unwritable {
 		return "", nil

@@ -106,12 +106,12 @@ type dirReader struct {
 	prefetchedGroups map[uint64]bool // groups of inodes of before that prefetch has asked for
 	exclude          map[fileID]bool
 	hidden           hiddenFiles
-	topPath          string         // the directory's path without symbolic links if git is set, else ""
+	topPath          string         // the directory's path without symbolic links if ReadOptions.Git is set, else ""
 	buf              [64 << 10]byte // large enough for the longest extended attribute
 }
 
-// applyWait is the longest time that a read waits for another process that has the directory locked.
-const applyWait = 30 * time.Second
+// maxApplyWait is the longest time that a read waits for another process that has the directory locked.
+const maxApplyWait = 30 * time.Second
 
 func (d *dirReader) readRoot(dir string) error {
 	fd, err := openFile(dir, unix.O_DIRECTORY)
@@ -131,7 +131,7 @@ func (d *dirReader) readRoot(dir string) error {
 	}
 
 	// Wait for the end of an apply: a half applied directory must not be read.
-	ctx, stop := context.WithTimeout(d.ctx, applyWait)
+	ctx, stop := context.WithTimeout(d.ctx, maxApplyWait)
 	defer stop()
 
 	if d.o.onlyPaths == nil {
@@ -188,7 +188,7 @@ func (d *dirReader) readEntries(dirPath string, f *os.File, before *tree.Inode) 
 
 	for _, e := range entries {
 		name := e.Name()
-		if !d.o.onlyPaths.has(path.Join(dirPath, name)) || d.isTempName(dirPath, name) {
+		if !d.o.onlyPaths.has(path.Join(dirPath, name)) || d.skipTempName(dirPath, name) {
 			continue
 		}
 
@@ -205,9 +205,9 @@ func (d *dirReader) readEntries(dirPath string, f *os.File, before *tree.Inode) 
 	return d.addWhiteouts(dirPath, before, names)
 }
 
-// isTempName reports whether a name is the temporary name of a file that a killed apply left. It passes such a name
-// to d.Skip.
-func (d *dirReader) isTempName(dirPath, name string) bool {
+// skipTempName reports whether a name is the temporary name of a file that a killed apply left. It passes
+// such a name to d.Skip.
+func (d *dirReader) skipTempName(dirPath, name string) bool {
 	if !tempPattern().MatchString(name) {
 		return false
 	}

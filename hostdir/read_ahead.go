@@ -13,9 +13,9 @@ import (
 // While the sink stores one file, the reader continues to read the directory, and several goroutines read small
 // files ahead. The sink gets the entries in order.
 const (
-	maxAhead   = 64        // entries that wait for the sink
-	maxReaders = 4         // files that are read at a time
-	smallSize  = 256 << 10 // bytes up to which a file is read ahead
+	maxQueuedEntries  = 64        // entries that wait for the sink
+	maxReaders        = 4         // files that are read at a time
+	maxReadAheadBytes = 256 << 10 // bytes up to which a file is read ahead
 )
 
 // A queuedEntry is an entry that waits for the sink.
@@ -34,7 +34,7 @@ type delivery struct {
 }
 
 func (d *dirReader) startDelivery() {
-	d.delivery = &delivery{queue: make(chan *queuedEntry, maxAhead), readers: make(chan struct{}, maxReaders), ended: make(chan struct{})}
+	d.delivery = &delivery{queue: make(chan *queuedEntry, maxQueuedEntries), readers: make(chan struct{}, maxReaders), ended: make(chan struct{})}
 	go func() {
 		defer close(d.ended)
 		for queued := range d.queue {
@@ -79,7 +79,7 @@ func (d *dirReader) add(e stream.Entry) error { return d.addFile(e, nil) }
 func (d *dirReader) addFile(e stream.Entry, f *sourceFile) error {
 	queued := &queuedEntry{Entry: e, file: f}
 
-	if f != nil && e.DataSize() > smallSize {
+	if f != nil && e.DataSize() > maxReadAheadBytes {
 		queued.File = f
 	} else if f != nil {
 		queued.ready = make(chan struct{})

@@ -126,8 +126,8 @@ func (d *dirReader) prefetch(group uint64) error {
 	return d.o.Prefetch(pages)
 }
 
-// addWhiteouts feeds a whiteout for each entry that a directory no longer has. The directory had the entries of the
-// inode before, and now has the sorted names.
+// addWhiteouts feeds a whiteout for each entry that a directory no longer has. before is its inode in the
+// tree d.before, and names are its present names, sorted.
 func (d *dirReader) addWhiteouts(dirPath string, before *tree.Inode, names []string) error {
 	if before == nil || !before.IsDir() {
 		return nil

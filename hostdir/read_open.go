@@ -108,8 +108,8 @@ func (f *namedFile) takeDir() *os.File {
 	return os.NewFile(uintptr(h.fd), procPath(h.fd))
 }
 
-// A sourceFile is a regular file that is open for reading. os.NewFile would make further system calls to find out that
-// it cannot be polled.
+// A sourceFile is a regular file that is open for reading. It is used instead of an os.File: os.NewFile would
+// make further system calls to find out that the file cannot be polled.
 type sourceFile struct{ fd int }
 
 // ReadAt implements io.ReaderAt.

@@ -32,7 +32,7 @@ type step struct {
 	placement placement
 	tempName  string     // the temporary name of the staged file, "" for none
 	fromPath  *tree.Path // for moveName and moveDir: the present path of the file or directory
-	// sourceStep is, for moveName, the step of the path that the file had at first.
+	// sourceStep is, for moveName and moveDir, the step of the path that the file or directory had at first.
 	sourceStep *step
 }
 

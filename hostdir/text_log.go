@@ -17,14 +17,15 @@ import (
 // which are read when the merge reads them. The payload numbers of these contents are negative.
 type textLog struct {
 	content.Log
-	host  *host
-	texts *os.File // a file without a name; nil until there is a text
-	end   int64    // the size of texts
-	files []*tree.Path
+	host      *host
+	texts     *os.File // a file without a name; nil until there is a text
+	textBytes int64    // the size of texts
+	files     []*tree.Path
 }
 
-// storedText is the payload number of all texts. Files have lower numbers. The log below has no negative numbers.
-const storedText = -1
+// textPayload is the payload number of all texts. Files have lower numbers. The log below has no negative
+// numbers.
+const textPayload = -1
 
 // setBelow sets the log that has all other contents, and returns the textLog.
 func (l *textLog) setBelow(below content.Log) content.Log {
@@ -46,21 +47,21 @@ func (l *textLog) storeText(_ context.Context, r io.Reader) (_ *content.Content,
 		}
 	}
 
-	off := l.end
+	off := l.textBytes
 	n, err := io.Copy(io.NewOffsetWriter(l.texts, off), r)
-	l.end += n
+	l.textBytes += n
 	if err != nil {
 		return nil, err
 	}
 
 	c := content.New(hostEpoch)
-	return c, c.Write(nil, 0, n, off, storedText)
+	return c, c.Write(nil, 0, n, off, textPayload)
 }
 
 // fileContent returns the content of a file of the directory, with its holes, and whether the user may read the file.
 func (l *textLog) fileContent(p *tree.Path, size int64) (c *content.Content, readable bool, err error) {
 	l.files = append(l.files, p)
-	payload := storedText - int64(len(l.files))
+	payload := textPayload - int64(len(l.files))
 	parts := []content.DataRange{{N: size}} // without holes
 
 	f, err := l.host.openFile(p)
@@ -84,17 +85,17 @@ func (l *textLog) fileContent(p *tree.Path, size int64) (c *content.Content, rea
 	return c, readable, c.Truncate(nil, size)
 }
 
-// ReadAt implements content.Log. The number payload chooses what it reads: texts (storedText), a file of the directory
-// (a lower number), or the log below (a higher number).
+// ReadAt implements content.Log. The number payload chooses what it reads: texts (textPayload), a file of the
+// directory (a lower number), or the log below (a higher number).
 func (l *textLog) ReadAt(p []byte, off, payload int64) error {
 	if payload >= 0 {
 		return l.Log.ReadAt(p, off, payload)
 	}
 
 	f := l.texts
-	if payload != storedText {
+	if payload != textPayload {
 		var err error
-		if f, err = l.host.openFile(l.files[storedText-1-payload]); err != nil {
+		if f, err = l.host.openFile(l.files[textPayload-1-payload]); err != nil {
 			return err
 		}
 		defer f.Close()

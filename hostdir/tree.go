@@ -238,8 +238,9 @@ func sameAttrs(n, m *tree.Inode) bool {
 	return n.Mode == m.Mode && n.UID == m.UID && n.GID == m.GID && tree.SameXattrs(n, m)
 }
 
-// keepsNumber reports whether n, the file at a path of the inode before, gets the inode number of before. No other file
-// that was read may have this number. If before has several names, the contents must be equal, too.
+// keepsNumber reports whether n, the directory's file at a path, gets the inode number of before, the inode
+// that the tree has at this path. No other file that was read may have this number. If before has several
+// names, the contents must be equal, too.
 func (h *hostTree) keepsNumber(before, n *tree.Inode) (bool, error) {
 	if before == nil || before.Type() != n.Type() {
 		return false, nil
@@ -264,7 +265,8 @@ func (h *hostTree) linkEntry(p *tree.Path, number uint64, before *tree.Inode) er
 	return h.edit.Err()
 }
 
-// newInode returns the directory's entry at a path as an inode. same is set if it equals the inode before.
+// newInode returns the directory's entry at a path as an inode. same is set if the entry equals before, the
+// inode that the tree has at the path.
 func (h *hostTree) newInode(p *tree.Path, entry hostEntry, before *tree.Inode) (n *tree.Inode, same bool, err error) {
 	st := &entry.st
 	n = &tree.Inode{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Nlink: 1, Mtime: timeOf(st.Mtim)}

@@ -59,7 +59,7 @@ func (w *writer) run() error {
 	}
 
 	// A file must be on disk before its name.
-	if err := unix.Syncfs(w.host.root); err != nil {
+	if err := unix.Syncfs(w.host.rootFD); err != nil {
 		return fmt.Errorf("writing %s to disk: %w", w.res.Dir, err)
 	}
 
@@ -72,7 +72,7 @@ func (w *writer) run() error {
 		w.res.Skipped = append(w.res.Skipped, skipped...)
 	}
 
-	if serr := unix.Syncfs(w.host.root); err == nil && serr != nil {
+	if serr := unix.Syncfs(w.host.rootFD); err == nil && serr != nil {
 		err = fmt.Errorf("writing %s to disk: %w", w.res.Dir, serr)
 	}
 
@@ -289,7 +289,7 @@ func (w *writer) placeFile(s *step) error {
 	}
 
 	s.tempName = ""
-	delete(w.host.alias, p.String())
+	delete(w.host.tempNames, p.String())
 	w.host.closeLastDir()
 	w.advance(s, placed)
 
@@ -304,11 +304,11 @@ func (w *writer) finishFile(s *step) error {
 	}
 
 	f := s.file
-	known := f != nil && f.path != nil && s.placement != overwrite
+	fileExists := f != nil && f.path != nil && s.placement != overwrite
 	switch {
 	case f != nil && f.attrsSet && !w.placer.isCopiedApart(s, f):
 	case s.action == keep:
-		if !known || c.Before == nil || c.Before.Mtime == c.After.Mtime {
+		if !fileExists || c.Before == nil || c.Before.Mtime == c.After.Mtime {
 			return nil
 		}
 		f.attrsSet = true
@@ -320,7 +320,7 @@ func (w *writer) finishFile(s *step) error {
 		}
 		fallthrough
 
-	case known:
+	case fileExists:
 		if err := w.attrs.changeAttrs(s); err != nil {
 			return err
 		}

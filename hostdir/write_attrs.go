@@ -21,8 +21,8 @@ type attrSetter struct {
 	res *ApplyResult
 }
 
-// mayChangeAttrs fails if an ordinary user cannot set the planned attributes of an existing file.
-func (w *attrSetter) mayChangeAttrs(s *step) error {
+// checkAttrsChangeable fails if an ordinary user cannot set the planned attributes of an existing file.
+func (w *attrSetter) checkAttrsChangeable(s *step) error {
 	n, before, st, uid := s.change.After, s.dirVersion(), s.original.st, uint32(os.Geteuid())
 	if uid == 0 {
 		return nil

@@ -62,7 +62,7 @@ func (w *placer) differs(s *step, present hostEntry) bool {
 // name or another. A lower-layer file with several names gets a new inode by the copy.
 func (w *placer) wasCopiedUp(s *step) bool {
 	_, touched := w.touched[s.original.st.Ino]
-	return touched && w.host.overlay && s.original.exists && !s.original.isDir() && s.original.st.Nlink > 1
+	return touched && w.host.onOverlay && s.original.exists && !s.original.isDir() && s.original.st.Nlink > 1
 }
 
 // checkAndTouch calls checkUnchanged, and then touch for the existing file at the path of a step.
@@ -97,8 +97,8 @@ func (w *placer) changedError(s *step) error {
 	return fmt.Errorf("%q changed in %s meanwhile", s.change.Path.Short(), w.dir)
 }
 
-// mayTouch fails if the system would refuse to replace, change or remove the file at a path.
-func (w *placer) mayTouch(s *step) error {
+// checkReplaceable fails if the system would refuse to replace, change or remove the file at a path.
+func (w *placer) checkReplaceable(s *step) error {
 	if !s.original.exists {
 		return nil
 	}

@@ -55,8 +55,8 @@ func (w *changedDirs) restoreTimes() {
 	}
 }
 
-// completedVersion returns the workspace's version of a directory that an interrupted apply has changed, or may have
-// changed, if the two have equal names now. Else it returns nil.
+// completedVersion returns the workspace's version of a directory that an interrupted apply has changed, or
+// may have changed. It returns nil if the names in this version and in the directory differ.
 func (w *changedDirs) completedVersion(t *touchedDir) *tree.Inode {
 	if !t.interrupted && !w.o.Undo {
 		return nil

@@ -152,11 +152,12 @@ func (w *writer) moveTo(s *step, exchange bool) error {
 	return err
 }
 
-// mayMoveDir fails if a directory cannot be renamed. A directory that gets another parent must be writable itself.
-func (w *writer) mayMoveDir(s *step) error {
-	err := errors.Join(w.placer.mayTouch(s.sourceStep), w.mayChange(s.fromPath), w.mayChange(s.change.Path))
+// stageMoveDir stages the rename of a directory. It fails if the directory cannot be renamed. A directory
+// that gets another parent must be writable itself.
+func (w *writer) stageMoveDir(s *step) error {
+	err := errors.Join(w.placer.checkReplaceable(s.sourceStep), w.checkParentWritable(s.fromPath), w.checkParentWritable(s.change.Path))
 	if err == nil && s.fromPath.Dir.String() != s.change.Path.Dir.String() {
-		err = w.mayChange(s.fromPath.ChildUnchecked("."))
+		err = w.checkParentWritable(s.fromPath.ChildUnchecked("."))
 	}
 	if err == nil {
 		w.staged = append(w.staged, s)

@@ -17,8 +17,8 @@ import (
 // it is interrupted, each byte is the old or the new one, and the next apply recognizes such a file
 // (isHalfWritten).
 
-// overwriteForOwner marks a step for an overwrite if its staged file has another owner or group than n.
-func (w *writer) overwriteForOwner(dir int, tmp string, s *step, n *tree.Inode) error {
+// markOverwriteForOwner marks a step for an overwrite if its staged file has another owner or group than n.
+func (w *writer) markOverwriteForOwner(dir int, tmp string, s *step, n *tree.Inode) error {
 	present, err := statAt(dir, tmp)
 	if err != nil || present.st.Uid == n.UID && present.st.Gid == n.GID || os.Geteuid() == 0 {
 		return err
@@ -149,8 +149,8 @@ func copyOver(target, source *os.File) error {
 	}
 
 	if off < st.Size() { // a hole at the end: punch beyond the size, so that the last block is freed too
-		const block = 64 << 10
-		if err := errors.Join(punchHole(target, off, st.Size()-off+block), target.Truncate(st.Size())); err != nil {
+		const maxBlockBytes = 64 << 10
+		if err := errors.Join(punchHole(target, off, st.Size()-off+maxBlockBytes), target.Truncate(st.Size())); err != nil {
 			return err
 		}
 	}

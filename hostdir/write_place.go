@@ -60,7 +60,7 @@ func (w *placer) placeStaged(dir int, s *step) error {
 
 	kept := s.tempName
 	s.tempName = "" // the name belongs to another program's file, which must not be removed
-	return w.keptError(dir, kept, s, err)
+	return w.keepForeignFile(dir, kept, s, err)
 }
 
 // exchange exchanges a staged file with the file that has its final name. The temporary name contains the keys of
@@ -81,8 +81,8 @@ func (w *placer) exchange(dir int, s *step) (stagedEntry hostEntry, err error) {
 	}
 
 	s.tempName = temp
-	if p := s.change.Path.String(); w.host.alias[p] != "" {
-		w.host.alias[p] = temp
+	if p := s.change.Path.String(); w.host.tempNames[p] != "" {
+		w.host.tempNames[p] = temp
 	}
 
 	return stagedEntry, unix.Renameat2(dir, temp, dir, s.change.Path.Name, unix.RENAME_EXCHANGE)
@@ -136,7 +136,7 @@ func (w *placer) removeOriginal(dir int, s *step) error {
 		return w.changedError(s)
 	}
 
-	return w.keptError(dir, temp, s, err)
+	return w.keepForeignFile(dir, temp, s, err)
 }
 
 // moveToTemp renames a file that is to be removed to a temporary name.
@@ -145,8 +145,9 @@ func (w *placer) moveToTemp(dir int, s *step) (temp string, err error) {
 	return temp, unix.Renameat2(dir, s.change.Path.Name, dir, temp, unix.RENAME_NOREPLACE)
 }
 
-// keptError returns the error for another program's file that could not be renamed back to its name.
-func (w *placer) keptError(dir int, temp string, s *step, err error) error {
+// keepForeignFile gives another program's file, which could not be renamed back to its name, a name that no
+// apply removes. It returns an error with this name.
+func (w *placer) keepForeignFile(dir int, temp string, s *step, err error) error {
 	kept, kerr := setAside(dir, temp)
 	text := fmt.Errorf("%w; what was there is kept as %q", w.changedError(s), s.change.Path.Dir.ChildUnchecked(kept).Short())
 	if err = cmp.Or(err, kerr); err != nil {

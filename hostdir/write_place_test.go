@@ -75,7 +75,7 @@ func TestApplyWaits(t *testing.T) {
 	other, err := openHost(a.dir)
 	must.OK(t, err)
 	defer other.close()
-	held, err := lockDir(context.Background(), other.root, unix.F_WRLCK, nil)
+	held, err := lockDir(context.Background(), other.rootFD, unix.F_WRLCK, nil)
 	must.OK(t, err)
 	for _, dry := range []bool{false, true} {
 		ctx, stop := context.WithCancel(context.Background())
@@ -104,7 +104,7 @@ func TestApplyPastLocksOfOthers(t *testing.T) {
 	other, err := openHost(a.dir)
 	must.OK(t, err)
 	defer other.close()
-	must.OK(t, unix.Flock(other.root, unix.LOCK_EX))
+	must.OK(t, unix.Flock(other.rootFD, unix.LOCK_EX))
 	res, err := a.apply(base, now, ApplyOptions{OnWait: func() { t.Error("it waits") }})
 	if err != nil || res.Changed != 1 {
 		t.Errorf("%+v, %v", res, err)
@@ -124,7 +124,7 @@ func TestReadDirWaitsForApply(t *testing.T) {
 	h, err := openHost(dir)
 	must.OK(t, err)
 	defer h.close()
-	held, err := lockDir(context.Background(), h.root, unix.F_WRLCK, nil)
+	held, err := lockDir(context.Background(), h.rootFD, unix.F_WRLCK, nil)
 	must.OK(t, err)
 	read := map[string]int{}
 	done := make(chan error)
@@ -180,7 +180,7 @@ func TestApplyKeepsWhatIsSaved(t *testing.T) {
 	for _, how := range []string{"not", "in place", "renamed", "gone"} {
 		for name, do := range map[string]func(*placer, int, *step) error{"put": (*placer).placeStaged, "removeSeen": (*placer).removeOriginal} {
 			a, s, dir := saved(t, how)
-			err := do(a.placer, a.host.root, s)
+			err := do(a.placer, a.host.rootFD, s)
 			a.staged = append(a.staged, s)
 			a.discardStaged()
 			b, rerr := os.ReadFile(filepath.Join(dir, "f"))
@@ -205,7 +205,7 @@ func TestApplyKeepsWhatIsSaved(t *testing.T) {
 func TestApplyKeepsWhatIsNew(t *testing.T) {
 	a, s, dir := saved(t, "in place")
 	s.original = hostEntry{}
-	err := a.placer.placeStaged(a.host.root, s)
+	err := a.placer.placeStaged(a.host.rootFD, s)
 	b, rerr := os.ReadFile(filepath.Join(dir, "f"))
 	if err == nil || rerr != nil || string(b) != "saved" {
 		t.Errorf("%q, %v, %v", b, rerr, err)
@@ -221,7 +221,7 @@ func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 			"removeSeen": func(a *writer, dir int, s *step) error { _, err := a.placer.moveToTemp(dir, s); return err },
 		} {
 			a, s, dir := saved(t, how)
-			must.OK(t, take(a, a.host.root, s)) // nothing comes after it
+			must.OK(t, take(a, a.host.rootFD, s)) // nothing comes after it
 			var kept []stream.Omission
 			for range 2 {
 				next := newWriter(t.Context(), a.host, ApplyOptions{}, &ApplyResult{})
@@ -250,9 +250,9 @@ func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 // no apply removes, and the error has this name.
 func TestApplyKeepsWhatItCannotGiveBack(t *testing.T) {
 	a, s, dir := saved(t, "in place")
-	temp, err := a.placer.moveToTemp(a.host.root, s)
+	temp, err := a.placer.moveToTemp(a.host.rootFD, s)
 	must.OK(t, err)
-	err = a.placer.keptError(a.host.root, temp, s, unix.EEXIST)
+	err = a.placer.keepForeignFile(a.host.rootFD, temp, s, unix.EEXIST)
 	next := newWriter(t.Context(), a.host, ApplyOptions{}, &ApplyResult{})
 	next.host.lockFile = new(os.File)
 	must.OK(t, next.dirs.sweepDir(nil))
@@ -270,7 +270,7 @@ func TestApplyMakesNoFileOfALink(t *testing.T) {
 	s.change.After = n
 	other := &step{change: tree.Change{Path: (*tree.Path)(nil).ChildUnchecked("g"), After: n}, tempName: "no such file"}
 	s.file = &hostFile{firstStep: other}
-	if err := a.createFile(a.host.root, "second", s); err == nil {
+	if err := a.createFile(a.host.rootFD, "second", s); err == nil {
 		t.Error("no error")
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "second")); err == nil {

@@ -35,11 +35,11 @@ func (w *writer) stageStep(s *step) error {
 // prepareStep checks whether a step is allowed, and creates its file or directory under a temporary name.
 func (w *writer) prepareStep(s *step) error {
 	c := s.change
-	if err := w.placer.mayTouch(s); err != nil {
+	if err := w.placer.checkReplaceable(s); err != nil {
 		return err
 	}
 	if s.action == changeAttributes {
-		return w.attrs.mayChangeAttrs(s)
+		return w.attrs.checkAttrsChangeable(s)
 	}
 
 	if s.original.isDir() && s.action != makeDir {
@@ -49,9 +49,9 @@ func (w *writer) prepareStep(s *step) error {
 	}
 	switch s.action {
 	case remove:
-		return w.mayChange(c.Path)
+		return w.checkParentWritable(c.Path)
 	case moveDir:
-		return w.mayMoveDir(s)
+		return w.stageMoveDir(s)
 	}
 
 	if s.original.parentErr != nil {
@@ -72,7 +72,7 @@ func (w *writer) prepareStep(s *step) error {
 		return nil
 	}
 
-	dir, name, err := w.stagedName(s)
+	dir, name, err := w.addStaged(s)
 	if err == nil {
 		err = w.createFile(dir, name, s)
 	}
@@ -97,9 +97,9 @@ func (w *writer) isUnread(c tree.Change) bool {
 	return err == nil && was.IsDir() && was.Btime == c.After.Btime && was.Ctime == was.Mtime
 }
 
-// stagedName returns the directory and the name under which a path is written first: a temporary name, or the
-// path's own name if the directory is new itself.
-func (w *writer) stagedName(s *step) (dir int, name string, err error) {
+// addStaged returns the directory and the name under which a path is written first. The name is the path's
+// own if the directory is new itself. Otherwise it is a temporary name, and the step is added to w.staged.
+func (w *writer) addStaged(s *step) (dir int, name string, err error) {
 	p := s.change.Path
 	if w.host.isNew(p.Dir) {
 		dir, err = w.host.parentFD(p)
@@ -116,7 +116,7 @@ func (w *writer) stagedName(s *step) (dir int, name string, err error) {
 	return dir, s.tempName, nil
 }
 
-// unstage reverses stagedName.
+// unstage reverses addStaged.
 func (w *writer) unstage(s *step) {
 	s.tempName = ""
 	w.staged = slices.DeleteFunc(w.staged, func(x *step) bool { return x == s })
@@ -130,7 +130,7 @@ func (h *host) entryOf(s *step) (dir int, name string, err error) {
 
 // stageDir creates the directory of a step under a temporary name.
 func (w *writer) stageDir(s *step, mode uint32) error {
-	dir, name, err := w.stagedName(s)
+	dir, name, err := w.addStaged(s)
 	if err == nil {
 		err = unix.Mkdirat(dir, name, mode)
 	}
@@ -141,7 +141,7 @@ func (w *writer) stageDir(s *step, mode uint32) error {
 		return fmt.Errorf("making the directory %q: %w", s.change.Path.Short(), err)
 	}
 	if s.tempName != "" {
-		w.host.alias[s.change.Path.String()] = s.tempName
+		w.host.tempNames[s.change.Path.String()] = s.tempName
 	}
 
 	return nil
@@ -162,8 +162,8 @@ func (w *writer) stageParents(p *tree.Path) error {
 	return w.stageDir(&step{change: tree.Change{Path: p}, action: makeDir, state: staged}, 0o777)
 }
 
-// mayChange fails if the names in a directory cannot be changed.
-func (w *writer) mayChange(p *tree.Path) error {
+// checkParentWritable fails if the names in the directory above a path cannot be changed.
+func (w *writer) checkParentWritable(p *tree.Path) error {
 	dir, err := w.dirs.enterDir(p.Dir)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return nil
@@ -248,7 +248,7 @@ func (w *writer) createFile(dir int, tmp string, s *step) error {
 
 	err := w.attrs.setAttrs(dir, tmp, c.Path, nil, n)
 	if err == nil && s.isNewVersion() {
-		err = w.overwriteForOwner(dir, tmp, s, n)
+		err = w.markOverwriteForOwner(dir, tmp, s, n)
 	}
 
 	return err

@@ -43,7 +43,7 @@ func (p hostEntry) key() string {
 // originalKey returns the key of a file that is about to get a temporary name. On overlayfs the key has no inode
 // number, because the rename may change it (see wasCopiedUp).
 func (h *host) originalKey(p hostEntry) string {
-	if h.overlay && p.exists && !p.isDir() && p.st.Nlink > 1 {
+	if h.onOverlay && p.exists && !p.isDir() && p.st.Nlink > 1 {
 		p.st.Ino = 0
 	}
 	return p.key()
@@ -90,8 +90,9 @@ func (w *changedDirs) sweepDir(p *tree.Path) error {
 	return err
 }
 
-// sweepFile removes the file with the temporary name name, if an apply staged or replaced it. keys is the part of the
-// name after the prefix. Any other file belongs to another program: an apply renamed it and was killed. It is kept.
+// sweepFile removes a file with a temporary name, if an apply staged or replaced it. keys is the part of the
+// name after the prefix. Any other file belongs to another program: an apply renamed it and was killed. It is
+// kept.
 //
 // If the removed name was one of several of a file, the removal changes the file's ctime, so the inode is
 // touched.
@@ -110,7 +111,7 @@ func (w *changedDirs) sweepFile(p *tree.Path, dir int, name, keys string) error 
 
 	withoutIno := entry
 	withoutIno.st.Ino = 0 // see originalKey
-	if strings.Contains(keys, "."+entry.key()+".") || w.host.overlay && strings.Contains(keys, "."+withoutIno.key()+".") {
+	if strings.Contains(keys, "."+entry.key()+".") || w.host.onOverlay && strings.Contains(keys, "."+withoutIno.key()+".") {
 		w.touch(entry.st.Ino)
 		if err := unlink(dir, name, entry); !errors.Is(err, unix.ENOTEMPTY) {
 			return err
@@ -181,8 +182,8 @@ func setAside(dir int, temp string) (string, error) {
 	return kept, nil
 }
 
-// openDir returns a descriptor of a directory, and adds openMode to a mode that denies its owner an access.
-// host.restoreModes restores the mode.
+// openDir returns a descriptor of a directory. If the directory's mode denies its owner some access, openDir
+// adds openMode to the mode; host.restoreModes restores it.
 func (w *changedDirs) openDir(p *tree.Path) (dir int, err error) {
 	if dir, err = w.host.dirFD(p); err == nil {
 		_, err = w.host.addOpenMode(dir, p)

@@ -141,9 +141,9 @@ func TestDiscardKeepsAMovedFile(t *testing.T) {
 		"an error": func(w *writer, _ string) { w.discardStaged() },
 		"a kill": func(w *writer, dir string) {
 			s := w.staged[0]
-			_, err := w.placer.exchange(w.host.root, s)
+			_, err := w.placer.exchange(w.host.rootFD, s)
 			must.OK(t, err)
-			must.OK(t, unix.Renameat2(w.host.root, s.tempName, w.host.root, s.change.Path.Name, unix.RENAME_EXCHANGE)) // as before
+			must.OK(t, unix.Renameat2(w.host.rootFD, s.tempName, w.host.rootFD, s.change.Path.Name, unix.RENAME_EXCHANGE)) // as before
 			next := newWriter(t.Context(), w.host, ApplyOptions{}, &ApplyResult{})
 			next.host.lockFile = new(os.File)
 			must.OK(t, next.dirs.sweepDir(nil))

@@ -34,7 +34,7 @@ func (p *Plan) CarryOut(ctx context.Context) error {
 	}
 	defer lock.release()
 
-	now, err := r.Read("index")
+	presentIndex, err := r.Read("index")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -44,7 +44,7 @@ func (p *Plan) CarryOut(ctx context.Context) error {
 		return err
 	}
 
-	planned, err := isPlannedIndex(p, now)
+	planned, err := isPlannedIndex(p, presentIndex)
 	if err != nil || !planned || head != p.ours.head {
 		return errors.Join(ErrBusy, err)
 	}
@@ -72,9 +72,9 @@ func (p *Plan) CarryOut(ctx context.Context) error {
 
 	if err := p.receiver.moveRefs(ctx, p.refs); err != nil {
 		after, rerr := readState(r)
-		if lock.renamed && len(now) > 0 && rerr == nil && after.resolve(after.head) != p.index.heads.oursAfter {
+		if lock.renamed && len(presentIndex) > 0 && rerr == nil && after.resolve(after.head) != p.index.heads.oursAfter {
 			at, written := filepath.Join(r.Dir, "index"), time.Unix(0, p.ours.indexMtime)
-			err = errors.Join(err, replaceFile(at, now), os.Chtimes(at, written, written))
+			err = errors.Join(err, replaceFile(at, presentIndex), os.Chtimes(at, written, written))
 		}
 		return err
 	}
@@ -135,11 +135,11 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 	}
 
 	args := []string{"index-pack", "--stdin"}
-	const few = 100 // objects; git fetch has the same limit (fetch.unpackLimit)
+	const unpackLimit = 100 // objects; git fetch has the same limit (fetch.unpackLimit)
 	switch n := binary.BigEndian.Uint32(head[8:]); {
 	case n == 0:
 		return nil
-	case n < few:
+	case n < unpackLimit:
 		args = []string{"unpack-objects", "-q"}
 	}
 
@@ -178,8 +178,8 @@ func (p *Plan) RefreshIndex(ctx context.Context) {
 	}
 
 	args := []string{"add", "--refresh", "--pathspec-from-file=-", "--pathspec-file-nul"}
-	const few = 1000 // paths; git compares each of them with all paths of the index
-	if len(p.index.staleFiles) > few {
+	const maxPathspecs = 1000 // paths; git compares each of them with all paths of the index
+	if len(p.index.staleFiles) > maxPathspecs {
 		args = []string{"update-index", "-q", "--refresh"}
 	}
 	_, _ = p.receiver.ask(ctx, nil, strings.NewReader(strings.Join(p.index.staleFiles, "\x00")), args...) // after an error, the next git status compares the files

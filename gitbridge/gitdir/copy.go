@@ -28,12 +28,12 @@ func notCopied(name string) bool {
 	return name != "config" && IsFile(name) || below(name, "objects", "reftable") || strings.HasSuffix(name, ".lock")
 }
 
-// NewCopy copies f to a directory, whose path is to. In the copy, git also reads the objects in the directories
-// alternates.
-func NewCopy(f Files, to string, alternates []string) (*Copy, error) {
-	c := &Copy{&Repo{Dir: to, Common: to}, make(map[string][sha256.Size]byte)}
+// NewCopy copies f to the directory dest. alternates are directories of objects that git also reads in the
+// copy.
+func NewCopy(f Files, dest string, alternates []string) (*Copy, error) {
+	c := &Copy{&Repo{Dir: dest, Common: dest}, make(map[string][sha256.Size]byte)}
 
-	if err := makeRepo(to, map[string]string{alternatesFile: alternatesText(alternates)}); err != nil {
+	if err := makeRepo(dest, map[string]string{alternatesFile: alternatesText(alternates)}); err != nil {
 		return nil, err
 	}
 
@@ -41,7 +41,7 @@ func NewCopy(f Files, to string, alternates []string) (*Copy, error) {
 		return nil, err
 	}
 
-	return c, copyObjects(f, filepath.Join(to, "objects"), "")
+	return c, copyObjects(f, filepath.Join(dest, "objects"), "")
 }
 
 // copyFiles copies the files of a git directory, except objects.
@@ -146,17 +146,17 @@ func (c *Copy) ChangedFiles(original Files) (changed, gone []string, err error) 
 	return changed, gone, err
 }
 
-// maxObjects limits the bytes of objects that copyObjects copies.
-const maxObjects = 4 << 30
+// maxObjectBytes limits the bytes of objects that copyObjects copies.
+const maxObjectBytes = 4 << 30
 
-// errLarge means that a git directory has more than maxObjects bytes of objects.
-var errLarge = fmt.Errorf("%w: it has more than %d GiB of objects", ErrUnsupported, maxObjects>>30)
+// errLarge means that a git directory has more than maxObjectBytes bytes of objects.
+var errLarge = fmt.Errorf("%w: it has more than %d GiB of objects", ErrUnsupported, maxObjectBytes>>30)
 
-// copyObjects copies the objects and packs of f to a directory, whose path is to. known is another directory with
-// objects, or "". Its objects and packs are not copied again; files with equal names are equal, because the name of an
-// object or a pack is its hash. Other files below objects, such as a commit graph, are not copied either: git can make
-// them again. Errors: errLarge.
-func copyObjects(f Files, to, known string) error {
+// copyObjects copies the objects and packs of f to the directory dest. existingDir is another directory with
+// objects, or "". Its objects and packs are not copied again; files with equal names are equal, because the
+// name of an object or a pack is its hash. Other files below objects, such as a commit graph, are not copied
+// either: git can make them again. Errors: errLarge.
+func copyObjects(f Files, dest, existingDir string) error {
 	dirs, err := f.List("objects")
 	if err != nil {
 		return err
@@ -178,18 +178,18 @@ func copyObjects(f Files, to, known string) error {
 				continue
 			}
 			rel := dir.Name + "/" + n.Name
-			if known != "" {
-				if _, err := os.Lstat(filepath.Join(known, rel)); err == nil {
+			if existingDir != "" {
+				if _, err := os.Lstat(filepath.Join(existingDir, rel)); err == nil {
 					continue
 				}
 			}
 
-			if _, err := os.Lstat(filepath.Join(to, rel)); err == nil {
+			if _, err := os.Lstat(filepath.Join(dest, rel)); err == nil {
 				continue
 			}
 
-			w := &limitedWriter{limit: maxObjects - total}
-			if err := saveTo(f, "objects/"+rel, filepath.Join(to, rel), w); err != nil {
+			w := &limitedWriter{limit: maxObjectBytes - total}
+			if err := saveTo(f, "objects/"+rel, filepath.Join(dest, rel), w); err != nil {
 				return err
 			}
 
@@ -222,13 +222,13 @@ func (l *limitedWriter) Write(b []byte) (int, error) {
 	return l.file.Write(b)
 }
 
-// saveTo copies a file of a git directory to a new file, whose path is to. w limits its size.
-func saveTo(f Files, name, to string, w *limitedWriter) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+// saveTo copies a file of a git directory to the new file dest. w limits the size of the file.
+func saveTo(f Files, name, dest string, w *limitedWriter) error {
+	if err := os.MkdirAll(filepath.Dir(dest), 0o700); err != nil {
 		return err
 	}
 
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	out, err := os.OpenFile(dest, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 // A DivergedBranch is a branch that both sides moved.
 type DivergedBranch struct {
 	threeway.Diverged
-	ourCommit, theirCommit string // ids of the commits that the branch has
+	ourCommit, theirCommit string // ids of the commits that the branch has on each side
 }
 
 // FollowingFiles returns the paths of the files that the receiving side takes from theirs because its HEAD becomes the

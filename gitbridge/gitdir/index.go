@@ -49,7 +49,7 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 		return nil, err
 	}
 
-	out := make([]IndexEntry, 0, min(r.count, len(b)/(idAt+idLen)))
+	out := make([]IndexEntry, 0, min(r.count, len(b)/(idOffset+idLen)))
 	ids := make([]byte, 0, 2*idLen*cap(out))
 
 	for range r.count {
@@ -62,7 +62,7 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 			return nil, fmt.Errorf("%w: it is not in order", errIndex)
 		}
 		if !e.intent {
-			out, ids = append(out, e), hex.AppendEncode(ids, b[at+idAt:][:idLen])
+			out, ids = append(out, e), hex.AppendEncode(ids, b[at+idOffset:][:idLen])
 		}
 	}
 
@@ -113,10 +113,10 @@ func (s *state) entries() []IndexEntry {
 // smudgedCopy returns a copy of an index for a new index file. In the copy, the size is 0 for each file that changed
 // in the second in which the index was written, or later: such a file may have changed again and have the same time
 // and size. Git recognizes these files by the time of the index file, which the new file does not have. If the size is
-// 0, git compares the contents. paths are the paths of these files. written is the time of the index file in
-// nanoseconds.
-func smudgedCopy(index []byte, idLen int, written int64) (out []byte, paths []string) {
-	const size = 36 // offset of the size in an entry
+// 0, git compares the contents. paths are the paths of these files. writtenAt is the time of the index file
+// in nanoseconds.
+func smudgedCopy(index []byte, idLen int, writtenAt int64) (out []byte, paths []string) {
+	const sizeOffset = 36 // offset of the size in an entry
 	out = bytes.Clone(index)
 	r, err := newIndexReader(index, idLen)
 	if err != nil {
@@ -129,9 +129,9 @@ func smudgedCopy(index []byte, idLen int, written int64) (out []byte, paths []st
 		if err != nil {
 			return out, nil
 		}
-		if e.Mtime/1e9 >= written/1e9 {
+		if e.Mtime/1e9 >= writtenAt/1e9 {
 			paths = append(paths, e.Path)
-			binary.BigEndian.PutUint32(out[at+size:], 0)
+			binary.BigEndian.PutUint32(out[at+sizeOffset:], 0)
 		}
 	}
 
@@ -165,7 +165,7 @@ type indexReader struct {
 	version  uint32
 }
 
-const idAt = 40 // offset of the id in an entry
+const idOffset = 40 // offset of the id in an entry
 
 func newIndexReader(b []byte, idLen int) (*indexReader, error) {
 	if len(b) < 12+idLen || !bytes.HasPrefix(b, []byte("DIRC")) {
@@ -181,7 +181,7 @@ func newIndexReader(b []byte, idLen int) (*indexReader, error) {
 // next reads one entry, without its id.
 func (r *indexReader) next() (e IndexEntry, err error) {
 	b := r.text[r.offset:]
-	fixed := idAt + r.idLen + 2
+	fixed := idOffset + r.idLen + 2
 	if len(b) < fixed+2 {
 		return e, fmt.Errorf("%w: it is cut off", errIndex)
 	}
@@ -190,7 +190,7 @@ func (r *indexReader) next() (e IndexEntry, err error) {
 	u32 := func(i int) uint32 { return u16(4*i)<<16 | u16(4*i+2) }
 	e.Ctime, e.Mtime = int64(u32(0))*1e9+int64(u32(1)), int64(u32(2))*1e9+int64(u32(3))
 	e.Ino, e.Mode, e.Size = u32(5), u32(6), u32(9)
-	flags := u16(idAt + r.idLen)
+	flags := u16(idOffset + r.idLen)
 	e.Stage = int(flags >> 12 & 3)
 	if flags&flagExtended != 0 {
 		extended := u16(fixed)

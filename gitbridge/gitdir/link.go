@@ -151,15 +151,15 @@ func ResolvePath(dir, to string) string {
 
 // Limits of the sizes of the files that this package reads, in bytes.
 const (
-	smallFile = 64 << 10
-	largeFile = 256 << 20 // such as an index or packed-refs
+	maxSmallFileBytes = 64 << 10
+	maxFileBytes      = 256 << 20 // such as an index or packed-refs
 )
 
 // readFile reads a regular file.
-func readFile(name string) ([]byte, error) { return plainfile.Read(name, largeFile) }
+func readFile(name string) ([]byte, error) { return plainfile.Read(name, maxFileBytes) }
 
 // readSmall reads a regular file of a few lines.
 func readSmall(name string) (string, error) {
-	b, err := plainfile.Read(name, smallFile)
+	b, err := plainfile.Read(name, maxSmallFileBytes)
 	return string(b), err
 }

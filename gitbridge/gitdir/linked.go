@@ -87,7 +87,7 @@ func (p *Plan) takeWorktrees(ctx context.Context) {
 			p.KeptWorktrees = append(p.KeptWorktrees, id)
 			refs.parkWorktreeHead(ctx, id, t)
 		case b.same(t) || o.same(t):
-		case linked || !b.same(o) || t != nil && refs.resolveNew(t.head) != t.commit: // the index of theirs belongs to t.commit
+		case linked || !b.same(o) || t != nil && refs.resolveNew(t.head) != t.commit: // the index of theirs fits no other commit than t.commit
 			refs.note("the working tree %s stays as it is here", id)
 			refs.parkWorktreeHead(ctx, id, t)
 		default:
@@ -164,5 +164,5 @@ func (p *filePlan) takeWorktree(dir string, s sides, o, t *linkedWorktree) {
 
 // wordsOf returns the words of a small file, some of which may be ids of objects.
 func wordsOf(b []byte) []string {
-	return strings.FieldsFunc(string(b[:min(len(b), smallFile)]), func(r rune) bool { return r <= ' ' })
+	return strings.FieldsFunc(string(b[:min(len(b), maxSmallFileBytes)]), func(r rune) bool { return r <= ' ' })
 }

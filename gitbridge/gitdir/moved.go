@@ -17,26 +17,26 @@ func DescribeChanges(base, now Files) ([]string, error) {
 	}
 
 	b, n := m.base, m.theirs
-	said := n.describeRefs(b)
+	lines := n.describeRefs(b)
 	if n.head != b.head {
-		said = append(said, "HEAD is at "+shortRef(n.head)+", was at "+shortRef(b.head))
+		lines = append(lines, "HEAD is at "+shortRef(n.head)+", was at "+shortRef(b.head))
 	}
 	if changed := len(slices.CompactFunc(indexDelta(b.entries(), n.entries()), func(e, o IndexEntry) bool { return e.Path == o.Path })); changed > 0 {
-		said = append(said, plural(changed, "path")+" staged, unstaged or committed")
+		lines = append(lines, plural(changed, "path")+" staged, unstaged or committed")
 	}
 
 	for _, name := range operationNames {
 		_, was := b.operationFiles[name]
 		if _, is := n.operationFiles[name]; is != was {
-			said = append(said, name+map[bool]string{true: " is new", false: " is gone"}[is])
+			lines = append(lines, name+map[bool]string{true: " is new", false: " is gone"}[is])
 		}
 	}
 
-	return said, nil
+	return lines, nil
 }
 
 // describeRefs describes the refs whose values differ from their values in the state b.
-func (s *state) describeRefs(b *state) (said []string) {
+func (s *state) describeRefs(b *state) (lines []string) {
 	names := maps.Clone(s.refs)
 	maps.Copy(names, b.refs)
 
@@ -47,15 +47,15 @@ func (s *state) describeRefs(b *state) (said []string) {
 		switch {
 		case was == is:
 		case was == "":
-			said = append(said, fmt.Sprintf("new %s at %s", what, shortRef(is)))
+			lines = append(lines, fmt.Sprintf("new %s at %s", what, shortRef(is)))
 		case is == "":
-			said = append(said, fmt.Sprintf("%s is gone, was at %s", what, shortRef(was)))
+			lines = append(lines, fmt.Sprintf("%s is gone, was at %s", what, shortRef(was)))
 		default:
-			said = append(said, fmt.Sprintf("%s moved from %s to %s", what, shortRef(was), shortRef(is)))
+			lines = append(lines, fmt.Sprintf("%s moved from %s to %s", what, shortRef(was), shortRef(is)))
 		}
 	}
 
-	return said
+	return lines
 }
 
 // shortRef returns a value of a ref or of HEAD as users see it: the short name of a ref, or 7 digits of an id.

@@ -6,8 +6,8 @@ import (
 )
 
 // sharedNames are the entries of a git directory that all working trees of a repository share. ownNames are
-// exceptions: paths below shared entries of which each working tree has its own version. Git has these lists, see
-// gitrepository-layout(5).
+// exceptions: paths below these entries that are not shared. Each working tree has its own version of them.
+// Git has these lists, see gitrepository-layout(5).
 var (
 	sharedNames = []string{"branches", "common", "config", "gc.pid", "hooks", "info", "logs", "lost-found", "modules", "objects",
 		"packed-refs", "refs", "reftable", "remotes", "rr-cache", "shallow", "svn", "worktrees"}

@@ -27,7 +27,8 @@ type refPlan struct {
 	notes         []string // sentences about refs that stay as they are
 }
 
-// A refUpdate moves a ref from the object old to the object new: "" for none, in a new or a removed ref.
+// A refUpdate moves a ref from the object old to the object new. old is "" for a new ref, and new is "" for a
+// removed one.
 type refUpdate struct{ name, old, new string }
 
 // decide plans the updates of all refs, and of HEAD.
@@ -196,8 +197,8 @@ func (p *refPlan) park(ctx context.Context, branch, commit string) string {
 	return strings.TrimPrefix(p.putAtFreeName(ctx, first, commit), branches)
 }
 
-// putAtFreeName sets a ref to a commit, and returns the name of the ref. This is the wanted name. If a ref with that
-// name has commits that are not in the history of the commit, it is the wanted name with a number.
+// putAtFreeName sets a ref to a commit, and returns the name of the ref: the wanted name. If a ref with the
+// wanted name has commits that are not in the history of the commit, a number is appended to the name.
 func (p *refPlan) putAtFreeName(ctx context.Context, wanted, value string) string {
 	name := wanted
 
@@ -235,14 +236,14 @@ func refComponent(name string) string {
 // parkBranches parks the branches of theirs, which is another repository than ours.
 func (p *refPlan) parkBranches(ctx context.Context) {
 	p.note("the git directory is another one there: this one stays as it is")
-	known := make(map[string]bool)
+	ourIDs := make(map[string]bool)
 	for _, id := range p.ours.refs {
-		known[id] = true
+		ourIDs[id] = true
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(p.theirs.refs)) {
 		id := p.theirs.refs[name]
-		if short, ok := strings.CutPrefix(name, branches); ok && p.theirs.isID(id) && !known[id] {
+		if short, ok := strings.CutPrefix(name, branches); ok && p.theirs.isID(id) && !ourIDs[id] {
 			p.note("%s has the commits of its %s", p.park(ctx, short, id), short)
 			p.tips = append(p.tips, id)
 		}
@@ -317,11 +318,11 @@ func (p *refPlan) decideHead(ctx context.Context) {
 	}
 }
 
-// headMoved reports whether the receiving side moved HEAD to a commit that is not between the HEAD of the base and
-// another commit, to. Then the receiving side has made commits of its own, or removed some.
-func (p *refPlan) headMoved(ctx context.Context, to string) bool {
+// headMoved reports whether the receiving side moved HEAD to a commit that is not between the HEAD of the
+// base and the commit target. Then the receiving side has made commits of its own, or removed some.
+func (p *refPlan) headMoved(ctx context.Context, target string) bool {
 	baseHead, ourHead := p.base.resolve(p.base.head), p.ours.resolve(p.ours.head)
-	return ourHead != baseHead && ourHead != "" && !(to != "" && p.scratch.contains(ctx, to, ourHead) && (baseHead == "" || p.scratch.contains(ctx, ourHead, baseHead)))
+	return ourHead != baseHead && ourHead != "" && !(target != "" && p.scratch.contains(ctx, target, ourHead) && (baseHead == "" || p.scratch.contains(ctx, ourHead, baseHead)))
 }
 
 // limitHead drops the updates that would move HEAD to another commit than the HEAD of theirs, because the files of

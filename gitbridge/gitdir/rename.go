@@ -111,11 +111,11 @@ func (r *Repo) ChangedFiles(ctx context.Context, git Git, base Files, inBase fun
 	}
 
 	c, head := gitCaller{git, r.Dir, r.Worktree, literalPaths}, cmp.Or(s.resolve(s.head), s.emptyTreeID())
-	known, err := c.ask(ctx, nil, nil, "diff-index", "--name-only", "-z", "--no-renames", head, "--")
+	changed, err := c.ask(ctx, nil, nil, "diff-index", "--name-only", "-z", "--no-renames", head, "--")
 	untracked, uerr := c.ask(ctx, nil, nil, "ls-files", "-z", "--others", "--exclude-standard")
 	committed, cerr := c.ask(ctx, nil, nil, "ls-tree", "-r", "-z", "--name-only", "--full-tree", head)
 
-	all := strings.Split(strings.TrimSuffix(known+untracked, "\x00"), "\x00")
+	all := strings.Split(strings.TrimSuffix(changed+untracked, "\x00"), "\x00")
 	for name := range strings.SplitSeq(strings.TrimSuffix(committed, "\x00"), "\x00") {
 		if !inBase(name) {
 			all = append(all, name)

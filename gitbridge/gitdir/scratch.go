@@ -149,8 +149,9 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 	return true
 }
 
-// commitsBetween returns the number of commits in the history of commit that are not in the histories of excluded, and
-// the subjects of at most maxSubjects of them, the newest last.
+// commitsBetween returns the number of commits in the history of commit that are not in the histories of
+// excluded, and the subjects of at most maxSubjects of them, the newest last. If there are more, the first
+// text has the number of the others.
 func (s *scratchRepo) commitsBetween(ctx context.Context, commit string, excluded ...string) (n int, subjects []string) {
 	revs := commit + "\n"
 	for _, id := range excluded {

@@ -173,7 +173,8 @@ func equalEntries(a, b *IndexEntry) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.same(*b)
 }
 
-// isBlocked reports whether the index, changed by wanted, has a file above a path, or the index has entries below it.
+// isBlocked reports whether an index with the changes in wanted has a file above a path, or the unchanged
+// index has entries below the path.
 func (s *state) isBlocked(at string, wanted entriesByPath) bool {
 	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
 		if e, ok := wanted[dir]; ok && e != nil || !ok && s.entry(dir) != nil {
@@ -197,18 +198,18 @@ func (s *state) entry(at string) *IndexEntry {
 	return &s.parsedEntries[i]
 }
 
-// indexDelta returns the entries that turn one index, from, into another index, to. For each path that differs, these
-// are the entries that to has, or an entry with Mode 0 if to does not have the path.
-func indexDelta(from, to []IndexEntry) (out []IndexEntry) {
-	for len(from)+len(to) > 0 {
+// indexDelta returns the entries that turn oldIndex into newIndex. For each path that differs, these are the
+// entries in newIndex, or an entry with Mode 0 if newIndex does not have the path.
+func indexDelta(oldIndex, newIndex []IndexEntry) (out []IndexEntry) {
+	for len(oldIndex)+len(newIndex) > 0 {
 		path := ""
-		if len(to) == 0 || len(from) > 0 && from[0].Path < to[0].Path {
-			path = from[0].Path
+		if len(newIndex) == 0 || len(oldIndex) > 0 && oldIndex[0].Path < newIndex[0].Path {
+			path = oldIndex[0].Path
 		} else {
-			path = to[0].Path
+			path = newIndex[0].Path
 		}
 
-		oldEntries, newEntries := popStages(&from, path), popStages(&to, path)
+		oldEntries, newEntries := popStages(&oldIndex, path), popStages(&newIndex, path)
 		switch {
 		case slices.EqualFunc(oldEntries, newEntries, IndexEntry.same):
 		case len(newEntries) == 0:
@@ -256,7 +257,7 @@ func (p *indexPlan) joinSplit(ctx context.Context, s *state) error {
 
 	for _, n := range names {
 		if strings.HasPrefix(n.Name, "sharedindex.") {
-			if err := saveTo(files, n.Name, filepath.Join(p.scratch.gitDir, n.Name), &limitedWriter{limit: largeFile}); err != nil && !os.IsExist(err) {
+			if err := saveTo(files, n.Name, filepath.Join(p.scratch.gitDir, n.Name), &limitedWriter{limit: maxFileBytes}); err != nil && !os.IsExist(err) {
 				return err
 			}
 		}

@@ -26,8 +26,8 @@ type Files interface {
 	Read(name string) ([]byte, error)
 	// List returns the entries of a directory, none if the path is not a directory.
 	List(name string) ([]DirEntry, error)
-	// Save writes the contents of a file of any size to the writer to.
-	Save(name string, to io.Writer) error
+	// Save writes the contents of a file of any size to w.
+	Save(name string, w io.Writer) error
 	// Stat returns the type of an entry, such as unix.S_IFREG, and the time of its last change in nanoseconds. If
 	// there is no such entry, it returns zeros.
 	Stat(name string) (kind uint32, mtime int64, err error)
@@ -98,14 +98,14 @@ func (r *Repo) List(name string) (out []DirEntry, err error) {
 	return out, nil
 }
 
-func (r *Repo) Save(name string, to io.Writer) error {
+func (r *Repo) Save(name string, w io.Writer) error {
 	f, err := os.Open(r.pathOf(name))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 
-	_, err = io.Copy(to, f)
+	_, err = io.Copy(w, f)
 	return err
 }
 
@@ -273,7 +273,7 @@ func readValue(f Files, name string) (string, error) {
 }
 
 func refValue(b []byte) string {
-	text := strings.TrimSpace(string(b[:min(len(b), smallFile)]))
+	text := strings.TrimSpace(string(b[:min(len(b), maxSmallFileBytes)]))
 	if target, ok := strings.CutPrefix(text, "ref:"); ok {
 		return "ref: " + strings.TrimSpace(target)
 	}
@@ -366,9 +366,9 @@ func (s *state) checkStorage() error {
 // linkedRemedy is the advice for a user who has linked two repositories by hand, as git-new-workdir does.
 const linkedRemedy = "; `git worktree add` or a clone in its place works, and so does `git push` in the workspace"
 
-// checkWhole returns ErrUnsupported if git would write parts of the repository to another place, such as another
-// repository.
-// The author of a git directory chooses the targets of its commondir and its symbolic links.
+// checkWhole returns ErrUnsupported if git would write parts of the repository to another place, such as
+// another repository: the author of a git directory chooses the targets of its commondir and its symbolic
+// links.
 func (r *Repo) checkWhole() error {
 	if _, err := os.Lstat(filepath.Join(r.Common, "commondir")); err == nil {
 		return fmt.Errorf("%w: its commondir names another one"+linkedRemedy, ErrUnsupported)
@@ -411,7 +411,8 @@ func SameState(base, now Files) (bool, error) {
 // SameLog reports whether the logs of HEAD of two states have the same last line.
 func SameLog(base, now Files) bool { return bytes.Equal(lastLine(base), lastLine(now)) }
 
-// lastLine returns the last line of the log of HEAD. A gc removes lines from the beginning of the log.
+// lastLine returns the last line of the log of HEAD. The other lines are not compared, because a gc removes
+// lines from the beginning of the log.
 func lastLine(f Files) []byte {
 	log := bytes.TrimSuffix(readOptional(f, "logs/HEAD"), []byte("\n"))
 	return log[bytes.LastIndexByte(log, '\n')+1:]

@@ -58,7 +58,7 @@ func (p *Plan) summarize(ctx context.Context) {
 
 // summary describes the updates.
 func (p *refPlan) summary(ctx context.Context) *summary {
-	s, known := &summary{}, p.refValues(false)
+	s, excluded := &summary{}, p.refValues(false)
 	// New refs come last.
 	for _, u := range slices.SortedStableFunc(slices.Values(p.updates), func(a, b refUpdate) int { return cmp.Compare(min(len(b.old), 1), min(len(a.old), 1)) }) {
 		short, isBranch := strings.CutPrefix(u.name, branches)
@@ -75,8 +75,8 @@ func (p *refPlan) summary(ctx context.Context) *summary {
 		case strings.HasPrefix(u.name, remotes):
 			s.addLine("%s moved", strings.TrimPrefix(u.name, remotes))
 		case isBranch:
-			p.describeBranch(ctx, s, short, u, known)
-			known = append(known, u.new)
+			p.describeBranch(ctx, s, short, u, excluded)
+			excluded = append(excluded, u.new)
 		default:
 			s.addLine("%s moved", u.name)
 		}
@@ -103,19 +103,19 @@ func (p *refPlan) describeDropped(ctx context.Context, s *summary, short, old st
 	}
 }
 
-// describeBranch describes the update of a branch. The commits of a new branch are its commits that are not in the
-// histories of the commits known.
-func (p *refPlan) describeBranch(ctx context.Context, s *summary, short string, u refUpdate, known []string) {
+// describeBranch describes the update of a branch. The commits of a new branch are its commits that are not
+// in the histories of excluded.
+func (p *refPlan) describeBranch(ctx context.Context, s *summary, short string, u refUpdate, excluded []string) {
 	lineCount, phrase := len(s.lines), "on"
 	if u.old != "" {
-		known = []string{u.old}
+		excluded = []string{u.old}
 	} else if !strings.HasPrefix(u.name, parkedPrefix) {
 		phrase = "on the new branch"
 	}
 
 	if u.new == "" {
 		s.addLine("the branch %s is gone (was %s)", short, shortRef(u.old))
-	} else if n, subjects := p.scratch.commitsBetween(ctx, u.new, known...); n > 0 {
+	} else if n, subjects := p.scratch.commitsBetween(ctx, u.new, excluded...); n > 0 {
 		s.addLine("%s %s %s", plural(n, "commit"), phrase, short)
 		s.newCommits = append(s.newCommits, branchCommits{short, subjects})
 	} else if u.old == "" {

@@ -113,8 +113,8 @@ func (p *filePlan) takeLeftovers(m *Merge) {
 var operationKinds = map[string]string{"MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert", "BISECT_LOG": "a bisect",
 	"rebase-merge": "a rebase", "rebase-apply": "a rebase"}
 
-// operation names the operation in progress, "" for none. Files of operationNames that are not in operationKinds may
-// be left by commands that have ended.
+// operation names the operation in progress, "" for none. It ignores the other files of operationNames: a
+// command that has ended may have left them behind.
 func (s *state) operation() string {
 	var out []string
 	for name := range s.operationFiles {

@@ -21,14 +21,14 @@ type filteredFile struct {
 }
 
 const (
-	// smallFile limits the size of a file that is read into memory as a whole, in bytes.
-	smallFile = 1 << 20
-	// largestFile limits the size of an exported file, in bytes. Only sparse files are larger, and git
-	// would store their holes as zeros.
-	largestFile = 1 << 40
-	// largestConverted limits the size of a file that git converts for the store's own repository, in
-	// bytes. For a conversion, git has several copies of the file in memory.
-	largestConverted = 16 << 20
+	// maxBufferedBytes is the largest size of a file that is read into memory as a whole.
+	maxBufferedBytes = 1 << 20
+	// maxExportedBytes is the largest size of an exported file. Only sparse files are larger, and git would
+	// store their holes as zeros.
+	maxExportedBytes = 1 << 40
+	// maxConvertedBytes is the largest size of a file that git converts for the store's own repository. For a
+	// conversion, git has several copies of the file in memory.
+	maxConvertedBytes = 16 << 20
 )
 
 // exportFiles puts regular files and symbolic links of one directory into the commit.
@@ -57,7 +57,7 @@ func (x *exporter) exportFiles(items []item) error {
 			return err
 		}
 		if x.options.Progress != nil && x.result.Files%256 == 0 {
-			x.options.Progress(stream.Progress{Files: int64(x.result.Files), Bytes: x.writer.bytes})
+			x.options.Progress(stream.Progress{Files: int64(x.result.Files), Bytes: x.writer.blobBytes})
 		}
 	}
 
@@ -97,23 +97,23 @@ func (x *exporter) exportFile(it item, conv conversion) error {
 		mode = modeExec
 	}
 
-	if size > largestFile {
+	if size > maxExportedBytes {
 		x.result.Files--
 		x.writer.remove(it.path)
 		x.leaveOut(it.path, fmt.Sprintf("git has no holes: it would store all %d bytes", size))
 		return nil
 	}
 
-	if x.options.Create && conv != unconverted && size > largestConverted {
-		x.result.Reduced = append(x.result.Reduced, stream.Omission{Path: it.path, Reason: fmt.Sprintf("stored without conversion, as it has more than %d MiB", largestConverted>>20)})
+	if x.options.Create && conv != unconverted && size > maxConvertedBytes {
+		x.result.Reduced = append(x.result.Reduced, stream.Omission{Path: it.path, Reason: fmt.Sprintf("stored without conversion, as it has more than %d MiB", maxConvertedBytes>>20)})
 		conv = unconverted
 	}
-	if conv == converted || size > smallFile && conv == lineEnds {
+	if conv == converted || size > maxBufferedBytes && conv == lineEnds {
 		return x.filter(it, mode)
 	}
 
 	content := it.node.Content.Reader(x.options.Source.Files)
-	if size > smallFile {
+	if size > maxBufferedBytes {
 		return x.send(it, mode, content, size)
 	}
 
@@ -151,7 +151,7 @@ func (x *exporter) convert() error {
 	if len(x.filtered) == 0 {
 		return nil
 	}
-	ids, err := x.hashFiles(x.filtered)
+	ids, err := x.storeFiles(x.filtered)
 	if err != nil && gitdir.ExitCode(err) > 0 && x.ctx.Err() == nil {
 		ids, err = x.convertEach()
 	}
@@ -162,13 +162,13 @@ func (x *exporter) convert() error {
 		x.writer.addEntry(f.mode, ids[i], f.path)
 	}
 
-	x.writer.blobs += len(ids)
+	x.writer.blobCount += len(ids)
 
 	return nil
 }
 
-// hashFiles stores files of the worktree and returns their ids.
-func (x *exporter) hashFiles(files []filteredFile, options ...string) ([]string, error) {
+// storeFiles stores files of the worktree and returns their ids.
+func (x *exporter) storeFiles(files []filteredFile, options ...string) ([]string, error) {
 	var names strings.Builder
 	for _, f := range files {
 		names.WriteString(gitquote.Name(f.path))
@@ -196,10 +196,10 @@ func (x *exporter) convertEach() ([]string, error) {
 	ids := make([]string, len(x.filtered))
 
 	for i, f := range x.filtered {
-		id, err := x.hashFiles([]filteredFile{f})
+		id, err := x.storeFiles([]filteredFile{f})
 		if err != nil && gitdir.ExitCode(err) > 0 && x.ctx.Err() == nil {
 			x.result.Reduced = append(x.result.Reduced, stream.Omission{Path: f.path, Reason: "stored without conversion: " + err.Error()})
-			id, err = x.hashFiles([]filteredFile{f}, "--no-filters")
+			id, err = x.storeFiles([]filteredFile{f}, "--no-filters")
 		}
 		if err != nil {
 			return nil, err

@@ -22,12 +22,13 @@ func (u *changeSet) add(p string) {
 	}
 }
 
-// errFull means that a change affects unchanged paths too, so that all paths must be compared.
-var errFull = errors.New("not incremental")
+// errNotIncremental means that a change affects unchanged paths too, so that all paths must be compared.
+var errNotIncremental = errors.New("not incremental")
 
-// changedPaths returns the paths that differ from the base, and removes deleted paths from the commit. If
-// all paths must be compared, it returns nil and removes no path.
-func (x *exporter) changedPaths() (*changeSet, error) {
+// dropChangedPaths returns the paths that differ from the base. It removes the files of the base at these
+// paths from the commit, to which the export then adds the files of the snapshot. If all paths must be
+// compared, it returns nil and removes no path.
+func (x *exporter) dropChangedPaths() (*changeSet, error) {
 	u := &changeSet{map[string]bool{"": true}, make(map[string]bool)}
 	var old []string // changed paths of files of the base
 	err := tree.Diff(x.ctx, x.options.Source, x.baseState, x.options.State, tree.DiffOptions{}, func(c tree.Change) error {
@@ -36,7 +37,7 @@ func (x *exporter) changedPaths() (*changeSet, error) {
 			return nil
 		}
 		if name := path.Base(p); name == ".gitattributes" || name == ".gitignore" && x.options.Gitignore {
-			return errFull
+			return errNotIncremental
 		}
 		if c.Before != nil && !c.Before.IsDir() {
 			old = append(old, p)
@@ -47,7 +48,7 @@ func (x *exporter) changedPaths() (*changeSet, error) {
 		return nil
 	})
 	switch {
-	case errors.Is(err, errFull):
+	case errors.Is(err, errNotIncremental):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("comparing with the export before: %w", err)
@@ -72,8 +73,8 @@ func (x *exporter) changedPaths() (*changeSet, error) {
 	return u, nil
 }
 
-// notCompared returns the reports of the earlier export about paths that were not compared again.
-func (x *exporter) notCompared(all []stream.Omission) (kept []stream.Omission) {
+// uncomparedReports returns the reports of the earlier export about paths that were not compared again.
+func (x *exporter) uncomparedReports(all []stream.Omission) (kept []stream.Omission) {
 	for _, l := range all {
 		seen := x.changeSet.paths[l.Path]
 		for dir := parentOf(l.Path); dir != "" && !seen; dir = parentOf(dir) {

@@ -252,7 +252,7 @@ func (x *exporter) export() (res *Result, err error) {
 	}
 	defer q.remove()
 
-	m := &meter{admit: x.options.Admit, maxSent: x.options.MaxBytes, measure: func() (int64, error) { _, n, err := q.written(); return n, err }}
+	m := &meter{admit: x.options.Admit, maxSent: x.options.MaxBytes, measure: func() (int64, error) { _, n, err := q.listObjects(); return n, err }}
 	defer func() {
 		if err != nil {
 			_ = m.correct(0) // Admit does not refuse a negative number
@@ -294,7 +294,7 @@ func (x *exporter) write() (err error) {
 
 	res := &x.result
 	if x.base != nil {
-		if x.changeSet, err = x.changedPaths(); err != nil {
+		if x.changeSet, err = x.dropChangedPaths(); err != nil {
 			return err
 		}
 		res.Incremental = x.changeSet != nil
@@ -312,8 +312,8 @@ func (x *exporter) write() (err error) {
 	}
 
 	if res.Incremental {
-		res.Skipped = append(res.Skipped, x.notCompared(x.base.Skipped)...)
-		res.Reduced = append(res.Reduced, x.notCompared(x.base.Reduced)...)
+		res.Skipped = append(res.Skipped, x.uncomparedReports(x.base.Skipped)...)
+		res.Reduced = append(res.Reduced, x.uncomparedReports(x.base.Reduced)...)
 	}
 
 	byPath := func(a, b stream.Omission) int { return strings.Compare(a.Path, b.Path) }
@@ -332,14 +332,14 @@ func (x *exporter) write() (err error) {
 		return err
 	}
 
-	res.Written = x.writer.blobs
+	res.Written = x.writer.blobCount
 	if res.Incremental {
 		if res.Files, err = x.countFiles(res.Tree); err != nil {
 			return err
 		}
 	}
 
-	// Without the record the next export is only slower, so its error is ignored.
+	// Without the record the next export is only slower, so an error of save is ignored.
 	_ = x.records.save(res.Commit, exportRecord{
 		x.repo.fingerprint(x.settings, x.options.Gitignore), res.Tree, res.Files, slices.Collect(maps.Keys(x.links)), res.Skipped, res.Reduced})
 

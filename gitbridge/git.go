@@ -101,10 +101,10 @@ func gitCommand(ctx context.Context, dir string, env []string, args ...string) *
 // failed.
 func runGit(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
 	cmd := gitCommand(ctx, dir, env, args...)
-	var out, errs bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
+	var out, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &stderr
 	if err := cmd.Run(); err != nil {
-		return out.Bytes(), gitError(ctx, args, errs.String(), err)
+		return out.Bytes(), gitError(ctx, args, stderr.String(), err)
 	}
 
 	return out.Bytes(), nil
@@ -186,17 +186,17 @@ func errorText(stderr string) string {
 // process is a git command that reads requests and writes answers while it runs. It leads a process
 // group, and terminate ends the whole group: fast-import starts another git process for its last step.
 type process struct {
-	ctx  context.Context
-	cmd  *exec.Cmd
-	args []string
-	in   io.WriteCloser
-	out  *bufio.Reader
-	errs bytes.Buffer
+	ctx    context.Context
+	cmd    *exec.Cmd
+	args   []string
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr bytes.Buffer
 }
 
 func startGit(ctx context.Context, dir string, env []string, args ...string) (p *process, err error) {
 	p = &process{ctx: ctx, cmd: gitCommand(ctx, dir, env, args...), args: args}
-	p.cmd.Stderr = &p.errs
+	p.cmd.Stderr = &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Cancel = p.terminate
 	out, err := p.cmd.StdoutPipe()
@@ -228,7 +228,7 @@ func (p *process) wait() error {
 	p.in.Close()
 	_, _ = io.Copy(io.Discard, p.out)
 	if err := p.cmd.Wait(); err != nil {
-		return gitError(p.ctx, p.args, p.errs.String(), err)
+		return gitError(p.ctx, p.args, p.stderr.String(), err)
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func (p *process) fail(err error) error {
 	waitErr := p.cmd.Wait()
 	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, archive.ErrTruncated)
 	if broken && waitErr != nil {
-		return gitError(p.ctx, p.args, p.errs.String(), waitErr)
+		return gitError(p.ctx, p.args, p.stderr.String(), waitErr)
 	}
 	if p.ctx.Err() != nil {
 		return p.ctx.Err()

@@ -16,9 +16,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// withoutCommitted returns the changes without some changes in the working tree at the path work. It leaves out the
-// changes of files that gitdir.Plan.CommittedFilter finds, and of new or removed directories in which only such files
-// changed.
+// withoutCommitted leaves out some of the changes in the working tree at the path work: the changes of files
+// that gitdir.Plan.CommittedFilter finds, and of new or removed directories in which only such files changed.
+// It returns all others.
 func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, work string, changes []tree.Change) ([]tree.Change, error) {
 	committed, err := p.CommittedFilter(ctx)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// MergeConfigs returns a merger of texts. It merges the configurations of git directories setting by
-// setting, and other texts with lines. Configurations are never in conflict, because git does not merge
-// them either: a setting that both sides changed keeps the value of ours.
-func MergeConfigs(lines threeway.Merger) threeway.Merger {
+// MergeConfigs returns a merger of texts. It merges the configurations of git directories setting by setting,
+// and other texts with mergeLines. Configurations are never in conflict, because git does not merge them
+// either: a setting that both sides changed keeps the value of ours.
+func MergeConfigs(mergeLines threeway.Merger) threeway.Merger {
 	return func(ctx context.Context, in threeway.TextInput, merged func(threeway.MergedText) error) error {
 		if _, rel, ok := threeway.SplitGitPath(in.Path); ok && (path.Base(rel) == "config" || path.Base(rel) == "config.worktree") {
 			if text, err := mergeConfig(ctx, in); err == nil {
@@ -30,7 +30,7 @@ func MergeConfigs(lines threeway.Merger) threeway.Merger {
 				}
 			}
 		}
-		return lines(ctx, in, merged)
+		return mergeLines(ctx, in, merged)
 	}
 }
 

@@ -32,17 +32,17 @@ func (f treeFiles) lookup(name string) (*tree.Inode, error) {
 }
 
 func (f treeFiles) Read(name string) ([]byte, error) {
-	const most = 256 << 20 // bytes
+	const maxReadBytes = 256 << 20 // bytes
 	n, err := f.lookup(name)
 	switch {
 	case err != nil:
 		return nil, err
 	case n == nil || !n.IsRegular():
 		return nil, fs.ErrNotExist
-	case n.Size() > most:
+	case n.Size() > maxReadBytes:
 		return nil, fmt.Errorf("%s is too large", path.Join(f.dir, name))
 	}
-	if err := f.take(name, n.Size()); err != nil {
+	if err := f.spendBudget(name, n.Size()); err != nil {
 		return nil, err
 	}
 
@@ -57,7 +57,7 @@ func (f treeFiles) List(name string) (out []gitdir.DirEntry, err error) {
 		return nil, err
 	}
 	const nameSize = 256 // memory of a name: the longest one has 255 bytes
-	if err := f.take(name, nameSize*int64(n.Dir.Len())); err != nil {
+	if err := f.spendBudget(name, nameSize*int64(n.Dir.Len())); err != nil {
 		return nil, err
 	}
 
@@ -90,8 +90,8 @@ func (f treeFiles) Stat(name string) (kind uint32, mtime int64, err error) {
 	return n.Type(), n.Mtime, nil
 }
 
-// take subtracts the bytes of the next read from the budget. It fails if the budget is smaller.
-func (f treeFiles) take(name string, bytes int64) error {
+// spendBudget subtracts the bytes of the next read from the budget. It fails if the budget is smaller.
+func (f treeFiles) spendBudget(name string, bytes int64) error {
 	if f.budget == nil {
 		return nil
 	}

@@ -312,13 +312,13 @@ func sameInode(a, b *tree.Inode) bool { return a != nil && b != nil && a.Ino == 
 
 // withoutRemoved leaves out the changes in working trees that one side has removed and the other side keeps.
 func (g *gitMerge) withoutRemoved(changes []tree.Change) []tree.Change {
-	removed := make(map[string]bool) // results of isRemoved, by directory
+	removed := make(map[string]bool) // results of reportOneSidedRemoval, by directory
 	return slices.DeleteFunc(changes, func(c tree.Change) bool {
 		for dir := c.Path; dir != nil; dir = dir.Dir {
 			at := dir.String()
 			is, known := removed[at]
 			if !known {
-				is = g.isRemoved(at)
+				is = g.reportOneSidedRemoval(at)
 				removed[at] = is
 			}
 			if is {
@@ -329,10 +329,10 @@ func (g *gitMerge) withoutRemoved(changes []tree.Change) []tree.Change {
 	})
 }
 
-// isRemoved reports whether a directory of the base is a working tree that one side has removed and the other side
-// keeps. If so, it adds a line to g.reports. It returns false if the receiving side has removed a repository that is
-// not a linked working tree: files that theirs changed in it are in conflict.
-func (g *gitMerge) isRemoved(dir string) bool {
+// reportOneSidedRemoval reports whether a directory of the base is a working tree that one side has removed
+// and the other side keeps. If so, it adds a line to g.reports. It returns false if the receiving side has
+// removed a repository that is not a linked working tree: files that theirs changed in it are in conflict.
+func (g *gitMerge) reportOneSidedRemoval(dir string) bool {
 	file := path.Join(dir, ".git")
 	if g.inodeAt(g.base, file) == nil {
 		return false

@@ -108,7 +108,7 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 
 		e.Meta = gitMeta(o, e.Mode, e.Mtime)
 		if commit, ok := commits[e.Path]; ok {
-			return submodule(o, e, commit, sink)
+			return addSubmodule(o, e, commit, sink)
 		}
 
 		return sink(e)
@@ -157,8 +157,8 @@ func (r *repository) submodules(ctx context.Context, treeish string, c *stream.C
 	}
 }
 
-// submodule feeds the directory of a submodule to sink, with a minimal `.git` that names the commit.
-func submodule(o stream.Options, dir stream.Entry, commit string, sink stream.Sink) error {
+// addSubmodule feeds the directory of a submodule to sink, with a minimal `.git` that names the commit.
+func addSubmodule(o stream.Options, dir stream.Entry, commit string, sink stream.Sink) error {
 	if o.Skip != nil {
 		o.Skip(dir.Path, fmt.Errorf("submodule at commit %s: its files are not in the repository", commit))
 	}

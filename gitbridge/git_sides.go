@@ -29,8 +29,8 @@ type Merger struct {
 	Admit func(bytes int64) error
 }
 
-// gitMemory is the memory in bytes that a call of Repositories takes from Merger.Memory, for git.
-const gitMemory = 8 << 20
+// gitMemoryBytes is the memory that a call of Repositories takes from Merger.Memory, for git.
+const gitMemoryBytes = 8 << 20
 
 // resolutions are the decisions about conflicts of git's merge that follow from rules.
 var resolutions = map[threeway.Rule]gitdir.Resolution{threeway.KeepOurs: gitdir.TakeOurs, threeway.TakeTheirs: gitdir.TakeTheirs}
@@ -44,7 +44,7 @@ type stateMerge struct {
 	taken  []string                // see threeway.GitOutcome.TakenPaths
 	edits  []threeway.Edit
 
-	release func() // returns gitMemory to Merger.Memory
+	release func() // returns gitMemoryBytes to Merger.Memory
 }
 
 // Repositories plans the merge of the git directories of two states. It is a threeway.GitMerger.
@@ -103,7 +103,7 @@ func (s *stateMerge) receiverAt(at string, base treeFiles) (*receiver, error) {
 
 	to.open = func(m *gitdir.Merge, work, temp string) error {
 		if len(s.copies) == 0 {
-			if s.release, err = s.merger.Memory.Take(s.ctx, gitMemory); err != nil {
+			if s.release, err = s.merger.Memory.Take(s.ctx, gitMemoryBytes); err != nil {
 				s.release = func() {}
 				return err
 			}

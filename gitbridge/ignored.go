@@ -62,10 +62,10 @@ func ignoredBy(ctx context.Context, rules map[string][]byte, paths []string) ([]
 		return nil, err
 	}
 
-	const pattern, fields = 2, 4
+	const patternField, fieldCount = 2, 4
 	ignored := make([]bool, len(paths))
-	err = p.ask(paths, fields, func(i, field int, text string) {
-		if field == pattern {
+	err = p.ask(paths, fieldCount, func(i, field int, text string) {
+		if field == patternField {
 			ignored[i] = text != "" && !strings.HasPrefix(text, "!")
 		}
 	})

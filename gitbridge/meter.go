@@ -7,8 +7,8 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// inFlight is the maximum number of bytes that were sent to git and that git has not written yet.
-const inFlight = 4 << 20
+// maxUnwrittenBytes is the largest number of bytes that were sent to git and that git has not written yet.
+const maxUnwrittenBytes = 4 << 20
 
 // A meter charges the disk space of an export before the export uses the space. All numbers are bytes.
 type meter struct {
@@ -23,8 +23,8 @@ type meter struct {
 	admitted  int64 // bytes admitted so far
 }
 
-// add charges n bytes of contents. The caller then sends them to git.
-func (m *meter) add(n int64) error {
+// chargeContents charges n bytes of contents. The caller then sends them to git.
+func (m *meter) chargeContents(n int64) error {
 	m.sent += n
 	m.sentSince += n
 	if m.maxSent > 0 && m.sent > m.maxSent {
@@ -33,8 +33,8 @@ func (m *meter) add(n int64) error {
 	return m.charge()
 }
 
-// spool charges n bytes of a temporary file.
-func (m *meter) spool(n int64) error {
+// chargeTemporary charges n bytes of a temporary file.
+func (m *meter) chargeTemporary(n int64) error {
 	m.temporary += n
 	return m.charge()
 }
@@ -64,7 +64,9 @@ func (m *meter) charge() error {
 }
 
 // maxNeeded returns the bytes that the export can have on the disk at most until the next call of measure.
-func (m *meter) maxNeeded() int64 { return min(m.sent, m.written+m.sentSince+inFlight) + m.temporary }
+func (m *meter) maxNeeded() int64 {
+	return min(m.sent, m.written+m.sentSince+maxUnwrittenBytes) + m.temporary
+}
 
 // correct corrects the charge to the bytes that the finished export has written.
 func (m *meter) correct(bytes int64) error {
@@ -101,14 +103,14 @@ type meteredWriter struct {
 }
 
 func (s meteredWriter) Write(p []byte) (int, error) {
-	if err := s.spool(int64(len(p))); err != nil {
+	if err := s.chargeTemporary(int64(len(p))); err != nil {
 		return 0, err
 	}
 	return s.Writer.Write(p)
 }
 
-// written returns the paths of the finished objects in the quarantine, and the bytes of all its files.
-func (q *quarantine) written() (objects []string, bytes int64, err error) {
+// listObjects returns the paths of the finished objects in the quarantine, and the bytes of all its files.
+func (q *quarantine) listObjects() (objects []string, bytes int64, err error) {
 	err = fs.WalkDir(q.objects.FS(), q.name, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return errs.Ignore(err, fs.ErrNotExist) // git has renamed or removed the file

@@ -95,15 +95,15 @@ func (n *nestedReader) gitDir(dir string) (string, error) {
 	}
 
 	if node.IsRegular() {
-		const longest = 1 << 20
-		text, err := n.read(at, longest+1)
+		const maxLinkBytes = 1 << 20
+		text, err := n.read(at, maxLinkBytes+1)
 		if err != nil {
 			return "", err
 		}
 
 		target, ok := strings.CutPrefix(text, "gitdir: ")
 		target = strings.TrimRight(target, "\r\n")
-		if !ok || target == "" || len(text) > longest {
+		if !ok || target == "" || len(text) > maxLinkBytes {
 			return "", nil
 		}
 		if strings.HasPrefix(target, "/") {

@@ -34,7 +34,7 @@ func newQuarantine(r *repository) (*quarantine, error) {
 	at, err := os.Lstat(r.objects)
 	opened, oerr := objects.Stat(".")
 	if err = errors.Join(err, oerr); err == nil && r.trust != trustAll && !os.SameFile(at, opened) {
-		err = r.foreign(r.objects) // a link has replaced the directory that openRepository found
+		err = r.foreignError(r.objects) // a link has replaced the directory that openRepository found
 	}
 	if err == nil {
 		err = objects.Mkdir(q.name, 0o700)
@@ -63,7 +63,7 @@ func (q *quarantine) remove() {
 // release moves all objects to the repository, after m has admitted them. Pack indexes are moved
 // last, because git uses a pack as soon as its index exists.
 func (q *quarantine) release(m *meter) error {
-	objects, bytes, err := q.written()
+	objects, bytes, err := q.listObjects()
 	if err != nil {
 		return fmt.Errorf("collecting the new objects: %w", err)
 	}

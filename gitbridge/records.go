@@ -27,8 +27,8 @@ type exportRecord struct {
 type records struct{ dir string }
 
 const (
-	maxRecords = 64       // records in the directory
-	maxRecord  = 64 << 20 // bytes of a record
+	maxRecords     = 64       // records in the directory
+	maxRecordBytes = 64 << 20 // bytes of a record
 )
 
 // load returns the record of an exported commit, and whether it could be read. It follows no links and
@@ -49,7 +49,7 @@ func (r records) load(commit string) (e exportRecord, ok bool) {
 	}
 	defer f.Close()
 
-	err = gob.NewDecoder(bufio.NewReader(io.LimitReader(f, maxRecord))).Decode(&e)
+	err = gob.NewDecoder(bufio.NewReader(io.LimitReader(f, maxRecordBytes))).Decode(&e)
 	return e, err == nil
 }
 

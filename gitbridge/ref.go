@@ -57,7 +57,7 @@ func (r *repository) checkRef(ctx context.Context, ref string) error {
 	}
 
 	for ; ref != "."; ref = path.Dir(ref) {
-		if err := r.noLinks(filepath.Join(r.gitDir, ref), filepath.Join(r.gitDir, "logs", ref)); err != nil {
+		if err := r.checkNoLinks(filepath.Join(r.gitDir, ref), filepath.Join(r.gitDir, "logs", ref)); err != nil {
 			return err
 		}
 	}
@@ -102,9 +102,9 @@ func (r *repository) refs(ctx context.Context, patterns ...string) (all []ref, e
 	return all, nil
 }
 
-// updateRef changes the value of ref from the id old to the id id. If old is "", the ref must not exist
-// yet. The text reason is for the reflog. Errors: ErrRefMoved if ref has another value; ErrBadRef if the
-// name collides with another ref.
+// updateRef changes the value of a ref from old to id, both ids of objects. If old is "", the ref must not
+// exist yet. The text reason is for the reflog. Errors: ErrRefMoved if ref has another value; ErrBadRef if
+// the name collides with another ref.
 func (r *repository) updateRef(ctx context.Context, ref, old, id, reason string) error {
 	if old == "" {
 		old = r.zeroID()
@@ -173,11 +173,11 @@ func (r *repository) deleteRefs(ctx context.Context, refs []ref) error {
 	return nil
 }
 
-// KeepCommits removes all commits but the given ones from the store's own repository at dir. It deletes
-// each ref with another commit in its history, all reflogs, and the objects that the remaining refs do
-// not need. It returns the deleted refs; with dryRun it only returns the refs that it would delete. The
-// caller must let no export run at the same time.
-func KeepCommits(ctx context.Context, dir string, commits map[string]bool, dryRun bool) (deleted []string, err error) {
+// KeepOnlyCommits removes all commits but the given ones from the store's own repository at dir. It deletes
+// each ref with another commit in its history, all reflogs, and the objects that the remaining refs do not
+// need. It returns the deleted refs; with dryRun it only returns the refs that it would delete. The caller
+// must let no export run at the same time.
+func KeepOnlyCommits(ctx context.Context, dir string, commits map[string]bool, dryRun bool) (deleted []string, err error) {
 	repo, err := openOwn(ctx, dir)
 	if repo == nil || err != nil {
 		return nil, err
@@ -218,7 +218,8 @@ func KeepCommits(ctx context.Context, dir string, commits map[string]bool, dryRu
 }
 
 // Prune removes the objects of the store's own repository at dir that no ref needs, and overwrites the files that
-// git removes. The caller must let no export run at the same time: its objects have no ref yet.
+// git removes. The caller must let no export run at the same time: the objects of an unfinished export have
+// no ref yet.
 func Prune(ctx context.Context, dir string) error {
 	repo, err := openRepository(ctx, dir, trustNone)
 	if err != nil {

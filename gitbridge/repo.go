@@ -107,20 +107,21 @@ func openRepository(ctx context.Context, dir string, t trust) (*repository, erro
 func (r *repository) checkSelfContained(abs string) error {
 	git := filepath.Join(abs, ".git")
 	if r.trust != trustAll && (r.gitDir != abs && r.gitDir != git || r.objects != filepath.Join(r.gitDir, "objects")) {
-		return r.foreign(r.objects)
+		return r.foreignError(r.objects)
 	}
-	return r.noLinks(git, r.objects, filepath.Join(r.objects, "pack"), filepath.Join(r.gitDir, "logs"))
+	return r.checkNoLinks(git, r.objects, filepath.Join(r.objects, "pack"), filepath.Join(r.gitDir, "logs"))
 }
 
-// noLinks returns ErrNotSelfContained if one of the paths is a symbolic link, unless the trust is trustAll.
-func (r *repository) noLinks(names ...string) error {
+// checkNoLinks returns ErrNotSelfContained if one of the paths is a symbolic link, unless the trust is
+// trustAll.
+func (r *repository) checkNoLinks(names ...string) error {
 	if i := slices.IndexFunc(names, isLink); i >= 0 && r.trust != trustAll {
-		return r.foreign(names[i])
+		return r.foreignError(names[i])
 	}
 	return nil
 }
 
-func (r *repository) foreign(name string) error {
+func (r *repository) foreignError(name string) error {
 	return fmt.Errorf("%s: %w: %s; if you know why, use --trust-config", r.dir, ErrNotSelfContained, name)
 }
 

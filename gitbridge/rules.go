@@ -24,10 +24,10 @@ import (
 // read a device or a large file to its end.
 var ErrNotRegular = errs.New(errs.Invalid, "not a regular file, or larger than 16 MiB: remove it, or the setting that names it")
 
-// largestRules limits the size of a file of rules or configuration, in bytes. A larger .gitignore or
-// .gitattributes in the tree is not read. If another such file is larger, the repository is refused
-// with ErrNotRegular.
-const largestRules = 16 << 20
+// maxRulesBytes is the largest size of a file of rules or configuration. A larger .gitignore or
+// .gitattributes in the tree is not read. If another such file is larger, the repository is refused with
+// ErrNotRegular.
+const maxRulesBytes = 16 << 20
 
 // Names of the files of rules outside of the tree, in settings.rules.
 const (
@@ -48,16 +48,16 @@ func (r *repository) readRules(ctx context.Context, s *settings) error {
 		files[name] = filepath.Join(filepath.Dir(r.objects), name) // in the git directory that worktrees share
 	}
 
-	setting := make(map[string]string)
+	settingPrefix := make(map[string]string)
 	for key, name := range userFiles {
-		files[name], setting[name] = r.userFile(ctx, s, key, name), key+": "
+		files[name], settingPrefix[name] = r.userFile(ctx, s, key, name), key+": "
 	}
 
 	s.rules = make(map[string]string)
 	for name, file := range files {
 		text, err := readRegular(file)
 		if errors.Is(err, ErrNotRegular) { // other errors are ignored, as git ignores them
-			return fmt.Errorf("rules of git for %s: %s%w", r.dir, setting[name], err)
+			return fmt.Errorf("rules of git for %s: %s%w", r.dir, settingPrefix[name], err)
 		}
 		s.rules[name] = string(text)
 	}
@@ -65,8 +65,8 @@ func (r *repository) readRules(ctx context.Context, s *settings) error {
 	return nil
 }
 
-// userFile returns the path of a user's own file of rules: the value of a setting, key, or, if it is not
-// set, the default path of a file with the given name. It returns "" for no file.
+// userFile returns the path of a user's own file of rules, "" for no file. The path is the value of the
+// setting with the given key. If this is not set, it is the default path of a file with the given name.
 func (r *repository) userFile(ctx context.Context, s *settings, key, name string) string {
 	if _, ok := s.values[key]; ok {
 		file, err := r.git(ctx, nil, "config", "--type=path", "--get", key)
@@ -123,12 +123,12 @@ func (r *repository) fingerprint(s *settings, gitignore bool) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// readRegular reads a regular file of at most largestRules bytes. A directory and /dev/null are read as
+// readRegular reads a regular file of at most maxRulesBytes bytes. A directory and /dev/null are read as
 // empty. Errors: ErrNotRegular; the error of opening the file.
 func readRegular(name string) ([]byte, error) {
-	text, err := plainfile.Read(name, largestRules)
+	text, err := plainfile.Read(name, maxRulesBytes)
 	if errors.Is(err, plainfile.ErrUnfit) {
-		return nil, checkFile(name, largestRules)
+		return nil, checkFile(name, maxRulesBytes)
 	}
 	return text, err
 }

@@ -56,7 +56,7 @@ func (x *exporter) exportDir(dir string, n *tree.Inode) error {
 	// git reads the rules from the worktree, so they are written before git is asked about files.
 	// Unchanged rules are needed for changed files too. git does not follow links to rules.
 	for _, it := range items {
-		if isRuleFile(path.Base(it.path)) && it.node.IsRegular() && it.node.Size() <= largestRules {
+		if isRuleFile(path.Base(it.path)) && it.node.IsRegular() && it.node.Size() <= maxRulesBytes {
 			if err := x.worktree.write(it.path, it.node.Content.Reader(x.options.Source.Files)); err != nil {
 				return err
 			}

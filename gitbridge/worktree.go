@@ -120,7 +120,7 @@ func (s *attrWorktree) write(name string, r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("copying what git must see: %w", err)
 	}
-	_, err = io.Copy(struct{ io.Writer }{f}, meteredReader{r, func(n int64) error { return s.meter.spool(2 * n) }})
+	_, err = io.Copy(struct{ io.Writer }{f}, meteredReader{r, func(n int64) error { return s.meter.chargeTemporary(2 * n) }})
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("copying what git must see: %w", err)
 	}
@@ -184,16 +184,16 @@ const (
 	converted              // $Id$, a filter, or a different encoding
 )
 
-// conversionOf returns the conversion of a path. values are the values of attributeNames, auto is
-// core.autocrlf. If the conversion depends on the contents, it returns a conversion, and git decides
-// later.
-func conversionOf(values []string, auto bool) conversion {
+// conversionOf returns the conversion of a path. values are the values of attributeNames, autoCRLF is
+// core.autocrlf. Whether git converts the file can also depend on the contents. Then conversionOf returns the
+// conversion that is possible, and git decides later.
+func conversionOf(values []string, autoCRLF bool) conversion {
 	given := func(v string) bool { return v != "unspecified" && v != "unset" }
 	text, crlf, eol := values[0], values[1], values[2]
 	switch {
 	case slices.ContainsFunc(values[3:], given):
 		return converted
-	case given(text), text == "unspecified" && (given(crlf) || given(eol) || crlf == "unspecified" && auto):
+	case given(text), text == "unspecified" && (given(crlf) || given(eol) || crlf == "unspecified" && autoCRLF):
 		return lineEnds
 	}
 

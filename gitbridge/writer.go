@@ -26,13 +26,13 @@ type writer struct {
 	p           *process
 	in          *bufio.Writer
 	meter       *meter
-	spool       *os.File      // the entries of the commit, in the commands of fast-import
+	spool       *os.File      // the entries of the commit, as commands of fast-import
 	entryWriter *bufio.Writer // writes to spool
 	treeEntries *[]entry      // entries of the directory that makeTree makes; nil outside of makeTree
 
-	blobs int
-	bytes int64
-	ended bool
+	blobCount int
+	blobBytes int64
+	ended     bool
 }
 
 func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*writer, error) {
@@ -86,11 +86,11 @@ const commitMark = 1
 
 // blob sends size bytes of r as a blob and returns its mark in fast-import.
 func (w *writer) blob(r io.Reader, size int64) (mark string, err error) {
-	w.blobs++
-	w.bytes += size
-	mark = ":" + strconv.Itoa(commitMark+w.blobs)
+	w.blobCount++
+	w.blobBytes += size
+	mark = ":" + strconv.Itoa(commitMark+w.blobCount)
 	fmt.Fprintf(w.in, "blob\nmark %s\ndata %d\n", mark, size)
-	n, err := io.Copy(w.in, meteredReader{io.LimitReader(r, size), w.meter.add})
+	n, err := io.Copy(w.in, meteredReader{io.LimitReader(r, size), w.meter.chargeContents})
 	w.in.WriteByte('\n')
 	if _, broken := w.in.Write(nil); broken != nil {
 		return "", w.fail(broken)

@@ -198,7 +198,7 @@ func (es *Exports) withoutExports(ctx context.Context, fn func() error) error {
 // deleteOtherRefs deletes each ref of the store's own repository from which a commit can be reached that is not in
 // commits, and the objects that only these refs need. It returns the refs. If dryRun is set, it deletes nothing.
 func (es *Exports) deleteOtherRefs(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
-	return gitbridge.KeepCommits(ctx, es.repository(), commits, dryRun)
+	return gitbridge.KeepOnlyCommits(ctx, es.repository(), commits, dryRun)
 }
 
 var errForkEnded = errs.Fail(errs.NotExist, "the fork ended during the export")

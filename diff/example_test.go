@@ -3,13 +3,16 @@ package diff_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 func check(err error) {
@@ -58,12 +61,17 @@ func ExampleWrite() {
 }
 
 // Two sides changed different lines of a text, and one line differently.
-func ExampleMerge() {
-	parts, err := diff.Merge(context.Background(), []byte("a\nb\nc\n"), []byte("A\nb\nd\n"), []byte("a\nb\ne\n"))
-	check(err)
-	for _, p := range parts {
-		fmt.Printf("%s: %q %q\n", p.Kind, p.Ours, p.Theirs)
+func ExampleMerger() {
+	section := func(text string) *io.SectionReader {
+		return io.NewSectionReader(strings.NewReader(text), 0, int64(len(text)))
 	}
+	m := diff.Merger{Show: func(parts []diff.Part) {
+		for _, p := range parts {
+			fmt.Printf("%s: %q %q\n", p.Kind, p.Ours, p.Theirs)
+		}
+	}}
+	in := threeway.TextInput{Base: section("a\nb\nc\n"), Ours: section("A\nb\nd\n"), Theirs: section("a\nb\ne\n")}
+	check(m.Merge(context.Background(), in, func(threeway.MergedText) error { return nil }))
 	// Output:
 	// ours: ["A\n"] ["a\n"]
 	// same: ["b\n"] ["b\n"]

@@ -122,14 +122,22 @@ func TestHunksOfManyLines(t *testing.T) {
 	if _, err := UndoHunk(context.Background(), m.src, a, b, b, "f", "", "id", o); !errors.Is(err, errs.TooBig) {
 		t.Error(err)
 	}
-	if _, err := ReserveMergeMemory(context.Background(), o.Memory, []byte(many)); !errors.Is(err, errs.TooBig) {
-		t.Error(err)
+	if got := merge(t, Merger{Memory: o.Memory}, many, many, many); got != nil {
+		t.Errorf("it merges: %v", got.Clean)
 	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
 		t.Errorf("%d bytes of memory", took)
 	}
-	release, err := ReserveMergeMemory(context.Background(), o.Memory, []byte("a\nb\n"))
-	must.OK(t, err)
-	release()
+
+	// Texts whose parts need more than the memory merge without them.
+	shown := 0
+	show := func([]Part) { shown++ }
+	few := strings.Repeat("line\n", 15<<10)
+	if got := merge(t, Merger{Memory: o.Memory, Show: show}, few, few, few); got == nil || shown > 0 {
+		t.Errorf("merged: %t, shown %d times", got != nil, shown)
+	}
+	if got := merge(t, Merger{Memory: o.Memory, Show: show}, "a\n", "b\n", "a\n"); got == nil || shown != 1 {
+		t.Errorf("merged: %t, shown %d times", got != nil, shown)
+	}
 }

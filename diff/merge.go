@@ -23,16 +23,8 @@ type Part struct {
 	Theirs []string `json:"theirs"`
 }
 
-// Merge merges the changes of two sides to a text. It returns all parts of the text, in order. Changes
+// mergeLines merges the changes of two sides to a text. It calls fn for each part of the text, in order. Changes
 // that touch each other are in one part.
-func Merge(ctx context.Context, base, ours, theirs []byte) (parts []Part, err error) {
-	err = mergeLines(ctx, base, ours, theirs, func(kind string, b, o, t [][]byte) {
-		parts = append(parts, Part{kind, lineTexts(b), lineTexts(o), lineTexts(t)})
-	})
-	return parts, err
-}
-
-// mergeLines calls fn for each part of a merge, in order.
 func mergeLines(ctx context.Context, base, ours, theirs []byte, fn func(kind string, base, ours, theirs [][]byte)) error {
 	e := &stepBudget{ctx, maxDiffSteps}
 	lb, lo, eo, err := e.compareText(base, ours)
@@ -101,10 +93,15 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, fn func(kind str
 }
 
 // mergeText returns a text with the changes of both sides. Lines that the sides changed differently are
-// in conflict markers. clean reports whether there are no such lines.
-func mergeText(ctx context.Context, base, ours, theirs []byte) (text []byte, clean bool, err error) {
+// in conflict markers. clean reports whether there are no such lines. If show is set, it is called with the parts.
+func mergeText(ctx context.Context, base, ours, theirs []byte, show func([]Part)) (text []byte, clean bool, err error) {
+	var parts []Part
 	clean = true
-	err = mergeLines(ctx, base, ours, theirs, func(kind string, _, o, t [][]byte) {
+	err = mergeLines(ctx, base, ours, theirs, func(kind string, b, o, t [][]byte) {
+		if show != nil {
+			parts = append(parts, Part{kind, lineTexts(b), lineTexts(o), lineTexts(t)})
+		}
+
 		switch kind {
 		case "theirs":
 			text = append(text, bytes.Join(t, nil)...)
@@ -118,6 +115,9 @@ func mergeText(ctx context.Context, base, ours, theirs []byte) (text []byte, cle
 			text = append(text, bytes.Join(o, nil)...)
 		}
 	})
+	if show != nil && err == nil {
+		show(parts)
+	}
 
 	return text, clean, err
 }
@@ -138,6 +138,9 @@ type Merger struct {
 	// Admit, if set, is called with the size of a merged file before it is stored. Its error ends the
 	// merge.
 	Admit func(bytes int64) error
+	// Show, if set, is called with the parts of the file before Merge calls onMerged. It is not called if the parts
+	// need more than all of Memory.
+	Show func([]Part)
 }
 
 // Merge merges one file, and calls onMerged with the result. It returns nil without calling onMerged if
@@ -160,6 +163,12 @@ func (m Merger) Merge(ctx context.Context, in threeway.TextInput, onMerged func(
 	if !m.Memory.Fits(need) {
 		return nil
 	}
+	if !m.Memory.Fits(hunkMemoryFactor * need) {
+		m.Show = nil
+	}
+	if m.Show != nil {
+		need *= hunkMemoryFactor
+	}
 
 	release, err := m.Memory.Take(ctx, need)
 	if err != nil {
@@ -175,7 +184,7 @@ func (m Merger) Merge(ctx context.Context, in threeway.TextInput, onMerged func(
 		}
 	}
 
-	text, clean, err := mergeText(ctx, texts[0], texts[1], texts[2])
+	text, clean, err := mergeText(ctx, texts[0], texts[1], texts[2], m.Show)
 	if errors.Is(err, errTooDifferent) {
 		return nil
 	}
@@ -194,27 +203,6 @@ func (m Merger) Merge(ctx context.Context, in threeway.TextInput, onMerged func(
 
 // errTooLarge is the error for texts that need more than all memory for comparisons.
 var errTooLarge = errs.New(errs.TooBig, "it has too many lines to be compared")
-
-// reserveMergeMemory reserves the memory for a merge of three texts. a and b are two of them; the third has about the
-// size of a.
-func (o Options) reserveMergeMemory(ctx context.Context, a, b survey) (release func(), err error) {
-	need := 2 * hunkMemoryFactor * comparisonMemory(a, b)
-	if !o.Memory.Fits(need) {
-		return nil, errTooLarge
-	}
-	return o.Memory.Take(ctx, need)
-}
-
-// ReserveMergeMemory reserves the memory for Merge of texts, and waits while other requests use too much of it. The
-// error has the kind errs.TooBig if the texts need more than the whole memory.
-func ReserveMergeMemory(ctx context.Context, memory *budget.Budget, texts ...[]byte) (release func(), err error) {
-	var sides survey
-	for _, text := range texts {
-		sides.size += int64(len(text))
-		sides.lines += bytes.Count(text, []byte{'\n'}) + 1
-	}
-	return Options{Memory: memory}.reserveMergeMemory(ctx, sides, survey{})
-}
 
 // addedLines returns the number of lines that edits add, negative if they remove more.
 func addedLines(edits []edit) (n int) {
@@ -294,7 +282,13 @@ func UndoHunk(ctx context.Context, src *tree.Source, a, b, present *tree.State, 
 		return nil, err
 	}
 
-	release, err := o.reserveMergeMemory(ctx, after, presentSurvey)
+	// The third text, without the hunk, is about as long as that of after.
+	need := 2 * hunkMemoryFactor * comparisonMemory(after, presentSurvey)
+	if !o.Memory.Fits(need) {
+		return nil, errTooLarge
+	}
+
+	release, err := o.Memory.Take(ctx, need)
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +304,7 @@ func UndoHunk(ctx context.Context, src *tree.Source, a, b, present *tree.State, 
 		return nil, err
 	}
 
-	text, clean, err := mergeText(ctx, base, ours, text)
+	text, clean, err := mergeText(ctx, base, ours, text, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func FuzzMerge(f *testing.F) {
 	f.Add("", "\n\n", "x")
 	f.Fuzz(func(t *testing.T, base, ours, theirs string) {
 		merge := func(base, ours, theirs string) (string, bool) {
-			text, clean, err := mergeText(t.Context(), []byte(base), []byte(ours), []byte(theirs))
+			text, clean, err := mergeText(t.Context(), []byte(base), []byte(ours), []byte(theirs), nil)
 			if errors.Is(err, errTooDifferent) {
 				t.Skip()
 			}
@@ -129,7 +129,8 @@ func FuzzMerge(f *testing.F) {
 			t.Errorf("base %q: %q and %q become %q, and %q the other way round", base, ours, theirs, text, again)
 		}
 
-		parts, err := Merge(t.Context(), []byte(base), []byte(ours), []byte(theirs))
+		var parts []Part
+		_, _, err := mergeText(t.Context(), []byte(base), []byte(ours), []byte(theirs), func(p []Part) { parts = p })
 		must.OK(t, err)
 		var b, o, th strings.Builder
 		for _, p := range parts {

@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -16,19 +17,14 @@ import (
 
 // MergeConfigs returns a merger of texts. It merges the configurations of git directories setting by setting,
 // and other texts with mergeLines. Configurations are never in conflict, because git does not merge them
-// either: a setting that both sides changed keeps the value of ours.
+// either: a setting that both sides changed keeps the value of ours. The settings that only theirs changed are
+// merged with lines into the text of ours.
 func MergeConfigs(mergeLines threeway.Merger) threeway.Merger {
 	return func(ctx context.Context, in threeway.TextInput, merged func(threeway.MergedText) error) error {
 		if _, rel, ok := threeway.SplitGitPath(in.Path); ok && (path.Base(rel) == "config" || path.Base(rel) == "config.worktree") {
 			if text, err := mergeConfig(ctx, in); err == nil {
-				return merged(threeway.MergedText{Text: text, Clean: true})
-			}
-
-			for _, side := range []*io.SectionReader{in.Base, in.Ours, in.Theirs} { // git cannot read a configuration, or is not installed
-				if _, err := side.Seek(0, io.SeekStart); err != nil {
-					return err
-				}
-			}
+				in.Base, in.Theirs = io.NewSectionReader(in.Ours, 0, in.Ours.Size()), io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text)))
+			} // else git cannot read a configuration, or is not installed
 		}
 		return mergeLines(ctx, in, merged)
 	}
@@ -85,7 +81,7 @@ func mergeConfig(ctx context.Context, in threeway.TextInput) ([]byte, error) {
 
 // readConfig writes a configuration to a file, and returns the values of its settings.
 func readConfig(ctx context.Context, file string, from *io.SectionReader) (map[string][]string, error) {
-	text, err := io.ReadAll(from)
+	text, err := io.ReadAll(io.NewSectionReader(from, 0, from.Size()))
 	if err == nil {
 		err = os.WriteFile(file, text, 0o600)
 	}

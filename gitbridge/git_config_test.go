@@ -22,10 +22,14 @@ func TestMergeConfigs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lines := func(_ context.Context, in threeway.TextInput, do func(threeway.MergedText) error) error {
-				if b := got(io.ReadAll(in.Ours)); string(b) != c.ours {
-					t.Errorf("by lines: ours is %q", b)
+				base, ours, theirs := got(io.ReadAll(in.Base)), got(io.ReadAll(in.Ours)), got(io.ReadAll(in.Theirs))
+				if string(ours) != c.ours {
+					t.Errorf("by lines: ours is %q", ours)
 				}
-				return do(threeway.MergedText{Text: []byte("lines")})
+				if string(base) != c.ours {
+					theirs = []byte("lines")
+				}
+				return do(threeway.MergedText{Text: theirs, Clean: true})
 			}
 			in := threeway.TextInput{Base: section(base), Ours: section(c.ours), Theirs: section(c.theirs), Path: c.path}
 			err := MergeConfigs(lines)(t.Context(), in, func(m threeway.MergedText) error {

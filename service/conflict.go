@@ -1,13 +1,13 @@
 package service
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -70,7 +70,7 @@ func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting,
 			return errNoPath(string(a.Path))
 		}
 
-		out, err = compareSides(ctx, r, base, ours, theirs, base, ours, theirs)
+		out, err = compareSides(ctx, r, string(a.Path), base, ours, theirs, base, ours, theirs)
 		return err
 	})
 
@@ -85,7 +85,7 @@ func undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode)
 	}
 
 	err = r.Workspace.Snapshots().VersionsBy(ctx, o, func(asLeft, without *tree.Inode) error {
-		out, err = compareSides(ctx, r, asLeft, ours, without, ours)
+		out, err = compareSides(ctx, r, string(a.Path), asLeft, ours, without, ours)
 		return err
 	})
 	if errors.Is(err, threeway.ErrConflict) {
@@ -95,49 +95,50 @@ func undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode)
 	return out, err
 }
 
-// compareSides compares the versions of a file on the three sides of a merge: base, ours and theirs. A version is nil
-// if the side does not have the file. The field Of of the result is the digest of the files in digested.
-func compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inode, digested ...*tree.Inode) (out Conflicting, err error) {
-	const maxSideSize = 1 << 20
-
-	// Read the sides that are texts.
-	out.Parts = []diff.Part{}
-	var texts [3][]byte
-	sizes := [3]*int64{&out.BaseSize, &out.OursSize, &out.TheirsSize}
-
+// compareSides shows the merge of the versions of a file: base, ours and theirs. A version is nil
+// if the side does not
+// have the file. The field Of of the result is the digest of the files in digested.
+func compareSides(ctx context.Context, r *Request, path string, base, ours, theirs *tree.Inode, digested ...*tree.Inode) (out Conflicting, err error) {
+	const maxShown = 1 << 20
+	sizes, size := [3]int64{-1, -1, -1}, int64(0)
 	for i, n := range [3]*tree.Inode{base, ours, theirs} {
-		if *sizes[i] = -1; n == nil {
-			out.Binary = true
-			continue
+		if n != nil {
+			sizes[i], size = n.Size(), max(size, n.Size())
 		}
-
-		if *sizes[i] = n.Size(); !n.IsRegular() || n.Size() > maxSideSize {
-			out.Binary = true
-		} else if texts[i], err = io.ReadAll(n.Content.Reader(r.source().Files)); err != nil {
-			return out, err
-		}
-
-		out.Binary = out.Binary || !utf8.Valid(texts[i]) || bytes.IndexByte(texts[i], 0) >= 0
 	}
-	if out.Binary {
+
+	out = Conflicting{Binary: true, Parts: []diff.Part{}, BaseSize: sizes[0], OursSize: sizes[1], TheirsSize: sizes[2]}
+	if !threeway.CanMergeLines(base, ours, theirs) {
 		return out, nil
 	}
 
-	// Merge the sides by lines, if the memory suffices.
-	release, err := diff.ReserveMergeMemory(ctx, r.budget(TextMemory), texts[:]...)
-	if errs.KindOf(err) == errs.TooBig {
-		out.Binary = true
-		return out, nil
-	}
-	if err != nil {
-		return out, err
-	}
-	defer release()
-
-	if out.Of, err = threeway.Digest(r.source(), digested...); err != nil {
-		return out, err
+	hidden := "too large to show"
+	lines := diff.Merger{Memory: r.budget(GitMemory)}
+	if size <= maxShown {
+		lines.Show = func(parts []diff.Part) {
+			if hidden = "not UTF-8"; isUTF8(parts) {
+				hidden, out.Parts = "", append(out.Parts, parts...)
+			}
+		}
 	}
 
-	out.Parts, err = diff.Merge(ctx, texts[0], texts[1], texts[2])
+	src := r.source().Files
+	in := threeway.TextInput{Base: base.Content.Reader(src), Ours: ours.Content.Reader(src), Theirs: theirs.Content.Reader(src), Path: path}
+	err = gitbridge.MergeConfigs(lines.Merge)(ctx, in, func(m threeway.MergedText) error {
+		out.Binary, out.Hidden, out.Clean = false, hidden, m.Clean
+		return nil
+	})
+	if err != nil || out.Binary || out.Hidden != "" {
+		return out, err
+	}
+
+	out.Of, err = threeway.Digest(r.source(), digested...)
 	return out, err
+}
+
+// isUTF8 reports whether the lines of all parts can be strings in JSON.
+func isUTF8(parts []diff.Part) bool {
+	return !slices.ContainsFunc(parts, func(p diff.Part) bool {
+		return slices.ContainsFunc(slices.Concat(p.Base, p.Ours, p.Theirs), func(line string) bool { return !utf8.ValidString(line) })
+	})
 }

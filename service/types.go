@@ -352,7 +352,9 @@ type Conflict struct {
 // it, ours the present file, and theirs the base without the actor's changes.
 type Conflicting struct {
 	Of         string      `json:"of,omitempty" jsonschema:"a digest of the sides, for contents of merge and undo-by"`
-	Binary     bool        `json:"binary,omitempty" jsonschema:"there are no parts: a side is missing, is no file of UTF-8, is larger than 1 MiB, or is in conflict"`
+	Binary     bool        `json:"binary,omitempty" jsonschema:"there are no parts, and a merge takes one side: a side is missing, is no text, has more lines than a merge compares, or is in conflict"`
+	Hidden     string      `json:"hidden,omitempty" jsonschema:"a merge merges lines, but there are no parts: too large to show (a side above 1 MiB), or not UTF-8"`
+	Clean      bool        `json:"clean,omitempty" jsonschema:"the lines merge without a conflict"`
 	BaseSize   int64       `json:"base_size" jsonschema:"bytes; -1: nothing is at the path"`
 	OursSize   int64       `json:"ours_size" jsonschema:"bytes; -1: nothing is at the path"`
 	TheirsSize int64       `json:"theirs_size" jsonschema:"bytes; -1: nothing is at the path"`

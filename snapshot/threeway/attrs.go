@@ -87,7 +87,7 @@ func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool
 	}
 
 	m.NeedsLineMerge = true
-	m.OK = m.OK && canMergeLines(base, ours, theirs)
+	m.OK = m.OK && CanMergeLines(base, ours, theirs)
 	return m, nil
 }
 
@@ -114,10 +114,10 @@ func mergeTypes(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (boo
 	return m, err
 }
 
-// canMergeLines reports whether all versions of a file are regular files, small enough to be merged by
+// CanMergeLines reports whether all versions of a file are regular files, small enough to be merged by
 // lines.
-func canMergeLines(versions ...*tree.Inode) bool {
-	return !slices.ContainsFunc(versions, func(n *tree.Inode) bool { return !n.IsRegular() || n.Size() > MaxMerged })
+func CanMergeLines(versions ...*tree.Inode) bool {
+	return !slices.ContainsFunc(versions, func(n *tree.Inode) bool { return n == nil || !n.IsRegular() || n.Size() > MaxMerged })
 }
 
 // xattrValue is the value of an extended attribute that may not exist.

@@ -196,7 +196,7 @@ func (t *intervalMerge) mergedInode(p string, f *file, base, theirs *tree.Inode)
 		return nil, 0, false, false, err
 	}
 	if decided && !m.NeedsLineMerge {
-		m.NeedsLineMerge, m.OK = true, m.OK && canMergeLines(base, ours, theirs)
+		m.NeedsLineMerge, m.OK = true, m.OK && CanMergeLines(base, ours, theirs)
 	}
 	if !m.Changed && !m.NeedsLineMerge {
 		return nil, 0, false, m.OK, nil

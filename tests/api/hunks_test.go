@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -210,6 +211,97 @@ func (c *client) decide(conflict object) (kinds string, contents object) {
 		}
 	}
 	return strings.Join(all, " "), object{"f": object{"of": shown.Of, "text": strings.Join(text, "")}}
+}
+
+// TestConflictIsAsMerged: what conflict shows of a file is what merge writes: the parts without a conflict are the text,
+// and other files merge by the same rules if their lines cannot be shown.
+func TestConflictIsAsMerged(t *testing.T) {
+	c := newClient(t)
+	git := func(dir string, args ...string) {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-C", filepath.Join(c.m.Path(), dir)}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	long := strings.Repeat(strings.Repeat("x", 63)+"\n", 1<<15)
+	files := map[string]struct{ before, after, hidden string }{ // the text around the line that both sides or one of them change
+		"text":   {"a\n", "b\nc\n", ""},
+		"latin1": {"caf\xe9\n", "b\nc\n", "not UTF-8"},
+		"large":  {"a\n", long, "too large to show"},
+		"zero":   {"\x00\n", "b\nc\n", ""},
+	}
+	put := func(dir, line, end string) {
+		for name, f := range files {
+			c.put(dir+name, f.before+"line\n"+f.after+end)
+			c.put(dir+name+"-both", f.before+line+f.after)
+		}
+	}
+	put("", "line\n", "end\n")
+	git("", "init", "-q")
+	c.ask(200, "fork", object{"name": "try"}, nil)
+	put("", "ours\n", "end\n")
+	put(".forks/try/", "theirs\n", "another end\n")
+	for name, f := range files {
+		c.put(name, "first\n"+f.before+"line\n"+f.after+"end\n")
+	}
+	git("", "config", "user.name", "ours")
+	git(".forks/try", "config", "user.email", "theirs")
+
+	merge, refused := object{"fork": "try", "dry_run": true}, struct{ Result struct{ Conflicts []string } }{}
+	c.ask(409, "merge", merge, &refused)
+	inConflict, texts, resolve := refused.Result.Conflicts, map[string]string{}, object{}
+	for name := range files {
+		for _, path := range []string{name, name + "-both"} {
+			resolve[path], texts[path] = "theirs", c.shown(path, slices.Contains(inConflict, path), files[name].hidden, name == "zero")
+		}
+	}
+	texts[".git/config"] = c.shown(".git/config", false, "", false)
+	if len(inConflict) != len(files)+1 {
+		t.Errorf("in conflict: %q", inConflict)
+	}
+	c.ask(200, "merge", object{"fork": "try", "resolve": resolve}, nil)
+	for path, text := range texts {
+		if text != "" {
+			c.has(path, text)
+		}
+	}
+	c.has("latin1", "first\ncaf\xe9\nline\nb\nc\nanother end\n")
+	c.has("large", "first\na\nline\n"+long+"another end\n")
+	git("", "config", "user.email")
+}
+
+// shown compares what is shown of a path with what a merge does. It returns the merged text, "" if there is none.
+func (c *client) shown(path string, inConflict bool, hidden string, binary bool) string {
+	c.t.Helper()
+	var s struct {
+		Of, Hidden    string
+		Binary, Clean bool
+		Parts         []struct {
+			Kind         string
+			Ours, Theirs []string
+		}
+	}
+	c.ask(200, "conflict", object{"fork": "try", "path": path}, &s)
+	hasParts := hidden == "" && !binary
+	if s.Hidden != hidden || s.Binary != binary || s.Clean == inConflict || (s.Of != "") != hasParts || len(s.Parts) > 0 != hasParts {
+		c.t.Errorf("%s, in conflict: %t: %+v", path, inConflict, s)
+	}
+	var text []string
+	for _, p := range s.Parts {
+		switch p.Kind {
+		case "conflict":
+			if !inConflict {
+				c.t.Errorf("%s merges, but %q and %q conflict", path, p.Ours, p.Theirs)
+			}
+			return ""
+		case "theirs":
+			text = append(text, p.Theirs...)
+		default:
+			text = append(text, p.Ours...)
+		}
+	}
+	return strings.Join(text, "")
 }
 
 // TestConflictOfUndo: the parts of a file that others changed after several turns of an actor are

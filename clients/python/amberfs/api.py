@@ -795,8 +795,12 @@ class Compacted:
 class Conflicting:
     # bytes; -1: nothing is at the path
     base_size: int
-    # there are no parts: a side is missing, is no file of UTF-8, is larger than 1 MiB, or is in conflict
+    # there are no parts, and a merge takes one side: a side is missing, is no text, has more lines than a merge compares, or is in conflict
     binary: bool | None = field(default=None)
+    # the lines merge without a conflict
+    clean: bool | None = field(default=None)
+    # a merge merges lines, but there are no parts: too large to show (a side above 1 MiB), or not UTF-8
+    hidden: str | None = field(default=None)
     # a digest of the sides, for contents of merge and undo-by
     of: str | None = field(default=None)
     # bytes; -1: nothing is at the path

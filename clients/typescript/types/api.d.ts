@@ -219,8 +219,12 @@ export interface ConflictArgs {
 export interface Conflicting {
   /** bytes; -1: nothing is at the path */
   base_size: number
-  /** there are no parts: a side is missing, is no file of UTF-8, is larger than 1 MiB, or is in conflict */
+  /** there are no parts, and a merge takes one side: a side is missing, is no text, has more lines than a merge compares, or is in conflict */
   binary?: boolean
+  /** the lines merge without a conflict */
+  clean?: boolean
+  /** a merge merges lines, but there are no parts: too large to show (a side above 1 MiB), or not UTF-8 */
+  hidden?: string
   /** a digest of the sides, for contents of merge and undo-by */
   of?: string
   /** bytes; -1: nothing is at the path */

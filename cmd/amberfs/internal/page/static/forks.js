@@ -54,6 +54,7 @@ export async function drawConflicts(paths, { title, verb, names, of, options, go
   redraw(box, el("p.message", "Comparing …"));
   const files = await Promise.all(paths.map(async (path) => {
     const found = await call("conflict", { ...of, path }, options).catch((e) => { failed(e); return { binary: true }; });
+    found.binary ||= Boolean(found.hidden);
     const known = found.binary && (found.base_size || found.ours_size || found.theirs_size);
     if (known) for (const side of Object.keys(states)) found[side] = await whole(path, side, found[`${side}_size`]);
     const taken = { conflict: "", same: "base", both: "ours" };
@@ -78,7 +79,7 @@ export async function drawConflicts(paths, { title, verb, names, of, options, go
     return el(same ? "span" : "mark", { class: part.take || "open" }, visible(joined(cut)));
   };
   const section = (f) => el("article.file.conflict", { "aria-label": visible(f.path) }, el("header", el("h3.path", visible(f.path)),
-    el("span.count", f.binary ? "no lines to merge" : count(f.open.length, "conflict")),
+    el("span.count", f.hidden ? `${f.hidden}: lines ${f.clean ? "merge" : "conflict, so take one side"}` : f.binary ? "no lines to merge" : count(f.open.length, "conflict")),
     choice(`Take all of ${visible(f.path)} from`, f.whole, { ours: names.ours, theirs: names.theirs }, (side) => take(f, side))),
   f.ours && el("div.part", columns((side) => f[side])),
   ...f.open.map((part) => el("div.part", columns((side) => [lines(part[side])]),

@@ -366,8 +366,9 @@ func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, no
 	maps.Copy(all, ours.files)
 	maps.Copy(all, theirs.files)
 	maps.Copy(all, now.files)
-	dropped := ours.commit != base.commit && slices.ContainsFunc(slices.Collect(maps.Keys(base.dirty)), func(at string) bool { // a change that ours may have committed
-		return !theirs.dirty[at] && theirs.files[at] != base.files[at]
+	dropped := slices.ContainsFunc(slices.Collect(maps.Keys(base.dirty)), func(at string) bool {
+		by := func(s, o *side) bool { return !s.dirty[at] && s.files[at] != base.files[at] && o.commit != base.commit }
+		return by(theirs, ours) || by(ours, theirs) && !parted // a change that one side took back, and the other side may have committed
 	})
 	for _, at := range slices.Sorted(maps.Keys(all)) {
 		b, o, t, n := base.files[at], ours.files[at], theirs.files[at], now.files[at]
@@ -403,10 +404,10 @@ func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, no
 				}
 			}
 		}
-		if as, ok := followed[at]; ok && !(dropped && (n == o || n == t)) && (n == as || (!parted || theirs.commit == base.commit) && len(h.excused) == 0) {
+		if as, ok := followed[at]; ok && (n == as || !(dropped && (n == o || n == t)) && (!parted || theirs.commit == base.commit) && len(h.excused) == 0) {
 			want = as
 		}
-		if n != want && !h.excused[first] && (len(h.excused) == 0 && followed != nil || !h.isMoved(n, base, ours, theirs, at)) {
+		if n != want && !h.excused[first] && (len(h.excused) == 0 && followed != nil || !h.isMoved(n, base, ours, theirs, at) && !h.isMovedAway(at, base, ours, theirs, now)) {
 			fail("FILE %s: %q, want %q (base %q ours %q theirs %q)", at, n, want, b, o, t)
 		}
 	}

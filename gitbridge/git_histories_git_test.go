@@ -86,6 +86,23 @@ func (h *histories) isMoved(n string, base, ours, theirs *side, at string) bool 
 	return false
 }
 
+// isMovedAway reports whether a file is gone because a file at another path has the changes of both sides, see isMoved.
+func (h *histories) isMovedAway(at string, base, ours, theirs, now *side) bool {
+	from := &side{files: map[string]string{at: base.files[at]}}
+	return now.files[at] == "" && slices.ContainsFunc(slices.Collect(maps.Keys(now.files)), func(to string) bool {
+		return base.files[to] == "" && h.isMoved(now.files[to], from, ours, theirs, to)
+	})
+}
+
+// isDropped reports whether git's merge drops a change of the file at a path without a conflict, which no merge of files
+// may do. Git does so if one side changed the file, the other side renamed it, and both have equal files at the new path.
+func isDropped(at string, base, ours, theirs *side) bool {
+	b, o, t := base.files[at], ours.files[at], theirs.files[at]
+	return b != "" && (o == "") != (t == "") && o+t != b && slices.ContainsFunc(slices.Collect(maps.Keys(ours.files)), func(to string) bool {
+		return base.files[to] == "" && ours.files[to] == theirs.files[to]
+	})
+}
+
 // gitMerge has git make commits of a base and two working trees, $b, $o and $t, and runs a script with them in a directory.
 func (h *histories) gitMerge(base, ours, theirs *side, dir, script string) string {
 	write := func(s *side, name string) {

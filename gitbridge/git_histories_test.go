@@ -77,6 +77,8 @@ func TestGitHistories(t *testing.T) {
 		12_300_359, // a file renamed there, with conflict markers here, and two applies
 		16_000_325, // a branch that is checked out on both sides, and not in the base
 		21_000_112, // a separate git directory whose index has no entries
+		50_000_942, // a separate git directory whose index has no times after an apply that was interrupted
+		51_001_171, // a file renamed there, changed here, and here beside an equal file of the new name
 	}
 	for i := range n {
 		seeds = append(seeds, first+uint64(i))
@@ -206,8 +208,8 @@ func (r *rig) in(dir, script string) string {
 func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	h.t.Helper()
 	h.excused, h.to = make(map[string]bool), dir
-	if l := linkOutside(h.rig.dir, h.rig.dir); l != nil && !l.Trusted { // a person does what is said, see TestUntrustedRepository
-		h.did = append(h.did, h.rig.in(h.rig.dir, `git config core.worktree "$PWD"; echo core.worktree is set`))
+	if l := linkOutside(h.rig.dir, h.rig.dir); l != nil && !l.Trusted { // see TestUntrustedRepository
+		h.trust()
 	}
 	prefer := false
 	asked := ""
@@ -225,6 +227,11 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	said, conflicts, err := by(threeway.RefuseConflicts)
 	if err != nil && strings.Contains(err.Error(), "is not merged: ") {
 		h.did, h.join = append(h.did, err.Error()), false
+		said, conflicts, err = by(threeway.RefuseConflicts)
+	}
+	if err == nil && strings.Contains(said, "config core.worktree DIR") { // an apply that was interrupted wrote an index without times
+		h.did = append(h.did, said)
+		h.trust()
 		said, conflicts, err = by(threeway.RefuseConflicts)
 	}
 	if err != nil && len(conflicts) > 0 {
@@ -278,6 +285,11 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	return ok
 }
 
+// trust does what an apply says about a separate git directory whose index proves nothing.
+func (h *histories) trust() {
+	h.did = append(h.did, h.rig.in(h.rig.dir, `git config core.worktree "$PWD"; echo core.worktree is set`))
+}
+
 // asGit is the reason for a conflict that git has, too.
 const asGit = "as git merge"
 
@@ -291,6 +303,8 @@ func (h *histories) refused(conflicts []string, ours, theirs *side) string {
 		return asGit
 	case has(h.gitConflicts(h.committed(theirs), ours, theirs)):
 		return "as git stash pop"
+	case slices.ContainsFunc(conflicts, func(at string) bool { return isDropped(at, h.base, ours, theirs) }):
+		return "git merge drops a change"
 	case theirs.commit != h.base.commit && !slices.ContainsFunc(conflicts, func(at string) bool { return !ours.dirty[at] }):
 		return "as git merge over changes that are not committed"
 	case slices.ContainsFunc(conflicts, func(at string) bool { return strings.HasPrefix(at, "inner/") }) && theirs.nested["inner"] == nil && len(ours.nested["inner"].dirty) > 0:

@@ -27,11 +27,13 @@ func TestRenames(t *testing.T) {
 			check: `sed -n 1p z; git log -1 --format=%s; git status -s`, want: "mine\nmoved\n M z"},
 		"to another directory": {moves: `mv s "a new
 one"`, changes: mine, check: `sed -n 1p a*/l; ls`, want: "mine\na\na new\none\nb\nc"},
-		"permissions":          {moves: `chmod 600 s/l; mv s/l z`, changes: `chmod +x s/l`, check: `stat -c %a z`, want: "700"},
-		"in conflict":          {moves: `mv s/l z; sed -i 's/^1$/there/' z`, changes: mine, conflicts: "s/l"},
-		"removed":              {moves: `rm s/l; echo other >z`, changes: mine, conflicts: "s/l"},
-		"several":              {moves: `mv s/l y; sed -i 's/^[3-5]$/y/' y; git mv s/m z`, changes: mine + `echo mine >>s/m`, check: `sed -n 1p y; tail -1 z`, want: "mine\nmine"},
-		"another is more like": {moves: `rm s/l; mv s/m z; sed -i '4d' z`, changes: mine, conflicts: "s/l"},
+		"permissions":           {moves: `chmod 600 s/l; mv s/l z`, changes: `chmod +x s/l`, check: `stat -c %a z`, want: "700"},
+		"in conflict":           {moves: `mv s/l z; sed -i 's/^1$/there/' z`, changes: mine, conflicts: "s/l"},
+		"removed":               {moves: `rm s/l; echo other >z`, changes: mine, conflicts: "s/l"},
+		"several":               {moves: `mv s/l y; sed -i 's/^[3-5]$/y/' y; git mv s/m z`, changes: mine + `echo mine >>s/m`, check: `sed -n 1p y; tail -1 z`, want: "mine\nmine"},
+		"after the same rename": {moves: `mv s/m y; mv s/l z`, changes: `mv s/m y; ` + mine, check: `sed -n 1p z; ls s y`, want: "mine\ny\n\ns:"},
+		"an equal new file":     {moves: `mv s/l z`, changes: `cp s/l z; ` + mine, conflicts: "s/l"},
+		"another is more like":  {moves: `rm s/l; mv s/m z; sed -i '4d' z`, changes: mine, conflicts: "s/l"},
 	} {
 		for _, how := range []string{"apply", "refresh", "merge"} {
 			for _, moved := range []string{"here", "there"} {

@@ -21,6 +21,7 @@ func TestGoneWorktree(t *testing.T) {
 			check: `ls; git worktree list | wc -l; git log -1 --format=%s inner; git status -s`, want: "a\nb\nc\n1\nwork"},
 		"removed here, detached commits there": {run: `git -C inner checkout -q --detach; ` + commit, dir: remove, said: "amberfs/r/inner has the commits of the working tree inner",
 			check: `ls; git log -1 --format=%s amberfs/r/inner; git status -s`, want: "a\nb\nc\nwork"},
+		"removed here, a submodule there": {run: `git add -f inner; git commit -qm link`, dir: remove, said: "1 commit on main", check: `ls; git status -s`, want: "a\nb\nc\n D inner"},
 		"removed there, commits here": {run: remove, dir: commit, said: "the working tree is gone in the workspace: this one stays, as it changed",
 			check: `ls inner; git worktree list | wc -l; git -C inner status -s; git log -1 --format=%s inner --`, want: "a\nb\nc\nnew\nu\n2\n?? u\nwork"},
 		"removed there, a new file here": {run: remove, dir: `echo u >inner/u`, said: "the working tree is gone in the workspace: this one stays, as it changed",

@@ -24,10 +24,10 @@ func (r Receiver) ResolvePath(p *tree.Path) (string, error) {
 	return os.Readlink(procPath(fd))
 }
 
-// EntryAt returns the entry at a path in the merge's tree of the directory, nil if there is none.
+// EntryAt returns the directory's entry at a path, nil if there is none.
 func (r Receiver) EntryAt(name string) (*tree.Inode, error) {
 	if err := r.pl.readPath(name, r.pl.tree.read); err != nil {
 		return nil, err
 	}
-	return r.pl.tree.inodeAt(name)
+	return r.pl.tree.dirVersion(name)
 }

@@ -3,6 +3,7 @@ package gitdir
 import (
 	"cmp"
 	"context"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +24,14 @@ func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*F
 	}
 
 	ours, theirs, tree := sideBranches[1], sideBranches[2], ""
-	if err = s.importFiles(ctx, sides); err == nil && s.pairRenamed(ctx, sides) {
-		err = s.importFiles(ctx, sides)
+	if err = s.importFiles(ctx, sides); err == nil {
+		moved, lost := s.pairRenamed(ctx, sides)
+		if lost {
+			return nil, nil, s.callErr
+		}
+		if moved {
+			err = s.importFiles(ctx, sides)
+		}
 	}
 	if err == nil {
 		tree, err = s.ask(ctx, nil, nil, "-c", "merge.directoryRenames=false", "merge-tree", "--write-tree", "--no-messages", ours, theirs)
@@ -84,21 +91,28 @@ func (s *scratchRepo) importFiles(ctx context.Context, sides [3]map[string]*File
 
 // pairRenamed finds the files that one side renamed, and that the other side has only at the new path, for example
 // after an earlier merge. In the files of the other side, it moves such a file to the old path: git itself sees that
-// rename only if the contents are similar. changed means that it moved files.
-func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File) (changed bool) {
+// rename only if the contents are similar. moved means that it moved files. lost means that the other side has changed
+// the file at the old path, too: if both sides have equal files at the new path, git drops that change without a
+// conflict.
+func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File) (moved, lost bool) {
+	contents := func(f *File) string { return fmt.Sprint(f.Exec, f.BlobID(sha1.Size)) }
 	for i, side := range sides[1:] {
 		out, _ := s.ask(ctx, nil, nil, "diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status", sideBranches[0], sideBranches[1+i])
 		other, f := sides[2-i], strings.Split(out, "\x00")
 		for ; len(f) > 2; f = f[3:] {
 			from, to := f[1], f[2]
 			inTheWay := func(at string) bool { return below(at, from) || below(from, at) }
-			if side[to] != nil && other[to] != nil && !slices.ContainsFunc(slices.Collect(maps.Keys(other)), inTheWay) {
-				other[from], changed = other[to], true
+			switch {
+			case side[to] == nil || other[to] == nil:
+			case !slices.ContainsFunc(slices.Collect(maps.Keys(other)), inTheWay):
+				other[from], moved = other[to], true
 				delete(other, to)
+			case other[from] != nil && contents(other[from]) != contents(sides[0][from]):
+				lost = true
 			}
 		}
 	}
-	return changed
+	return moved, lost
 }
 
 // ChangedFiles compares the working tree with the HEAD commit of the base. It returns the paths of the files that

@@ -34,14 +34,14 @@
 //   - [Store.GC] frees the disk space of unreferenced objects, and [Store.CollectSoon] makes it run soon.
 //     [Store.BeginImport] protects new objects that no tree references yet. [Store.Hold] protects the objects of a
 //     state that is read.
-//   - [Store.Free] is the number of bytes that can still be written.
+//   - [Store.FreeBytes] is the number of bytes that can still be written.
 //   - [Store.RemoveKept] removes snapshots and forks that are kept only for an undo.
 //   - [Store.Images] lists the container images from which snapshots were imported.
 //
 // The mount and its successor:
 //
 //   - [Hooks] has the functions that are called for events and for changes that did not come through the mount:
-//     [Hooks.OnEvent], [Hooks.OnInvalidate], [Hooks.OnReplaced]. [Store.Changed] tells of the next record.
+//     [Hooks.OnEvent], [Hooks.OnInvalidate], [Hooks.OnReplaced]. [Store.NextRecord] tells of the next record.
 //   - [Store.Connect] begins a connection to the kernel. A [RequestResult] is the result of a request that a daemon
 //     carried out and did not answer before it died: [Store.ResultOf] finds it, and [RequestResult.Changes] lists what
 //     an edit changed. [ConnectArgs] are the arguments with which the store asks for a connection to a remote.
@@ -72,7 +72,7 @@
 //   - [Workspace.Status] returns sizes, counts and health of the workspace and the store.
 //   - [Workspace.Quota] is the [Quota]: [Quota.Usage] is the number of bytes that a fork does not share with other trees,
 //     [Quota.Admit] and [Quota.ChargeExport] charge new bytes to the fork's limit.
-//   - [Workspace.Changes] is a count that grows with each change of the workspace or its snapshots.
+//   - [Workspace.ChangeCount] is a count that grows with each change of the workspace or its snapshots.
 //
 // # Snapshots
 //
@@ -83,7 +83,7 @@
 //     deletes them at once, [Snapshots.Rename] and [Snapshots.Amend] change their description.
 //   - [Snapshots.Head] is the parent of the present state. [Snapshots.NewestFirst] iterates over the snapshots.
 //     [Snapshots.Page] lists some of them as entries of the directory .snapshots ([ListEntry]).
-//   - [Snapshots.Compact] replaces several snapshots by one ([CompactOptions], [Compacted]).
+//   - [Snapshots.Compact] replaces several snapshots by one ([CompactOptions], [CompactResult]).
 //   - [Snapshots.Intervals] and [Snapshots.OpenInterval] return which actors changed which paths between
 //     two snapshots.
 //   - [Snapshots.UndoBy] undoes the changes of one actor ([UndoByOptions], [UndoByResult]). [Snapshots.VersionsBy] returns
@@ -96,7 +96,7 @@
 // # Forks
 //
 // A fork is a workspace that began as a snapshot or as the present state of another workspace, its parent
-// ([Workspace.IsFork], [Workspace.Parent], [Workspace.BeganFrom]). The limits of a fork's fork are those of
+// ([Workspace.IsFork], [Workspace.Parent], [Workspace.BaseSnapshotName]). The limits of a fork's fork are those of
 // [Workspace.Tenant]. [Workspace.Forks] has the operations on the forks of one workspace, [Forks]:
 //
 //   - [Forks.New] makes a fork ([ForkOptions]). [Forks.Claim] finds or makes the fork of a label ([ClaimResult]), and
@@ -116,7 +116,7 @@
 //
 // [Workspace.Ops] has the operations that a user can undo, [Ops]:
 //
-//   - [Ops.List] and [Ops.Named] find operations, and [Ops.UndoDeadlines] says until when some of them can be undone.
+//   - [Ops.List] and [Ops.ByNumber] find operations, and [Ops.UndoDeadlines] says until when some of them can be undone.
 //   - [Ops.Undo] undoes one.
 //   - [Ops.BeginApply], [Ops.EndApply] and [Ops.MarkApplyUndone] record an apply to a directory, which a client carries
 //     out.
@@ -125,20 +125,20 @@
 //
 // [Workspace.Remotes] exchanges snapshots with other stores, [Remotes]:
 //
-//   - [Remotes.Push] protects a snapshot from gc while it is sent ([OutgoingSnapshot]), and [Remotes.ReportPushed]
+//   - [Remotes.PreparePush] protects a snapshot from gc while it is sent ([OutgoingSnapshot]), and [Remotes.ReportPushed]
 //     emits the event.
-//   - [Remotes.MayPull] checks a name, and [Remotes.AddPulled] makes a snapshot of objects that were fetched.
+//   - [Remotes.CheckPull] checks a name, and [Remotes.AddPulled] makes a snapshot of objects that were fetched.
 //   - [Remotes.HoldToSend] returns a state without the paths that the policy forgets. [Remotes.UnsentPaths] lists these
 //     paths, and [Remotes.SendsAll] reports whether the policy forgets none.
-//   - [Remotes.Lineage] and [Remotes.NewestOf] find states that two stores have in common.
+//   - [Remotes.Lineage] and [Remotes.NewestWithID] find states that two stores have in common.
 //
 // # Forgotten contents
 //
 // [Store.ForgottenContents] has the operations on contents that users have forgotten, [ForgottenContents]:
 //
-//   - [ForgottenContents.Erase] completes an erasure. It deletes exports with a function that the caller gives it,
-//     [PruneExports].
+//   - [ForgottenContents.CompleteErasure] completes an erasure. It deletes exports with a function that the caller
+//     gives it, [PruneExports].
 //   - [ForgottenContents.Verify] searches the whole store for forgotten contents. [ForgottenContents.Scanner] and
 //     [ForgottenContents.Chunks] are for a search elsewhere.
-//   - [ForgottenContents.Rewritten] returns the snapshots whose trees were replaced ([RewrittenSnapshot]).
+//   - [ForgottenContents.RewrittenSnapshots] returns the snapshots whose trees were replaced ([RewrittenSnapshot]).
 package snapshot

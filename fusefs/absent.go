@@ -16,12 +16,12 @@ import (
 // the requests that were interrupted. A request that waits has changed nothing yet: it is parked
 // until the object or the memory is available, and then handled again from the beginning.
 //
-// The handler of such a request returns a status of at least delayStatus, which is above all errnos.
+// The handler of such a request returns a status of at least minDelayStatus, which is above all errnos.
 // takeDelay returns the cas.DelayError of such a status.
 type parkingLot struct {
-	mu        sync.Mutex // guards the fields below
-	lastDelay int32      // the number of the newest delay
-	delays    map[int32]cas.DelayError
+	mu              sync.Mutex // guards the fields below
+	lastDelayNumber int32      // of the newest delay
+	delays          map[int32]cas.DelayError
 	// parked has a channel for each parked request, by the request's number. An INTERRUPT closes the
 	// channel.
 	parked map[uint64]chan struct{}
@@ -36,16 +36,16 @@ func newParkingLot() *parkingLot {
 	return &parkingLot{delays: make(map[int32]cas.DelayError), parked: make(map[uint64]chan struct{}), interrupted: make(map[uint64]bool)}
 }
 
-// delayStatus is the lowest status that stands for a cas.DelayError.
-const delayStatus = 1 << 20
+// minDelayStatus is the lowest status that stands for a cas.DelayError.
+const minDelayStatus = 1 << 20
 
 // addDelay stores a delay, and returns the status that stands for the delay.
 func (a *parkingLot) addDelay(err cas.DelayError) fuse.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.lastDelay = (a.lastDelay + 1) & (delayStatus - 1)
-	a.delays[a.lastDelay] = err
-	return fuse.Status(delayStatus + a.lastDelay)
+	a.lastDelayNumber = (a.lastDelayNumber + 1) & (minDelayStatus - 1)
+	a.delays[a.lastDelayNumber] = err
+	return fuse.Status(minDelayStatus + a.lastDelayNumber)
 }
 
 // takeDelay returns the delay whose status is in the header of an answer, and removes it from delays. It
@@ -55,15 +55,15 @@ func (a *parkingLot) takeDelay(answer []byte) cas.DelayError {
 		return nil
 	}
 	status := -int32(binary.NativeEndian.Uint32(answer[4:]))
-	if status < delayStatus {
+	if status < minDelayStatus {
 		return nil
 	}
 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	err := a.delays[status-delayStatus]
-	delete(a.delays, status-delayStatus)
+	err := a.delays[status-minDelayStatus]
+	delete(a.delays, status-minDelayStatus)
 
 	return err
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// uncoverInterval is the shortest time between two calls of dropUncovered, which reads the mount tables.
-const uncoverInterval = time.Second
+// minUncoverInterval is the shortest time between two calls of dropUncovered, which reads the mount tables.
+const minUncoverInterval = time.Second
 
 // anyView stands for all views.
 const anyView = math.MaxUint32
@@ -44,7 +44,7 @@ func (n *notifier) deferMounted(all []live.Entry) (droppable []live.Entry) {
 		default:
 			if len(b.names) == 0 {
 				b.names = make(map[uint32]map[live.Entry]bool)
-				time.AfterFunc(uncoverInterval, n.dropUncovered)
+				time.AfterFunc(minUncoverInterval, n.dropUncovered)
 			}
 
 			if b.names[view] == nil {
@@ -71,7 +71,7 @@ func (n *notifier) dropUncovered() {
 			continue
 		}
 		delete(b.names, view)
-		n.enqueue(&n.trees, func() {
+		n.enqueue(&n.treeQueue, func() {
 			for e := range names {
 				n.send(wire.InvalEntry(e.Parent, e.Name))
 			}
@@ -79,7 +79,7 @@ func (n *notifier) dropUncovered() {
 	}
 
 	if len(b.names) > 0 {
-		time.AfterFunc(max(uncoverInterval, 50*time.Since(began)), n.dropUncovered)
+		time.AfterFunc(max(minUncoverInterval, 50*time.Since(began)), n.dropUncovered)
 	}
 }
 

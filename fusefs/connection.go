@@ -36,7 +36,7 @@ func AnswerInit(o Options, init []byte) ([]byte, error) {
 }
 
 func answerInit(ps *fuse.ProtocolServer, init []byte) ([]byte, error) {
-	if len(init) < takeover.MinInit {
+	if len(init) < takeover.MinInitBytes {
 		return nil, fmt.Errorf("INIT of %d bytes is too short", len(init))
 	}
 	out := make([]byte, pageSize)
@@ -122,7 +122,7 @@ func (s *Server) resumeRequests() error {
 	probes.ExpectAnswers(in.Unanswered)
 	outdated := len(in.Notices)+len(in.Stale) > 0
 	if outdated {
-		n.pendingEdits.Add(1)
+		n.pendingEditCount.Add(1)
 	}
 
 	if outdated && n.mayUseEpoch() {
@@ -132,9 +132,9 @@ func (s *Server) resumeRequests() error {
 
 	n.send(wire.Resend())
 	notices := takeover.Notices{Store: fs.opts.Store, MountPoints: n.mountPoints, Drop: n.drop, Log: fs.opts.Logger}
-	repeated := n.enqueue(&n.trees, func() {
+	repeated := n.enqueue(&n.treeQueue, func() {
 		if outdated {
-			defer n.pendingEdits.Add(-1)
+			defer n.pendingEditCount.Add(-1)
 			notices.Repeat(in)
 		}
 	})

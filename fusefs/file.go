@@ -92,7 +92,7 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 		fs.notifier.dropAttr(id)
 	}
 
-	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
+	fs.recordEvent(Event{Caller: who, Action: events.Modified, Node: id})
 
 	return uint32(n), fuse.OK
 }
@@ -119,7 +119,7 @@ func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.St
 		return fs.replies.status("fallocate", id, err)
 	}
 
-	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
+	fs.recordEvent(Event{Caller: who, Action: events.Modified, Node: id})
 
 	return fs.killPriv("fallocate", writer, id, &in.InHeader)
 }
@@ -157,7 +157,7 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 		return 0, fs.replies.status("copy_file_range", to, err)
 	}
 
-	fs.event(Event{Caller: who, Action: events.Modified, Node: to})
+	fs.recordEvent(Event{Caller: who, Action: events.Modified, Node: to})
 	if err := fs.permissions.recordCopy(writer, to, from); err != nil {
 		return uint32(n), fs.replies.status("copy_file_range", to, err)
 	}

@@ -185,7 +185,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if s.Size != nil && in.Valid&fuse.FATTR_FH == 0 && fs.notifier.isOutdated(fs.forest, id) {
 		return fuse.Status(unix.ESTALE)
 	}
-	if s.UID != nil && s.GID != nil && fs.overlays.copiesUp(id, in.InHeader.Uid) {
+	if s.UID != nil && s.GID != nil && fs.overlays.mayBeCopyUp(id, in.InHeader.Uid) {
 		s.KillPriv = false
 	}
 
@@ -215,7 +215,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 
 	fs.replies.fillAttr(&out.Attr, &a)
 	out.SetTimeout(cacheTime)
-	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
+	fs.recordEvent(Event{Caller: who, Action: events.Modified, Node: id})
 
 	return fuse.OK
 }

@@ -43,7 +43,7 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 
 	fs.replies.fillEntry(out, parent, &a)
 	if name != "" {
-		fs.event(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
+		fs.recordEvent(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
 	}
 
 	return fuse.OK
@@ -124,7 +124,7 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 	}
 
 	fs.replies.fillEntry(out, parent, &a)
-	fs.event(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
+	fs.recordEvent(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
 
 	return fuse.OK
 }
@@ -165,7 +165,7 @@ func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove fu
 		return fs.replies.status(op, parent, err)
 	}
 
-	fs.event(Event{Caller: who, Action: events.Deleted, Node: id, Parent: parent, Name: name})
+	fs.recordEvent(Event{Caller: who, Action: events.Deleted, Node: id, Parent: parent, Name: name})
 
 	return fuse.OK
 }
@@ -214,7 +214,7 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 		fs.notifier.onRenamed(fromDir, from)
 	}
 
-	fs.event(Event{
+	fs.recordEvent(Event{
 		Caller: who, Action: events.Renamed, Node: replaced,
 		Parent: fromDir, Name: from, NewParent: toDir, NewName: to,
 	})

@@ -57,19 +57,19 @@ type notifier struct {
 	// held reports whether the kernel may hold a node. It is nil if the kernel may hold every node.
 	held func(live.NodeID) bool
 
-	pendingEdits atomic.Int64 // edits whose changes are in the tree and whose notices are not written yet
-	staleNames   atomic.Int64 // names that the kernel has not dropped yet for these edits
+	pendingEditCount atomic.Int64 // edits whose changes are in the tree and whose notices are not written yet
+	staleNameCount   atomic.Int64 // names that the kernel has not dropped yet for these edits
 
-	trees queue // names and pages in workspaces
-	names queue // names in .snapshots and .forks
-	pages queue // pages of control files
+	treeQueue queue // names and pages in workspaces
+	nameQueue queue // names in .snapshots and .forks
+	pageQueue queue // pages of control files
 
 	writers sync.WaitGroup // the goroutines that write notices
 }
 
 // close waits until all enqueued notices are written, and closes the descriptor.
 func (n *notifier) close() {
-	for _, q := range []*queue{&n.trees, &n.names, &n.pages} {
+	for _, q := range []*queue{&n.treeQueue, &n.nameQueue, &n.pageQueue} {
 		q.mu.Lock()
 		q.closed = true
 		q.mu.Unlock()
@@ -89,8 +89,8 @@ func (n *notifier) enqueue(q *queue, write func()) <-chan struct{} {
 		return nil
 	}
 
-	before, done := q.newest, make(chan struct{})
-	q.newest = done
+	before, done := q.newestDone, make(chan struct{})
+	q.newestDone = done
 	n.writers.Go(func() {
 		defer close(done)
 		if before != nil {
@@ -107,7 +107,7 @@ func (n *notifier) enqueue(q *queue, write func()) <-chan struct{} {
 // continue. It returns true if the kernel looks every name up again from now on. In this case no program
 // finds an outdated name, not even while the notices are written.
 func (n *notifier) onReplaced(changedNames int) (epoch bool) {
-	n.pendingEdits.Add(1)
+	n.pendingEditCount.Add(1)
 	if epoch = changedNames > maxEntryNotices && n.mayUseEpoch(); epoch {
 		n.send(wire.IncEpoch())
 	}
@@ -117,10 +117,10 @@ func (n *notifier) onReplaced(changedNames int) (epoch bool) {
 // invalidate drops the names and pages in inv, after onReplaced was called for the edit. When the kernel has
 // dropped them, invalidate calls onDropped and returns.
 func (n *notifier) invalidate(inv live.Invalidation, onDropped func()) {
-	n.staleNames.Add(int64(len(inv.Entries)))
-	n.await(n.enqueue(&n.trees, func() { n.drop(inv); onDropped() }), len(inv.Entries))
-	n.pendingEdits.Add(-1)
-	n.await(n.trees.lastWritten(), 0) // wait for the notices of onRenamed
+	n.staleNameCount.Add(int64(len(inv.Entries)))
+	n.await(n.enqueue(&n.treeQueue, func() { n.drop(inv); onDropped() }), len(inv.Entries))
+	n.pendingEditCount.Add(-1)
+	n.await(n.treeQueue.lastWritten(), 0) // wait for the notices of onRenamed
 }
 
 // await waits until done, a channel that enqueue returned, is closed. After slowNoticeTime it logs a warning
@@ -138,8 +138,8 @@ func (n *notifier) await(done <-chan struct{}, nameCount int) {
 // so onRenamed drops the new name, too. The kernel has the directory locked until it has received the answer and
 // carried out the rename.
 func (n *notifier) onRenamed(dir live.NodeID, name string) {
-	if n.pendingEdits.Load() > 0 {
-		n.enqueue(&n.trees, func() { n.send(wire.InvalEntry(dir, name)) })
+	if n.pendingEditCount.Load() > 0 {
+		n.enqueue(&n.treeQueue, func() { n.send(wire.InvalEntry(dir, name)) })
 	}
 }
 
@@ -148,13 +148,13 @@ func (n *notifier) onRenamed(dir live.NodeID, name string) {
 // unlocked the pages with valid contents before it sent the write. A page that is still locked has no valid
 // contents, so no read can return outdated bytes from it.
 func (n *notifier) DropPages(id live.NodeID) {
-	waitFor(n.enqueue(&n.pages, func() { n.send(wire.InvalPages(id, 0)) }), maxPageWait)
+	waitFor(n.enqueue(&n.pageQueue, func() { n.send(wire.InvalPages(id, 0)) }), maxPageWait)
 }
 
 // dropRefusedPages has the kernel drop the pages of a file, because the daemon has refused to write some of them
 // back.
 func (n *notifier) dropRefusedPages(id live.NodeID) {
-	n.enqueue(&n.pages, func() { n.send(wire.InvalPages(id, 0)) })
+	n.enqueue(&n.pageQueue, func() { n.send(wire.InvalPages(id, 0)) })
 }
 
 // DropTail drops the cached pages of a control node from the byte offset off to the end, before it returns. It
@@ -169,7 +169,7 @@ func (n *notifier) dropAttr(id live.NodeID) { n.send(wire.InvalPages(id, -1)) }
 // kernel has not dropped this name yet. Then the caller answers with ESTALE, and the kernel looks the whole
 // path up again and repeats the request.
 func (n *notifier) isOutdated(forest *live.Forest, id live.NodeID) bool {
-	if n.pendingEdits.Load() == 0 {
+	if n.pendingEditCount.Load() == 0 {
 		return false
 	}
 	a, err := forest.GetAttr(id)
@@ -208,7 +208,7 @@ func (n *notifier) dropNames(entries []live.Entry) {
 	}
 
 	remaining := int64(len(entries))
-	defer func() { n.staleNames.Add(-remaining) }()
+	defer func() { n.staleNameCount.Add(-remaining) }()
 
 	for _, e := range n.deferMounted(entries) {
 		switch {
@@ -221,7 +221,7 @@ func (n *notifier) dropNames(entries []live.Entry) {
 			n.send(wire.InvalEntry(e.Parent, e.Name))
 		}
 
-		n.staleNames.Add(-1)
+		n.staleNameCount.Add(-1)
 		remaining--
 	}
 }
@@ -249,7 +249,7 @@ func (n *notifier) repeatEpoch(entries []live.Entry) {
 	}
 
 	n.send(wire.IncEpoch())
-	n.staleNames.Add(-int64(len(entries)))
+	n.staleNameCount.Add(-int64(len(entries)))
 }
 
 // mayHold reports whether the kernel may hold a node.
@@ -280,9 +280,9 @@ func waitFor(done <-chan struct{}, timeout time.Duration) bool {
 
 // A queue writes notices one after the other. Each write waits for the channel of the write before.
 type queue struct {
-	mu     sync.Mutex    // guards the fields below
-	newest chan struct{} // closed when the newest notice is written; nil before the first notice
-	closed bool
+	mu         sync.Mutex    // guards the fields below
+	newestDone chan struct{} // closed when the newest notice is written; nil before the first notice
+	closed     bool
 }
 
 // lastWritten returns a channel that is closed when all notices that are in the queue now are written; nil if
@@ -290,5 +290,5 @@ type queue struct {
 func (q *queue) lastWritten() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.newest
+	return q.newestDone
 }

@@ -97,7 +97,7 @@ type Event struct {
 }
 
 // event records a change for the bookmarks of forks, and passes it to OnEvent.
-func (fs *filesystem) event(e Event) {
+func (fs *filesystem) recordEvent(e Event) {
 	if e.Action != events.Deleted {
 		fs.removals.recordChange(max(e.Node.View(), e.Parent.View()))
 	}

@@ -29,11 +29,11 @@ func (o *overlays) recordRequest(xattr string) {
 	}
 }
 
-// copiesUp reports whether a change of owner can be the step with which overlayfs copies a file to its upper
-// layer. Overlayfs sets the mode and the capabilities before this step, and they must stay, although the
-// kernel asks to clear them as for chown(2). Such a file has no name yet or, before Linux 6.2, a name that
-// begins with #. The caller owns the file, so it gains no right: it could set the mode again.
-func (o *overlays) copiesUp(id live.NodeID, uid uint32) bool {
+// mayBeCopyUp reports whether a change of owner can be the step with which overlayfs copies a file to its
+// upper layer. Overlayfs sets the mode and the capabilities before this step, and they must stay, although
+// the kernel asks to clear them as for chown(2). Such a file has no name yet or, before Linux 6.2, a name
+// that begins with #. The caller owns the file, so it gains no right: it could set the mode again.
+func (o *overlays) mayBeCopyUp(id live.NodeID, uid uint32) bool {
 	if !o.attrRequested.Load() && !o.tookOver {
 		return false
 	}

@@ -24,9 +24,9 @@ const (
 	maxReaders = 256
 	// maxImmediateRead is the longest duration of a read(2) whose request was already waiting.
 	maxImmediateRead = 3 * time.Microsecond
-	// crowdedReads is a number of requests in a row. If so many requests were already waiting when they were
-	// read, one more reader is started.
-	crowdedReads = 4
+	// crowdedReadCount is a number of requests in a row. If so many requests were already waiting when they
+	// were read, one more reader is started.
+	crowdedReadCount = 4
 	// calmTime is the time without crowded reads after which a second reader ends.
 	calmTime = 20 * time.Millisecond
 	// yieldTime is the time between two calls by which a reader yields to Go's scheduler. The runtime's
@@ -40,8 +40,8 @@ const (
 	yieldTimeCrowded = 100 * time.Microsecond
 	// stuckTime is how long all readers may be busy with one request each before another reader is started.
 	stuckTime = time.Millisecond
-	// idleTicks is how many ticks of stuckTime without a request pass before the watcher sleeps.
-	idleTicks = 1000
+	// maxIdleTicks is how many ticks of stuckTime without a request pass before the watcher sleeps.
+	maxIdleTicks = 1000
 )
 
 // readers read requests from the FUSE device and answer them.
@@ -65,14 +65,14 @@ type readers struct {
 	// out now.
 	blocker func(request []byte) <-chan struct{}
 
-	wg        sync.WaitGroup
-	total     atomic.Int32  // readers
-	idle      atomic.Int32  // readers in read(2)
-	progress  atomic.Uint64 // requests read and answers given
-	crowdedAt atomic.Int64  // when reads last were crowded (ns since 1970)
-	mixedAt   atomic.Int64  // when crowded reads last came from more than one client (ns since 1970)
-	ended     chan struct{} // closed when the workspace is unmounted
-	end       func()        // closes ended
+	wg          sync.WaitGroup
+	readerCount atomic.Int32  // readers
+	idleCount   atomic.Int32  // readers in read(2)
+	progress    atomic.Uint64 // requests read and answers given
+	crowdedAt   atomic.Int64  // when reads last were crowded (ns since 1970)
+	mixedAt     atomic.Int64  // when crowded reads last came from more than one client (ns since 1970)
+	ended       chan struct{} // closed when the workspace is unmounted
+	end         func()        // closes ended
 
 	watcherSleeps atomic.Bool
 	wake          chan struct{} // wakes the watcher
@@ -91,8 +91,8 @@ const requiredFlags = fuse.CAP_NO_OPEN_SUPPORT | fuse.CAP_NO_OPENDIR_SUPPORT | f
 // CallBlocking calls fn, which may take long, for a request. During the call the reader is not counted,
 // so that other requests are answered however many such calls there are.
 func (r *readers) CallBlocking(fn func()) {
-	r.total.Add(-1)
-	defer r.total.Add(1)
+	r.readerCount.Add(-1)
+	defer r.readerCount.Add(1)
 	fn()
 }
 
@@ -105,8 +105,8 @@ func (r *readers) run() {
 
 // addReader adds a reader, if there may be one more.
 func (r *readers) addReader() {
-	if r.total.Add(1) > maxReaders {
-		r.total.Add(-1)
+	if r.readerCount.Add(1) > maxReaders {
+		r.readerCount.Add(-1)
 		return
 	}
 
@@ -114,10 +114,10 @@ func (r *readers) addReader() {
 	// last other reader may end as soon as it sees the idle one. So wg must count the new reader before idle
 	// does, otherwise run would return.
 	r.wg.Add(1)
-	r.idle.Add(1)
+	r.idleCount.Add(1)
 	go func() {
 		defer r.wg.Done()
-		defer r.total.Add(-1)
+		defer r.readerCount.Add(-1)
 
 		b := spareBuffers.Get().(*buffers)
 		defer spareBuffers.Put(b)
@@ -133,8 +133,8 @@ type reader struct {
 	poller    poller
 	yieldedAt time.Time // when the reader last yielded to the scheduler
 	waiting   struct {
-		reads   int // requests in a row that were already waiting when they were read
-		clients int // how many of these came from another client than the request before
+		reads         int // requests in a row that were already waiting when they were read
+		clientChanges int // how many of these came from another client than the request before
 	}
 	lastClient uint32 // the id of the client thread of the last request
 }
@@ -144,7 +144,7 @@ func (r *reader) loop() {
 	for {
 		n, wasWaiting, err := r.next()
 		if errors.Is(err, unix.ENOENT) { // the request was interrupted before it was read
-			r.idle.Add(1)
+			r.idleCount.Add(1)
 			continue
 		}
 
@@ -157,7 +157,7 @@ func (r *reader) loop() {
 			return
 		}
 
-		r.countCrowded(binary.NativeEndian.Uint32(r.in[wire.PIDOffset:]), wasWaiting)
+		r.adaptReaders(binary.NativeEndian.Uint32(r.in[wire.PIDOffset:]), wasWaiting)
 
 		if r.watcherSleeps.Load() {
 			select {
@@ -173,10 +173,10 @@ func (r *reader) loop() {
 		}
 
 		r.progress.Add(1)
-		if r.idle.Load() > 0 && !isRecent(&r.crowdedAt) {
+		if r.idleCount.Load() > 0 && !isRecent(&r.crowdedAt) {
 			return // the reader in read(2) is enough
 		}
-		r.idle.Add(1)
+		r.idleCount.Add(1)
 	}
 }
 
@@ -188,11 +188,11 @@ func (r *reader) next() (n int, wasWaiting bool, err error) {
 		r.yieldedAt = began
 	}
 
-	wasWaiting = r.idle.Load() == 1 && r.poller.await(r.fd, began)
+	wasWaiting = r.idleCount.Load() == 1 && r.poller.await(r.fd, began)
 	n, err = r.resends.Read(r.fd, r.in)
 	wasWaiting = wasWaiting || time.Since(began) <= maxImmediateRead
 	r.progress.Add(1)
-	r.idle.Add(-1)
+	r.idleCount.Add(-1)
 	if err == nil && n == 0 {
 		err = io.ErrUnexpectedEOF
 	}
@@ -200,9 +200,9 @@ func (r *reader) next() (n int, wasWaiting bool, err error) {
 	return n, wasWaiting, err
 }
 
-// countCrowded counts the requests in a row that were already waiting (wasWaiting), and how many of these came from
-// another client than the request before. After crowdedReads of them it starts one more reader.
-func (r *reader) countCrowded(client uint32, wasWaiting bool) {
+// adaptReaders counts the requests in a row that were already waiting (wasWaiting), and how many of these
+// came from another client than the request before. After crowdedReadCount of them it starts one more reader.
+func (r *reader) adaptReaders(client uint32, wasWaiting bool) {
 	w := &r.waiting
 	last := r.lastClient
 	if client != 0 { // FORGET has no client
@@ -210,26 +210,26 @@ func (r *reader) countCrowded(client uint32, wasWaiting bool) {
 	}
 
 	if !wasWaiting {
-		w.reads, w.clients = 0, 0
+		w.reads, w.clientChanges = 0, 0
 		return
 	}
 
 	if client != last && client != 0 {
-		w.clients++
+		w.clientChanges++
 	}
-	if w.reads++; w.reads < crowdedReads {
+	if w.reads++; w.reads < crowdedReadCount {
 		return
 	}
 
 	r.crowdedAt.Store(timeNow())
-	if w.clients > 1 {
+	if w.clientChanges > 1 {
 		r.mixedAt.Store(timeNow())
 	}
-	if r.idle.Load() == 0 && int(r.total.Load()) < runtime.NumCPU() {
+	if r.idleCount.Load() == 0 && int(r.readerCount.Load()) < runtime.NumCPU() {
 		r.addReader()
 	}
 
-	w.reads, w.clients = 0, 0
+	w.reads, w.clientChanges = 0, 0
 }
 
 // isRecent reports whether a time (ns since 1970) is at most calmTime ago.
@@ -311,12 +311,12 @@ func (r *readers) watch() {
 			continue
 		}
 
-		if r.idle.Load() == 0 {
+		if r.idleCount.Load() == 0 {
 			r.addReader()
 			continue
 		}
 
-		if quietTicks++; quietTicks < idleTicks {
+		if quietTicks++; quietTicks < maxIdleTicks {
 			continue
 		}
 

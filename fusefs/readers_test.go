@@ -146,7 +146,7 @@ func TestReaders(t *testing.T) {
 		i++
 		d.send(reqGetAttr, i, 1, 0, 0, 0, 0)
 		d.receive()
-		return r.total.Load() == 1
+		return r.readerCount.Load() == 1
 	})
 	must.OK(t, unix.Shutdown(d.kernel, unix.SHUT_RDWR))
 	<-done
@@ -210,7 +210,7 @@ func TestParked(t *testing.T) {
 				t.Fatalf("answer to %d: %d, want %d", unique, code, 10_000+i)
 			}
 		}
-		if n := r.total.Load(); n > 4 {
+		if n := r.readerCount.Load(); n > 4 {
 			t.Errorf("%d readers while %d requests wait", n, many)
 		}
 		close(fs.over)
@@ -273,7 +273,7 @@ func TestPanicOfTheNotifier(t *testing.T) {
 	n := &notifier{log: slog.New(slog.DiscardHandler), fd: fd}
 	n.held = func(live.NodeID) bool { panic("a fault") }
 	for range 2 {
-		await.Receive(t, "a notice that will not come", n.enqueue(&n.trees, func() { n.drop(live.Invalidation{Entries: make([]live.Entry, 1)}) }))
+		await.Receive(t, "a notice that will not come", n.enqueue(&n.treeQueue, func() { n.drop(live.Invalidation{Entries: make([]live.Entry, 1)}) }))
 	}
 	n.close()
 }

@@ -23,7 +23,7 @@ type removals struct {
 }
 
 type bookmark struct {
-	time    time.Time
+	takenAt time.Time
 	changed bool // the fork was changed after the bookmark, other than by removals
 }
 
@@ -51,14 +51,14 @@ func (r *removals) recordIfDue(view uint32, now time.Time) bool {
 	defer r.mu.Unlock()
 
 	b := r.bookmarks[view]
-	if b != nil && (!b.changed || now.Sub(b.time) < bookmarkInterval) {
+	if b != nil && (!b.changed || now.Sub(b.takenAt) < bookmarkInterval) {
 		return false
 	}
 	if r.bookmarks == nil || len(r.bookmarks) >= maxBookmarks {
 		r.bookmarks = make(map[uint32]*bookmark)
 	}
 
-	r.bookmarks[view] = &bookmark{time: now}
+	r.bookmarks[view] = &bookmark{takenAt: now}
 
 	return true
 }

@@ -13,9 +13,9 @@ const writeSizeOffset = wire.InHeaderSize + 16
 
 // An AnsweredRequest describes a request that was answered.
 type AnsweredRequest struct {
-	Op            string        // the name in wire.Operations, "" for other operations
-	Duration      time.Duration // from the read of the request to the answer
-	Read, Written int           // bytes of a file
+	Op                      string        // the name in wire.Operations, "" for other operations
+	Duration                time.Duration // from the read of the request to the answer
+	ReadBytes, WrittenBytes int           // bytes of a file
 }
 
 // requestCounts has the number of requests of each operation. Few goroutines answer requests, so one
@@ -28,9 +28,9 @@ func describeAnswer(request []byte, size int, duration time.Duration) AnsweredRe
 	a := AnsweredRequest{Op: wire.Operations[op], Duration: duration}
 	switch {
 	case op == wire.OpRead && size > wire.OutHeaderSize:
-		a.Read = size - wire.OutHeaderSize
+		a.ReadBytes = size - wire.OutHeaderSize
 	case op == wire.OpWrite && size > wire.OutHeaderSize && len(request) >= writeSizeOffset+4:
-		a.Written = int(binary.NativeEndian.Uint32(request[writeSizeOffset:]))
+		a.WrittenBytes = int(binary.NativeEndian.Uint32(request[writeSizeOffset:]))
 	}
 
 	return a

@@ -21,9 +21,9 @@ func TestAnswered(t *testing.T) {
 		size    int
 		want    AnsweredRequest
 	}{
-		{request(wire.OpRead, 0), wire.OutHeaderSize + 100, AnsweredRequest{Op: "READ", Read: 100}},
+		{request(wire.OpRead, 0), wire.OutHeaderSize + 100, AnsweredRequest{Op: "READ", ReadBytes: 100}},
 		{request(wire.OpRead, 0), wire.OutHeaderSize, AnsweredRequest{Op: "READ"}}, // an error
-		{request(wire.OpWrite, 4096), wire.OutHeaderSize + 8, AnsweredRequest{Op: "WRITE", Written: 4096}},
+		{request(wire.OpWrite, 4096), wire.OutHeaderSize + 8, AnsweredRequest{Op: "WRITE", WrittenBytes: 4096}},
 		{request(wire.OpWrite, 4096), wire.OutHeaderSize, AnsweredRequest{Op: "WRITE"}}, // an error
 		{request(45, 0), wire.OutHeaderSize, AnsweredRequest{Op: "RENAME"}},             // RENAME2
 		{request(12, 0), wire.OutHeaderSize, AnsweredRequest{Op: "RENAME"}},
@@ -43,7 +43,7 @@ func FuzzHeader(f *testing.F) {
 	f.Add(append(bytes.Repeat([]byte{16, 0, 0, 0}, 20), 0xff), 24)
 	f.Fuzz(func(t *testing.T, request []byte, size int) {
 		a := describeAnswer(request, size, time.Second)
-		if op := wire.Opcode(request); a.Op != wire.Operations[op] || a.Read < 0 || a.Written < 0 {
+		if op := wire.Opcode(request); a.Op != wire.Operations[op] || a.ReadBytes < 0 || a.WrittenBytes < 0 {
 			t.Errorf("operation %d is described as %+v", op, a)
 		}
 		if _, ok := interruptTarget(request); ok != (a.Op == "INTERRUPT" && len(request) >= wire.InHeaderSize+8) {

@@ -180,24 +180,24 @@ func (s *Server) Serve() {
 // DropName has the kernel forget the name of a snapshot, or of a fork, that was removed from a workspace. If wait is
 // set, it returns after the kernel has done so, or after control.BriefCacheTime. A request through the mount must not
 // wait, because its process may have locked the directory.
-func (s *Server) DropName(workspace uint32, fork bool, name string, wait bool) {
+func (s *Server) DropName(workspace uint32, isFork bool, name string, wait bool) {
 	dir, forks, ok := s.fs.control.Dirs(workspace)
 	if !ok {
 		return
 	}
-	if fork {
+	if isFork {
 		dir = forks
 	}
 
 	n := s.fs.notifier
-	done := n.enqueue(&n.names, func() { n.send(wire.ExpireEntry(dir, name)) })
+	done := n.enqueue(&n.nameQueue, func() { n.send(wire.ExpireEntry(dir, name)) })
 	if wait {
 		waitFor(done, control.BriefCacheTime) // after BriefCacheTime the kernel looks the name up again without a notice
 	}
 }
 
 // StaleNames returns the number of names that edits changed and the kernel has not dropped yet.
-func (s *Server) StaleNames() int64 { return s.fs.notifier.staleNames.Load() }
+func (s *Server) StaleNames() int64 { return s.fs.notifier.staleNameCount.Load() }
 
 // Wait returns when Serve has returned.
 func (s *Server) Wait() { <-s.served }

@@ -157,7 +157,7 @@ func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, chan
 		return fs.replies.status(op, id, err)
 	}
 
-	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
+	fs.recordEvent(Event{Caller: who, Action: events.Modified, Node: id})
 
 	return fuse.OK
 }

@@ -86,8 +86,9 @@ func (x *exporter) conversions(items []item) ([]conversion, error) {
 	return conversions, nil
 }
 
-// exportFile puts one file into the commit. If the attributes ask for a conversion, it passes the file to x.filter,
-// after which git converts it: a large file always, a small file only if the conversion would change its bytes.
+// exportFile puts one file into the commit. If the attributes ask for a conversion, it passes the file to
+// queueConversion, after which git converts it: a large file always, a small file only if the conversion
+// would change its bytes.
 func (x *exporter) exportFile(it item, conv conversion) error {
 	if it.node.IsSymlink() {
 		return x.send(it, modeSymlink, strings.NewReader(it.node.Target), int64(len(it.node.Target)))
@@ -109,7 +110,7 @@ func (x *exporter) exportFile(it item, conv conversion) error {
 		conv = unconverted
 	}
 	if conv == converted || size > maxBufferedBytes && conv == lineEnds {
-		return x.filter(it, mode)
+		return x.queueConversion(it, mode)
 	}
 
 	content := it.node.Content.Reader(x.options.Source.Files)
@@ -122,7 +123,7 @@ func (x *exporter) exportFile(it item, conv conversion) error {
 		return fmt.Errorf("reading %q: %w", it.path, err)
 	}
 	if conv == lineEnds && bytes.Contains(data, []byte("\r\n")) {
-		return x.filter(it, mode)
+		return x.queueConversion(it, mode)
 	}
 
 	return x.send(it, mode, bytes.NewReader(data), size)
@@ -137,8 +138,9 @@ func (x *exporter) send(it item, mode uint32, r io.Reader, size int64) error {
 	return nil
 }
 
-// filter writes a file to the worktree, and adds it to filtered, the files that git converts at the end (convert).
-func (x *exporter) filter(it item, mode uint32) error {
+// queueConversion writes a file to the worktree, and adds it to filtered, the files that git converts at the
+// end (convert).
+func (x *exporter) queueConversion(it item, mode uint32) error {
 	if err := x.worktree.write(it.path, it.node.Content.Reader(x.options.Source.Files)); err != nil {
 		return err
 	}

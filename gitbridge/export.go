@@ -183,7 +183,7 @@ type exporter struct {
 func (x *exporter) close() {
 	for _, p := range []*process{x.ignorer, x.attrs} {
 		if p != nil {
-			_ = p.fail(nil)
+			_ = p.abort(nil)
 		}
 	}
 	x.worktree.close()
@@ -272,10 +272,10 @@ func (x *exporter) export() (res *Result, err error) {
 	defer x.close()
 
 	if err := x.write(); err != nil {
-		return nil, noSpace(err)
+		return nil, withENOSPC(err)
 	}
 	if err := q.release(m); err != nil {
-		return nil, noSpace(err)
+		return nil, withENOSPC(err)
 	}
 
 	return &x.result, nil

@@ -426,7 +426,7 @@ func TestLargeDirectory(t *testing.T) {
 	isolate(t)
 	for _, dir := range []string{"", "d/many/"} {
 		s := trees.Spec{".gitattributes": trees.File("*.txt text\n"), dir + "sub/f": trees.File("1"), dir + "a.txt": trees.File("a\r\n"), dir + "x": trees.Exe("x"), dir + "new\nline": trees.Link("x"), dir + "p": trees.Fifo(), "z": trees.File("z")}
-		for i := range largeDir {
+		for i := range minMktreeFiles {
 			s[fmt.Sprintf("%sfile%d", dir, i)] = trees.File(fmt.Sprint(i % 100))
 		}
 		sameAsGit(t, bareRepo(t), s)
@@ -437,7 +437,7 @@ func TestLargeDirectory(t *testing.T) {
 		trees := 0
 		for _, name := range loose {
 			id := filepath.Base(filepath.Dir(name)) + filepath.Base(name)
-			if git(t, repo, "cat-file", "-t", id) == "tree" && strings.Count(git(t, repo, "ls-tree", id), "\n") > largeDir {
+			if git(t, repo, "cat-file", "-t", id) == "tree" && strings.Count(git(t, repo, "ls-tree", id), "\n") > minMktreeFiles {
 				trees++
 			}
 		}

@@ -233,10 +233,10 @@ func (p *process) wait() error {
 	return nil
 }
 
-// fail ends the command after the error err, and returns the cause of the error. If the command's death
-// caused err (EPIPE or the end of the output), this is the command's own error. Otherwise it is the error
-// of ctx, if ctx has ended, or else err.
-func (p *process) fail(err error) error {
+// abort ends the command after the error err, and returns the cause of the error. If the command's death
+// caused err (EPIPE or the end of the output), this is the command's own error. Otherwise it is the error of
+// ctx, if ctx has ended, or else err.
+func (p *process) abort(err error) error {
 	p.in.Close()
 	_ = p.terminate() // fails if the command has ended
 	_, _ = io.Copy(io.Discard, p.out)

@@ -55,7 +55,7 @@ func (g *GitDiffer) Differs(c tree.Change) (bool, error) {
 	}
 
 	rel, below := strings.CutPrefix(c.Path.String(), at+"/")
-	if at == "" || !below || gitdir.IsFile(rel) {
+	if at == "" || !below || gitdir.IsOrdinaryFile(rel) {
 		return true, nil
 	}
 

@@ -16,10 +16,10 @@ import (
 
 // treeFiles are the files of one directory of a state. They implement gitdir.Files.
 type treeFiles struct {
-	src    *tree.Source
-	state  *tree.State
-	dir    string // the directory
-	budget *int64 // bytes that can still be read; nil: no limit
+	src            *tree.Source
+	state          *tree.State
+	dir            string // the directory
+	remainingBytes *int64 // bytes that can still be read; nil: no limit
 }
 
 // lookup returns the entry at a path, nil if there is none. It follows no symbolic links.
@@ -90,15 +90,15 @@ func (f treeFiles) Stat(name string) (kind uint32, mtime int64, err error) {
 	return n.Type(), n.Mtime, nil
 }
 
-// spendBudget subtracts the bytes of the next read from the budget. It fails if the budget is smaller.
+// spendBudget subtracts the bytes of the next read from remainingBytes. It fails if these are fewer.
 func (f treeFiles) spendBudget(name string, bytes int64) error {
-	if f.budget == nil {
+	if f.remainingBytes == nil {
 		return nil
 	}
-	if bytes > *f.budget {
+	if bytes > *f.remainingBytes {
 		return fmt.Errorf("%s: there is too much to read", path.Join(f.dir, name))
 	}
-	*f.budget -= bytes
+	*f.remainingBytes -= bytes
 	return nil
 }
 
@@ -106,7 +106,7 @@ func (f treeFiles) spendBudget(name string, bytes int64) error {
 type gitDirs struct {
 	src       *tree.Source
 	base, now *tree.State
-	known     map[string]bool // by path: whether it is a git directory in base or now
+	cached    map[string]bool // by path: whether it is a git directory in base or now
 }
 
 // innermost returns the innermost git directory of the two states that is p or contains p, "" for none.
@@ -126,7 +126,7 @@ func (g *gitDirs) innermost(p string) (dir string, err error) {
 }
 
 func (g *gitDirs) isGitDir(p string) (bool, error) {
-	if is, ok := g.known[p]; ok {
+	if is, ok := g.cached[p]; ok {
 		return is, nil
 	}
 
@@ -139,7 +139,7 @@ func (g *gitDirs) isGitDir(p string) (bool, error) {
 		is = is || one
 	}
 
-	g.known[p] = is
+	g.cached[p] = is
 
 	return is, nil
 }

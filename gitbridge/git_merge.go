@@ -383,7 +383,7 @@ func filesIn(at string, changes []tree.Change, m *gitdir.Merge, to *receiver) (f
 
 	for _, c := range changes {
 		rel, below := strings.CutPrefix(c.Path.String(), at+"/")
-		if below && gitdir.IsFile(rel) && (c.Before == nil || !gitdir.IsLFS(rel)) {
+		if below && gitdir.IsOrdinaryFile(rel) && (c.Before == nil || !gitdir.IsLFS(rel)) {
 			files = append(files, c)
 		}
 	}

@@ -125,7 +125,7 @@ func readArchive(ctx context.Context, dir string, env []string, treeish string, 
 		return err
 	}
 	if err := archive.ReadTar(ctx, p.out, sink, o); err != nil {
-		return p.fail(err)
+		return p.abort(err)
 	}
 
 	return p.wait()
@@ -147,7 +147,7 @@ func (r *repository) submodules(ctx context.Context, treeish string, c *stream.C
 			return commits, p.wait()
 		}
 		if err = errors.Join(err, c.Count()); err != nil {
-			return nil, p.fail(err)
+			return nil, p.abort(err)
 		}
 
 		head, name, _ := strings.Cut(strings.TrimSuffix(line, "\x00"), "\t")

@@ -38,11 +38,11 @@ var resolutions = map[threeway.Rule]gitdir.Resolution{threeway.KeepOurs: gitdir.
 // A stateMerge is the merge of the git directories of two states, by one call of Repositories.
 type stateMerge struct {
 	gitMerge
-	merger Merger
-	sides  threeway.Sides
-	copies map[string]*gitdir.Copy // copies of the receiving git directories, by path
-	taken  []string                // see threeway.GitOutcome.TakenPaths
-	edits  []threeway.Edit
+	merger     Merger
+	sides      threeway.Sides
+	copies     map[string]*gitdir.Copy // copies of the receiving git directories, by path
+	takenPaths []string                // see threeway.GitOutcome.TakenPaths
+	edits      []threeway.Edit
 
 	release func() // returns gitMemoryBytes to Merger.Memory
 }
@@ -67,7 +67,7 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 	changes, err := s.planAll(in.Changes)
 
 	planned := make(map[string]bool)
-	for _, at := range s.taken {
+	for _, at := range s.takenPaths {
 		planned[at] = true
 	}
 	for _, e := range s.edits {
@@ -78,7 +78,7 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 	slices.SortStableFunc(s.edits, func(a, b threeway.Edit) int { // a removed file may be in the way of a new directory
 		return cmp.Compare(map[bool]int{true: 1}[a.Open != nil], map[bool]int{true: 1}[b.Open != nil])
 	})
-	out.TakenPaths, out.Edits, out.Repositories, out.Conflicts = s.taken, s.edits, s.reports, s.conflicts
+	out.TakenPaths, out.Edits, out.Repositories, out.Conflicts = s.takenPaths, s.edits, s.reports, s.conflicts
 	return out, err
 }
 
@@ -138,7 +138,7 @@ func (s *stateMerge) addedOrRemovedIn(work string) (names []string) {
 // carryOutPlan adds an edit for each file that git merged. Then, except in a dry run, it carries out the plan of the
 // repository in its copy, and adds an edit for each file that git changed there.
 func (s *stateMerge) carryOutPlan(r *repoMerge, follow []string, merged map[string]gitdir.MergedFile) error {
-	s.taken = append(s.taken, follow...)
+	s.takenPaths = append(s.takenPaths, follow...)
 	for at, file := range merged {
 		edit := threeway.Edit{Path: at}
 		if file.Data != nil {
@@ -169,7 +169,7 @@ func (s *stateMerge) changeCopy(r *repoMerge) error {
 		err = r.plan.CarryOut(s.ctx)
 	}
 	if err != nil {
-		return noSpace(fmt.Errorf("the git directory %s: %w", r.Dir, err))
+		return withENOSPC(fmt.Errorf("the git directory %s: %w", r.Dir, err))
 	}
 
 	c := s.copies[r.Dir]

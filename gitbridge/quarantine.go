@@ -114,8 +114,8 @@ func (q *quarantine) move(rel string) error {
 	return q.objects.Rename(q.name+"/"+rel, rel)
 }
 
-// noSpace adds syscall.ENOSPC to git's error for a full disk.
-func noSpace(err error) error {
+// withENOSPC adds syscall.ENOSPC to git's error for a full disk.
+func withENOSPC(err error) error {
 	var g *GitError
 	if errors.As(err, &g) && (strings.Contains(g.Stderr, "No space left on device") || strings.Contains(g.Stderr, "Out of diskspace")) {
 		return fmt.Errorf("%w: %w", syscall.ENOSPC, err)

@@ -50,7 +50,7 @@ func (r *repository) readRules(ctx context.Context, s *settings) error {
 
 	settingPrefix := make(map[string]string)
 	for key, name := range userFiles {
-		files[name], settingPrefix[name] = r.userFile(ctx, s, key, name), key+": "
+		files[name], settingPrefix[name] = r.userFilePath(ctx, s, key, name), key+": "
 	}
 
 	s.rules = make(map[string]string)
@@ -65,9 +65,9 @@ func (r *repository) readRules(ctx context.Context, s *settings) error {
 	return nil
 }
 
-// userFile returns the path of a user's own file of rules, "" for no file. The path is the value of the
+// userFilePath returns the path of a user's own file of rules, "" for no file. The path is the value of the
 // setting with the given key. If this is not set, it is the default path of a file with the given name.
-func (r *repository) userFile(ctx context.Context, s *settings, key, name string) string {
+func (r *repository) userFilePath(ctx context.Context, s *settings, key, name string) string {
 	if _, ok := s.values[key]; ok {
 		file, err := r.git(ctx, nil, "config", "--type=path", "--get", key)
 		if err != nil || file == "" || filepath.IsAbs(file) {
@@ -75,12 +75,12 @@ func (r *repository) userFile(ctx context.Context, s *settings, key, name string
 		}
 		return filepath.Join(strings.TrimSuffix(r.gitDir, "/.git"), file)
 	}
-	return configFile(name)
+	return configFilePath(name)
 }
 
-// configFile returns the default path of a file in the user's configuration of git, "" without a home
+// configFilePath returns the default path of a file in the user's configuration of git, "" without a home
 // directory.
-func configFile(name string) string {
+func configFilePath(name string) string {
 	if dir := env.Get("XDG_CONFIG_HOME"); dir != "" {
 		return filepath.Join(dir, "git", name)
 	}
@@ -93,7 +93,7 @@ func configFile(name string) string {
 
 // configPaths returns the paths of the machine's and the user's configuration of git.
 func configPaths() []string {
-	files := []string{"/etc/gitconfig", configFile("config")}
+	files := []string{"/etc/gitconfig", configFilePath("config")}
 	if home, err := os.UserHomeDir(); err == nil {
 		files = append(files, filepath.Join(home, ".gitconfig"))
 	}

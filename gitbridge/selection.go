@@ -98,7 +98,7 @@ func (x *exporter) exportDir(dir string, n *tree.Inode) error {
 		}
 	}
 
-	if x.changeSet == nil && len(files) >= largeDir {
+	if x.changeSet == nil && len(files) >= minMktreeFiles {
 		err = x.writer.makeTree(dir, func() error { return x.exportFiles(files) })
 	} else {
 		err = x.exportFiles(files)

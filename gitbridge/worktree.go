@@ -155,14 +155,14 @@ func (p *process) ask(paths []string, perPath int, answer func(path, field int, 
 		for k := range perPath {
 			text, err := p.out.ReadString(0)
 			if err != nil {
-				return errors.Join(p.fail(err), <-sent)
+				return errors.Join(p.abort(err), <-sent)
 			}
 			answer(i, k, strings.TrimSuffix(text, "\x00"))
 		}
 	}
 
 	if err := <-sent; err != nil {
-		return p.fail(err)
+		return p.abort(err)
 	}
 
 	return nil

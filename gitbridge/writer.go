@@ -67,7 +67,7 @@ func (w *writer) close() {
 	w.spool.Close()
 
 	if !w.ended {
-		_ = w.p.fail(context.Canceled)
+		_ = w.p.abort(context.Canceled)
 		w.ended = true
 	}
 
@@ -75,10 +75,10 @@ func (w *writer) close() {
 	os.Remove(filepath.Join(w.repo.gitDir, "fast_import_crash_"+strconv.Itoa(w.p.cmd.Process.Pid)))
 }
 
-// fail ends git, and returns the reason of a failed write to git.
-func (w *writer) fail(err error) error {
+// abort ends git, and returns the reason of a failed write to git.
+func (w *writer) abort(err error) error {
 	w.ended = true
-	return w.p.fail(err)
+	return w.p.abort(err)
 }
 
 // commitMark is the mark of the commit in fast-import. The blobs have the marks after it.
@@ -93,7 +93,7 @@ func (w *writer) blob(r io.Reader, size int64) (mark string, err error) {
 	n, err := io.Copy(w.in, meteredReader{io.LimitReader(r, size), w.meter.chargeContents})
 	w.in.WriteByte('\n')
 	if _, broken := w.in.Write(nil); broken != nil {
-		return "", w.fail(broken)
+		return "", w.abort(broken)
 	}
 	if err == nil && n != size {
 		err = fmt.Errorf("%d bytes instead of %d", n, size)
@@ -117,9 +117,9 @@ type entry struct {
 	mark, name string
 }
 
-// largeDir is the smallest number of files of a directory whose tree git mktree makes. fast-import is
+// minMktreeFiles is the smallest number of files of a directory whose tree git mktree makes. fast-import is
 // slow for such directories: it compares each name with all others.
-const largeDir = 1000
+const minMktreeFiles = 1000
 
 // makeTree puts a directory into the commit. fill calls addEntry for each of its files. Subdirectories are
 // added after makeTree has returned.
@@ -144,13 +144,13 @@ func (w *writer) makeTree(dir string, fill func() error) error {
 	for _, f := range files {
 		id, err := w.p.out.ReadString('\n')
 		if err != nil {
-			return errors.Join(w.fail(err), <-sent)
+			return errors.Join(w.abort(err), <-sent)
 		}
 		fmt.Fprintf(&list, "%06o blob %s\t%s\x00", f.mode, strings.TrimSpace(id), f.name)
 	}
 
 	if err := <-sent; err != nil {
-		return w.fail(err)
+		return w.abort(err)
 	}
 
 	// mktree cannot find the blobs yet (--missing): fast-import has not finished their pack.
@@ -201,19 +201,19 @@ func (w *writer) commit(c commit) (id, tree string, err error) {
 	}
 
 	if _, err := io.Copy(w.in, w.spool); err != nil {
-		return "", "", w.fail(err)
+		return "", "", w.abort(err)
 	}
 	fmt.Fprintf(w.in, "\nget-mark :%d\nls :%[1]d \"\"\nreset %s\nfrom %s\n\ndone\n", commitMark, branch, w.repo.zeroID())
 	if err := w.in.Flush(); err != nil {
-		return "", "", w.fail(err)
+		return "", "", w.abort(err)
 	}
 
 	if id, err = w.p.out.ReadString('\n'); err != nil {
-		return "", "", w.fail(err)
+		return "", "", w.abort(err)
 	}
 	root, err := w.p.out.ReadString('\n')
 	if err != nil {
-		return "", "", w.fail(err)
+		return "", "", w.abort(err)
 	}
 
 	w.ended = true

@@ -150,7 +150,7 @@ func apply(ctx context.Context, dir string, o ApplyOptions, onAdvance func(*step
 
 // countFile adds 1 to r.Files if a step changes a file.
 func (r *ApplyResult) countFile(s *step) {
-	if file, _ := ChangedFile(s.change); file {
+	if file, _ := IsFileChange(s.change); file {
 		r.Files++
 	}
 }

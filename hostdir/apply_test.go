@@ -381,7 +381,7 @@ func TestApplyChoices(t *testing.T) {
 	res, err := a.apply(base, now, ApplyOptions{DryRun: true})
 	var lined []string
 	for _, c := range res.Plan {
-		if c.Conflict && c.Lines {
+		if c.Conflict && c.CanHaveMarkers {
 			lined = append(lined, c.Path.String())
 		}
 	}

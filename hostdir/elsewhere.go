@@ -86,7 +86,7 @@ func (d *dirReader) addLinkedDir(dirPath, rel string, l *LinkedDir, before *tree
 			continue
 		}
 		if err != nil {
-			return d.SkipFile(dirPath, fmt.Errorf("%q: %w", path.Join(dirPath, rel), reason(err)))
+			return d.SkipFile(dirPath, fmt.Errorf("%q: %w", path.Join(dirPath, rel), withoutPath(err)))
 		}
 
 		entries, err := parent.Readdirnames(-1)

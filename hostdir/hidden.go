@@ -78,7 +78,7 @@ func (h Hidden) find(ctx context.Context, dir string, exclude map[fileID]bool) (
 func walkDir(ctx context.Context, dir string, exclude map[fileID]bool, fn func(name string, d fs.DirEntry)) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return reason(err)
+		return withoutPath(err)
 	}
 	defer root.Close()
 
@@ -111,7 +111,7 @@ func walkDir(ctx context.Context, dir string, exclude map[fileID]bool, fn func(n
 
 // linkedFile returns the id of the file of an entry, and whether the file has several names. It returns false for a
 // directory.
-func linkedFile(d fs.DirEntry) (id fileID, many bool) {
+func linkedFile(d fs.DirEntry) (id fileID, isLinked bool) {
 	if d.IsDir() {
 		return id, false
 	}

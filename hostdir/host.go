@@ -196,7 +196,7 @@ func (h *host) readlink(p *tree.Path) (string, error) {
 
 	to, err := os.Readlink(procPath(dir) + "/" + p.Name)
 	if err != nil {
-		return "", fmt.Errorf("reading the link %q: %w", p.Short(), reason(err))
+		return "", fmt.Errorf("reading the link %q: %w", p.Short(), withoutPath(err))
 	}
 
 	return to, nil
@@ -230,7 +230,7 @@ func (h *host) readDir(p *tree.Path) (entries []fs.DirEntry, err error) {
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing %q: %w", cmp.Or(p.Short(), "."), reason(err))
+		return nil, fmt.Errorf("listing %q: %w", cmp.Or(p.Short(), "."), withoutPath(err))
 	}
 
 	return entries, nil

@@ -8,10 +8,10 @@ import (
 
 // LeftOut counts the paths of a directory that were left out because they cannot be read.
 type LeftOut struct {
-	count        int
-	firstReasons []string
-	linkReasons  []string // for `.git` files that lead to a repository that does not name the directory
-	tempCount    int      // temporary files of an interrupted apply
+	unreadableCount int
+	firstReasons    []string
+	linkReasons     []string // for `.git` files that lead to a repository that does not name the directory
+	tempCount       int      // temporary files of an interrupted apply
 }
 
 // maxNamedPaths is the largest number of paths that Describe lists.
@@ -29,7 +29,7 @@ func (l *LeftOut) Add(_ string, reason error) {
 		return
 	}
 
-	if l.count++; l.count <= maxNamedPaths {
+	if l.unreadableCount++; l.unreadableCount <= maxNamedPaths {
 		l.firstReasons = append(l.firstReasons, reason.Error()) // the text has the path
 	}
 }
@@ -37,14 +37,14 @@ func (l *LeftOut) Add(_ string, reason error) {
 // Describe returns a text about the paths that were left out of a directory, "" if there are none.
 func (l *LeftOut) Describe(dir string) string {
 	var texts []string
-	if l.count > 0 {
+	if l.unreadableCount > 0 {
 		text := strings.Join(l.firstReasons, ", ")
-		if more := l.count - len(l.firstReasons); more > 0 {
+		if more := l.unreadableCount - len(l.firstReasons); more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
 
-		heading := fmt.Sprintf("%d paths of %s cannot be read, and their contents are left out: ", l.count, dir)
-		if l.count == 1 {
+		heading := fmt.Sprintf("%d paths of %s cannot be read, and their contents are left out: ", l.unreadableCount, dir)
+		if l.unreadableCount == 1 {
 			heading = "a path of " + dir + " cannot be read, and its contents are left out: "
 		}
 

@@ -58,7 +58,7 @@ func (pl *planner) planAll() error {
 	}
 
 	pl.merge = &threeway.Plan{
-		Source: pl.o.Source, StoreText: pl.tree.texts.storeText, Ours: pl.tree.edit.State, Now: time.Now().UnixNano(), Merge: pl.mergeLines, ByPath: true, Rule: pl.o.Rule,
+		Source: pl.o.Source, StoreText: pl.tree.texts.storeText, Ours: pl.tree.editor.State, Now: time.Now().UnixNano(), Merge: pl.mergeLines, ByPath: true, Rule: pl.o.Rule,
 	}
 	if pl.o.Git != nil {
 		pl.merge.Git = pl.planGit

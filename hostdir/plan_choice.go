@@ -41,9 +41,9 @@ func ChooseDirs(choices map[string]Choice, plan []PlannedChange) {
 // A PlannedChange is the change of a path in a plan.
 type PlannedChange struct {
 	tree.Change
-	Conflict bool // the path changed in the directory, too
-	Blocked  bool // the directory's version cannot be replaced
-	Lines    bool // conflict markers can be written into the file
+	Conflict       bool // the path changed in the directory, too
+	Blocked        bool // the directory's version cannot be replaced
+	CanHaveMarkers bool // conflict markers can be written into the file
 }
 
 // applyChoice applies the choice for a path to its change, and reports whether the directory keeps its version. A

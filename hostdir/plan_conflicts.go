@@ -25,7 +25,7 @@ func (pl *planner) listConflicts() error {
 		}
 		replaced[name] = c.After != nil && !c.After.IsDir()
 
-		marked, err := pl.markedLines(c)
+		marked, err := pl.markedText(c)
 		if err != nil {
 			return err
 		}
@@ -73,8 +73,8 @@ func (pl *planner) changeOf(name string) (c tree.Change, err error) {
 	return c, err
 }
 
-// markedLines returns the text with conflict markers of a file in conflict, nil if its lines do not conflict.
-func (pl *planner) markedLines(c tree.Change) (marked []byte, err error) {
+// markedText returns the text with conflict markers of a file in conflict, nil if its lines do not conflict.
+func (pl *planner) markedText(c tree.Change) (marked []byte, err error) {
 	dirNode, err := pl.tree.dirVersion(c.Path.String())
 	if err != nil || dirNode == nil || c.After == nil || !dirNode.IsRegular() || !c.After.IsRegular() || max(dirNode.Size(), c.After.Size()) > threeway.MaxMerged {
 		return nil, err

@@ -108,7 +108,7 @@ func (pl *planner) isLinked(dirNode *tree.Inode, name string) (bool, error) {
 		return false, nil
 	}
 
-	paths, err := pl.tree.edit.State.Paths(pl.o.Source, dirNode)
+	paths, err := pl.tree.editor.State.Paths(pl.o.Source, dirNode)
 	for _, p := range paths {
 		other, oerr := pl.o.Now.InodeAt(pl.o.Source, p)
 		if oerr != nil {
@@ -165,7 +165,7 @@ func (pl *planner) findMoved(_ *threeway.File, name string) (*tree.Inode, error)
 
 // hostInode returns the inode with a number in the tree of the directory, nil if there is none.
 func (pl *planner) hostInode(ino uint64) (*tree.Inode, error) {
-	n, err := pl.tree.edit.State.Get(pl.o.Source, ino)
+	n, err := pl.tree.editor.State.Get(pl.o.Source, ino)
 	if errors.Is(err, tree.ErrNoInode) {
 		return nil, nil
 	}

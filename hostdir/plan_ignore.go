@@ -113,7 +113,7 @@ func topmost(leftOut map[string]bool, changes []tree.Change) []string {
 func forkEntries(changes []tree.Change) map[string]bool {
 	out := make(map[string]bool)
 	for _, c := range changes {
-		if m := forkEntry().FindStringSubmatch(c.Path.String()); m != nil {
+		if m := forkEntryPattern().FindStringSubmatch(c.Path.String()); m != nil {
 			out[m[1]] = true
 		}
 	}
@@ -121,7 +121,7 @@ func forkEntries(changes []tree.Change) map[string]bool {
 	return out
 }
 
-var forkEntry = pattern.New(`^((?:.*/)?\.git/worktrees/[^/]+)/amberfs-link$`)
+var forkEntryPattern = pattern.New(`^((?:.*/)?\.git/worktrees/[^/]+)/amberfs-link$`)
 
 // leadsToFork reports whether a change creates a symbolic link to a fork of the workspace, such as the link to a
 // worktree. The directory has no forks, so the link would lead nowhere.

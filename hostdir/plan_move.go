@@ -7,9 +7,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// moveDirs finds directories of other users that were only renamed. An ordinary user must not remove their
+// planMoves finds directories of other users that were only renamed. An ordinary user must not remove their
 // contents, and a copy would belong to this user. So such a directory is renamed with its contents.
-func moveDirs(steps []*decision) {
+func planMoves(steps []*decision) {
 	if os.Geteuid() == 0 {
 		return
 	}

@@ -62,7 +62,7 @@ func (pl *planner) makeSteps() error {
 		pl.steps = append(pl.steps, d)
 	}
 
-	moveDirs(pl.steps)
+	planMoves(pl.steps)
 
 	return nil
 }

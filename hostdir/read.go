@@ -126,7 +126,7 @@ func (d *dirReader) readRoot(dir string) error {
 	}
 	if d.o.Git != nil {
 		if d.topPath, err = os.Readlink(procPath(fd)); err != nil {
-			return reason(err)
+			return withoutPath(err)
 		}
 	}
 
@@ -180,7 +180,7 @@ func (d *dirReader) readEntries(dirPath string, f *os.File, before *tree.Inode) 
 
 	entries, err := f.ReadDir(-1)
 	if err != nil {
-		return d.SkipFile(dirPath, fmt.Errorf("%q: %w", dirPath, reason(err)))
+		return d.SkipFile(dirPath, fmt.Errorf("%q: %w", dirPath, withoutPath(err)))
 	}
 
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
@@ -279,7 +279,7 @@ func (d *dirReader) readFile(entryPath string, f *namedFile, before *tree.Inode)
 	e, err := d.openEntry(entryPath, f)
 	if err != nil {
 		stub := d.o.StubUnreadable && errors.Is(err, unix.EACCES) && st.Uid != uint32(os.Geteuid())
-		if err = d.SkipFile(entryPath, fmt.Errorf("%q: %w", entryPath, reason(err))); err != nil || !stub {
+		if err = d.SkipFile(entryPath, fmt.Errorf("%q: %w", entryPath, withoutPath(err))); err != nil || !stub {
 			return err
 		}
 
@@ -308,9 +308,9 @@ func timeOf(ts unix.Timespec) int64 {
 	return t
 }
 
-// reason removes the path that the os package adds to its errors, because it is a path in /proc
-// that users do not know.
-func reason(err error) error {
+// withoutPath removes the path that the os package adds to its errors, because it is a path in /proc that
+// users do not know.
+func withoutPath(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		return p.Err

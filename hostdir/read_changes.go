@@ -154,9 +154,9 @@ func (d *dirReader) addWhiteouts(dirPath string, before *tree.Inode, names []str
 	return nil
 }
 
-// ChangedFile reports whether a change counts as a changed file, and whether its path is in a git directory. A
-// change of the time alone does not count.
-func ChangedFile(c tree.Change) (file, inGit bool) {
+// IsFileChange reports whether a change counts as a changed file (file), and whether its path is in a git
+// directory (inGit). A change of the time alone does not count.
+func IsFileChange(c tree.Change) (file, inGit bool) {
 	is := c.After
 	if is == nil {
 		is = c.Before

@@ -143,7 +143,7 @@ func (d *dirReader) openEntry(entryPath string, f *namedFile) (e stream.Entry, e
 	if f.pathFD < 0 {
 		xattrs, err = f.readXattrs(d.buf[:])
 	} else {
-		xattrs, err = d.openAsOwner(f, kind)
+		xattrs, err = d.readXattrsAndOpen(f, kind)
 	}
 
 	e = stream.Entry{Path: entryPath, Rdev: uint32(st.Rdev)}
@@ -171,9 +171,9 @@ func (d *dirReader) openEntry(entryPath string, f *namedFile) (e stream.Entry, e
 	return e, err
 }
 
-// openAsOwner reads the extended attributes of a file that was opened by O_PATH, and opens a regular file or a
-// directory for reading.
-func (d *dirReader) openAsOwner(f *namedFile, kind uint32) (xattrs []tree.Xattr, err error) {
+// readXattrsAndOpen reads the extended attributes of a file that was opened by O_PATH, and opens a regular
+// file or a directory for reading.
+func (d *dirReader) readXattrsAndOpen(f *namedFile, kind uint32) (xattrs []tree.Xattr, err error) {
 	proc := procPath(f.pathFD)
 	err = d.asOwner(f.pathFD, &f.st, unix.S_IRUSR, func() (err error) {
 		if xattrs, err = readXattrs(proc, d.buf[:]); err == nil && (kind == unix.S_IFDIR || kind == unix.S_IFREG) {

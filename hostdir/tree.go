@@ -31,7 +31,7 @@ type hostTree struct {
 	texts     *textLog
 	ctx       context.Context
 
-	edit           *tree.Editor
+	editor         *tree.Editor
 	changes        map[string]tree.Change // the planner's changes
 	alreadyApplied map[string]*tree.Inode // the directory's files at the paths that count as unchanged, but have the workspace's file
 	entries        map[string]hostEntry   // the entries at the paths that were read
@@ -46,14 +46,14 @@ const hostEpoch = math.MaxUint64 - 1
 
 func newHostTree(ctx context.Context, h *host, o *ApplyOptions, texts *textLog) *hostTree {
 	return &hostTree{
-		host: h, src: o.Source, base: o.Base, now: o.Now, texts: texts, ctx: ctx, edit: &tree.Editor{State: o.Base.Clone(), Source: o.Source, Epoch: hostEpoch}, changes: make(map[string]tree.Change), alreadyApplied: make(map[string]*tree.Inode),
+		host: h, src: o.Source, base: o.Base, now: o.Now, texts: texts, ctx: ctx, editor: &tree.Editor{State: o.Base.Clone(), Source: o.Source, Epoch: hostEpoch}, changes: make(map[string]tree.Change), alreadyApplied: make(map[string]*tree.Inode),
 		entries: make(map[string]hostEntry), fullyRead: make(map[string]bool), files: make(map[uint64]hostFile), inodeNumbers: make(map[fileID]uint64), nextIno: tree.MaxIno,
 	}
 }
 
 // inodeAt returns the inode at a path, nil if there is none.
 func (h *hostTree) inodeAt(name string) (*tree.Inode, error) {
-	return h.edit.State.InodeAt(h.src, name)
+	return h.editor.State.InodeAt(h.src, name)
 }
 
 // dirVersion returns the directory's version of a path that was read, nil if there is none.
@@ -129,15 +129,15 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 // removeEntry removes before, the inode at a path, if it is not nil. It returns the inode number of the directory above
 // the path.
 func (h *hostTree) removeEntry(p *tree.Path, before *tree.Inode) (parent uint64, err error) {
-	n, err := h.edit.State.Resolve(h.src, p.Dir.String())
+	n, err := h.editor.State.Resolve(h.src, p.Dir.String())
 	if err != nil {
 		return 0, err
 	}
 	if before != nil {
-		h.edit.RemoveAll(n.Ino, p.Name, func(uint64, string, *tree.Inode, bool) {})
+		h.editor.RemoveAll(n.Ino, p.Name, func(uint64, string, *tree.Inode, bool) {})
 	}
 
-	return n.Ino, h.edit.Err()
+	return n.Ino, h.editor.Err()
 }
 
 // putEntry adds the directory's entry at a path to the tree. before is the inode that the tree has at the path, or nil.
@@ -175,7 +175,7 @@ func (h *hostTree) putEntry(p *tree.Path, entry hostEntry, before *tree.Inode) e
 	case keepsIno:
 		n.Ino = before.Ino
 		if !same {
-			owned := h.edit.Own(before.Ino)
+			owned := h.editor.Own(before.Ino)
 			owned.SetAttrs(n, n.Ctime)
 			owned.Content, owned.Target, owned.Rdev = n.Content, n.Target, n.Rdev
 		}
@@ -186,7 +186,7 @@ func (h *hostTree) putEntry(p *tree.Path, entry hostEntry, before *tree.Inode) e
 			return err
 		}
 		n.Ino, h.nextIno = h.nextIno, h.nextIno-1
-		h.edit.Add(parent, p.Name, n)
+		h.editor.Add(parent, p.Name, n)
 	}
 
 	if !isDir {
@@ -194,7 +194,7 @@ func (h *hostTree) putEntry(p *tree.Path, entry hostEntry, before *tree.Inode) e
 		h.files[n.Ino] = hostFile{path: p, id: entry.id()}
 	}
 
-	return h.edit.Err()
+	return h.editor.Err()
 }
 
 // isApplied reports whether an earlier apply, which was interrupted, has already put the file c.After at its path. n is
@@ -260,9 +260,9 @@ func (h *hostTree) linkEntry(p *tree.Path, number uint64, before *tree.Inode) er
 	if err != nil {
 		return err
 	}
-	h.edit.Link(parent, p.Name, number)
+	h.editor.Link(parent, p.Name, number)
 
-	return h.edit.Err()
+	return h.editor.Err()
 }
 
 // newInode returns the directory's entry at a path as an inode. same is set if the entry equals before, the
@@ -415,7 +415,7 @@ func (h *hostTree) isHalfWritten(p *tree.Path, entry hostEntry, baseNode, nowNod
 // hasMoreThanBase reports whether the directory has an entry below a path that the base does not have.
 func (h *hostTree) hasMoreThanBase(name string) (bool, error) {
 	found := false
-	err := h.edit.State.WalkFrom(h.ctx, h.src, name, func(p *tree.Path, _ *tree.Inode) error {
+	err := h.editor.State.WalkFrom(h.ctx, h.src, name, func(p *tree.Path, _ *tree.Inode) error {
 		n, err := h.base.InodeAt(h.src, p.String())
 		found = found || n == nil && p.String() != name
 		return err

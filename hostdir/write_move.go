@@ -30,7 +30,7 @@ func (w *writer) linkExisting(dir int, tmp string, s *step, f *hostFile) (done b
 		return false, nil // the name gets a copy of the file
 	}
 
-	source := w.leavingStep(f)
+	source := w.removingStep(f)
 	if source == nil {
 		return false, nil
 	}
@@ -47,8 +47,8 @@ func cannotLink(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// leavingStep returns the first step that removes a name of a file, nil if no step does.
-func (w *writer) leavingStep(f *hostFile) *step {
+// removingStep returns the first step that removes a name of a file, nil if no step does.
+func (w *writer) removingStep(f *hostFile) *step {
 	for _, s := range w.steps {
 		if s.action > changeAttributes && s.placement != inPlace && s.original.exists && s.original.id() == f.id && !w.isTaken(s) {
 			return s
@@ -141,7 +141,7 @@ func (w *writer) moveTo(s *step, exchange bool) error {
 	case s.original.exists:
 		err = unix.Renameat(from, s.fromPath.Name, to, name)
 	default:
-		if err = unix.Renameat2(from, s.fromPath.Name, to, name, unix.RENAME_NOREPLACE); cannotRename2(err) {
+		if err = unix.Renameat2(from, s.fromPath.Name, to, name, unix.RENAME_NOREPLACE); lacksRenameFlags(err) {
 			err = unix.Renameat(from, s.fromPath.Name, to, name)
 		}
 	}

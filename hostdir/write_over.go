@@ -113,7 +113,7 @@ func (w *writer) overwriteFile(dir int, s *step) error {
 
 	err = copyOver(to, from)
 	if err = errors.Join(err, to.Close()); err != nil || s.tempName == "" {
-		return reason(err)
+		return withoutPath(err)
 	}
 
 	return unix.Unlinkat(dir, s.tempName, 0)

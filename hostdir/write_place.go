@@ -20,7 +20,7 @@ func (w *placer) placeStaged(dir int, s *step) error {
 		if errors.Is(err, unix.EEXIST) {
 			return w.changedError(s)
 		}
-		if cannotRename2(err) {
+		if lacksRenameFlags(err) {
 			return unix.Renameat(dir, s.tempName, dir, name)
 		}
 
@@ -31,7 +31,7 @@ func (w *placer) placeStaged(dir int, s *step) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return w.changedError(s)
-	case cannotRename2(err):
+	case lacksRenameFlags(err):
 		return w.placeWithoutExchange(dir, s)
 	case err != nil:
 		return err
@@ -119,7 +119,7 @@ func (w *placer) removeOriginal(dir int, s *step) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return w.changedError(s)
-	case cannotRename2(err):
+	case lacksRenameFlags(err):
 		return unix.Unlinkat(dir, name, 0)
 	case err != nil:
 		return err
@@ -156,8 +156,8 @@ func (w *placer) keepForeignFile(dir int, temp string, s *step, err error) error
 	return text
 }
 
-// cannotRename2 reports whether a file system does not support the flags of renameat2(2).
-func cannotRename2(err error) bool {
+// lacksRenameFlags reports whether renameat2(2) failed because the file system does not support its flags.
+func lacksRenameFlags(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP)
 }
 

@@ -261,7 +261,7 @@ func (w *writer) writeFile(dir int, tmp string, s *step) error {
 		return err
 	}
 	f := os.NewFile(uintptr(fd), tmp)
-	return errors.Join(reason(w.fillFile(f, s)), f.Close())
+	return errors.Join(withoutPath(w.fillFile(f, s)), f.Close())
 }
 
 // fillFile writes the content of a step into a new file. Holes smaller than a block are filled with zeros, because a

@@ -92,7 +92,7 @@ func setEffects(ctx context.Context, r *Request, from, to *tree.State, d *WhatCh
 	repos := make(map[string]bool) // the git directories of both states; true if both states have the directory
 	inGit := func(p string) bool {
 		repo, rel, ok := threeway.SplitGitPath(p)
-		if !ok || gitdir.IsFile(rel) {
+		if !ok || gitdir.IsOrdinaryFile(rel) {
 			return false
 		}
 

@@ -184,7 +184,7 @@ func countRunChanges(ctx context.Context, f *ForkState, ws *snapshot.Workspace, 
 	src := ws.Store().Source()
 	git := gitbridge.NewGitDiffer(src, from, to)
 	return tree.Diff(ctx, src, from, to, tree.DiffOptions{}, func(c tree.Change) error {
-		switch file, inGit := hostdir.ChangedFile(c); {
+		switch file, inGit := hostdir.IsFileChange(c); {
 		case inGit:
 			differs, err := git.Differs(c)
 			if err != nil {

@@ -56,7 +56,7 @@ func newCache(s *snapshot.Store) *cache {
 
 // chargeLocked adds bytes, which may be negative, to the bytes that a tenant has in the cache.
 func (c *cache) chargeLocked(k *tenant, bytes int64) {
-	k.bytes += bytes
+	k.chargedBytes += bytes
 	c.mu.bytes += bytes
 }
 
@@ -105,14 +105,14 @@ func (c *cache) rechargeLocked(n node) {
 // trimLocked removes the least recently used nodes of a tenant while it is over its limits. Then it removes
 // nodes of the largest tenants while all tenants together are over the limit.
 func (c *cache) trimLocked(k *tenant) {
-	for k.nodes.Len() > 0 && (k.bytes > k.maxBytes || k.nodes.Len() > c.limits.tenantNodes) {
+	for k.nodes.Len() > 0 && (k.chargedBytes > k.maxBytes || k.nodes.Len() > c.limits.tenantNodes) {
 		c.removeLocked(k.oldestNode())
 	}
 
 	for c.mu.bytes > c.limits.totalBytes {
 		var largest *tenant
 		for _, k := range c.mu.tenants {
-			if k.nodes.Len() > 0 && (largest == nil || k.bytes > largest.bytes) {
+			if k.nodes.Len() > 0 && (largest == nil || k.chargedBytes > largest.chargedBytes) {
 				largest = k
 			}
 		}

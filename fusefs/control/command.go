@@ -60,7 +60,7 @@ func (c *commands) write(n node, data []byte, off int64, r Request) (int, error)
 	}
 
 	c.cache.mu.Lock()
-	in.running++
+	in.runningCount++
 	c.cache.mu.Unlock()
 
 	wrote := len(data)
@@ -72,11 +72,11 @@ func (c *commands) write(n node, data []byte, off int64, r Request) (int, error)
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
 
-	in.running--
+	in.runningCount--
 
 	if a := answerOf(n); a != nil { // n shows answers; the content of other nodes has no blanks before it
-		if a.blanks = off + int64(wrote); a.blanks > maxBlanks {
-			a.blanks = 0
+		if a.blankCount = off + int64(wrote); a.blankCount > maxBlanks {
+			a.blankCount = 0
 		}
 	}
 

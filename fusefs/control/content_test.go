@@ -27,7 +27,7 @@ func TestContent(t *testing.T) {
 		}
 		w := written()
 		c := &w.content
-		if c.Size() != int64(size) || w.reservedBytes < int64(size) || w.tenant.bytes != w.reservedBytes {
+		if c.Size() != int64(size) || w.reservedBytes < int64(size) || w.tenant.chargedBytes != w.reservedBytes {
 			t.Fatalf("%d of %d bytes, %d reserved", c.Size(), size, w.reservedBytes)
 		}
 		w.discard()

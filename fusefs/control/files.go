@@ -54,9 +54,9 @@ func init() { // a literal would be an initialization cycle: its functions use f
 		{"log", typeFile, 0o444, func(t *Tree, ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
 			return t.logs.lookup(ws, f.name), nil
 		}},
-		{"status", typeFile, 0o444, renderedBy(renderStatus)},
-		{policyName, typeFile, 0o644, renderedBy(renderPolicy)},
-		{"README", typeFile, 0o444, renderedBy(renderReadme)},
+		{"status", typeFile, 0o444, textLookup(renderStatus)},
+		{policyName, typeFile, 0o644, textLookup(renderPolicy)},
+		{"README", typeFile, 0o444, textLookup(renderReadme)},
 		{latestName, typeLink, 0o777, (*Tree).lookupLink},
 		{"undo", typeLink, 0o777, (*Tree).lookupLink},
 		{baseName, typeDir, 0o777, func(t *Tree, ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
@@ -65,8 +65,8 @@ func init() { // a literal would be an initialization cycle: its functions use f
 	}
 }
 
-// renderedBy returns the lookup function of a file with a short text that is rendered at each lookup.
-func renderedBy(render func(*service.Service, io.Writer, *snapshot.Workspace) error) func(*Tree, *snapshot.Workspace, file, Request) (Entry, error) {
+// textLookup returns the lookup function of a file with a short text that is rendered at each lookup.
+func textLookup(render func(*service.Service, io.Writer, *snapshot.Workspace) error) func(*Tree, *snapshot.Workspace, file, Request) (Entry, error) {
 	return func(t *Tree, ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
 		return t.cache.publishText(ws, f, func(w io.Writer) error { return render(t.renderer.service, w, ws) })
 	}

@@ -14,12 +14,12 @@ import (
 const (
 	controlView = live.MaxView + 1
 
-	kindBits      = 32
-	kindSnapshots = 1 << kindBits // + view of the workspace
-	kindForks     = 2 << kindBits // + view of the workspace
-	kindRendering = 3 << kindBits // + view of the workspace
-	kindListed    = 4 << kindBits // + index of the file; used in listings only
-	kindFile      = 8 << kindBits // + numberBits bits of a counter, and privateBit
+	kindShift     = 32
+	kindSnapshots = 1 << kindShift // + view of the workspace
+	kindForks     = 2 << kindShift // + view of the workspace
+	kindRendering = 3 << kindShift // + view of the workspace
+	kindListed    = 4 << kindShift // + index of the file; used in listings only
+	kindFile      = 8 << kindShift // + numberBits bits of a counter, and privateBit
 	numberBits    = 34
 	privateBit    = 1 << numberBits // set for a file that a program created in .snapshots, see private.go
 )
@@ -99,7 +99,7 @@ func (t *Tree) WorkspaceOf(id live.NodeID) *snapshot.Workspace {
 // errs.Perm for renderingDir, in which names can only be looked up.
 func (t *Tree) workspace(dir live.NodeID) (ws *snapshot.Workspace, forks bool, err error) {
 	ws, ok := t.store.Workspace(uint32(dir.Ino()))
-	switch kind := dir.Ino() >> kindBits << kindBits; {
+	switch kind := dir.Ino() >> kindShift << kindShift; {
 	case ok && kind == kindSnapshots:
 		return ws, false, nil
 	case ok && kind == kindForks:

@@ -17,7 +17,7 @@ const maxCommandBytes = 1 << 20
 // An input has the commands that are being written to a file. cache.mu guards it.
 type input struct {
 	partials      []partialCommand
-	running       int   // the number of commands that run
+	runningCount  int   // the number of commands that run
 	pagesCached   bool  // the kernel may have pages of the file
 	unendedOffset int64 // the offset of the end of the last command if it had no newline, else 0
 }

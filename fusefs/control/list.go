@@ -61,9 +61,9 @@ func listFiles(ws *snapshot.Workspace, emit emitter) (more bool) {
 	return true
 }
 
-// listBatch is the number of names that are read at a time. The kernel reads a long listing in many
+// listBatchSize is the number of names that are read at a time. The kernel reads a long listing in many
 // requests, and each request must not read all remaining names.
-const listBatch = 1024
+const listBatchSize = 1024
 
 // listNamed lists snapshots or forks after an offset. readPage returns at most n entries in the order of
 // their numbers, beginning with the number from.
@@ -71,14 +71,14 @@ func listNamed(offset uint64, readPage func(from uint64, n int) []snapshot.ListE
 	from := max(offset+1, offNamed) - offNamed
 
 	for {
-		all := readPage(from, listBatch)
+		all := readPage(from, listBatchSize)
 		for _, e := range all {
 			if !emit(e.Name, e.Root, typeDir, offNamed+e.Position) {
 				return
 			}
 			from = e.Position + 1
 		}
-		if len(all) < listBatch {
+		if len(all) < listBatchSize {
 			return
 		}
 	}

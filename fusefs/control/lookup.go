@@ -117,7 +117,7 @@ func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, e
 
 	d := t.cache.dirLocked(ws)
 	n, ok := d.nodes[s].(*answerFile)
-	if ok && n.commands.running == 0 {
+	if ok && n.commands.runningCount == 0 {
 		return entryLocked(n, root), nil
 	}
 

@@ -94,12 +94,12 @@ type answerFile struct {
 	inode
 	content     *content
 	replacement *answerFile // if set, a newer node of the key with the content of this node
-	blanks      int64       // the number of blanks before the content, see commands.write
+	blankCount  int64       // the number of blanks before the content, see commands.write
 	commands    input
 }
 
 func (n *answerFile) input() *input       { return &n.commands }
-func (n *answerFile) sizeLocked() int64   { return n.blanks + n.contentLocked().Size() }
+func (n *answerFile) sizeLocked() int64   { return n.blankCount + n.contentLocked().Size() }
 func (n *answerFile) memoryLocked() int64 { return n.content.Size() + n.commands.sizeLocked() }
 
 // contentLocked returns the content of the node, or of the newer node that replaced it.
@@ -114,7 +114,7 @@ func (n *answerFile) read(p []byte, off int64) (int, error) {
 	n.dir.cache.mu.Lock()
 	n.commands.pagesCached = true
 	n.touchLocked()
-	c, blanks, stale := n.contentLocked(), n.blanks, n.replacement != nil && n.replacement.element == nil
+	c, blanks, stale := n.contentLocked(), n.blankCount, n.replacement != nil && n.replacement.element == nil
 	n.dir.cache.mu.Unlock()
 
 	switch {

@@ -24,8 +24,8 @@ type renderer struct {
 // A source identifies the states from which a file is rendered. A file with the same source is not
 // rendered again.
 type source struct {
-	a, b    uint32 // the views of two snapshots, or of a snapshot and its workspace
-	changes uint64 // the number of changes of the workspace
+	firstView, secondView uint32 // the views of two snapshots, or of a snapshot and its workspace
+	changeCount           uint64 // the number of changes of the workspace
 }
 
 // A query is a generated file with names of snapshots in its name, such as diff@A..B.
@@ -100,15 +100,15 @@ func (g *renderer) lookupQuery(ws *snapshot.Workspace, q query, name string, r R
 // sourceOf returns the source of a query: two snapshots, or a snapshot and the present state. A query about a
 // single snapshot depends on that snapshot and on all changes of the list of snapshots in its workspace.
 func sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (source, error) {
-	s := source{a: views[0], b: views[1]}
+	s := source{firstView: views[0], secondView: views[1]}
 	_, maxArgs := q.row.Args.Limits()
 	switch {
 	case maxArgs == 1:
-		s.changes = ws.ChangeCount()
+		s.changeCount = ws.ChangeCount()
 	case len(q.names) == 1:
-		s.b = ws.View()
+		s.secondView = ws.View()
 		return s, ws.Store().Forest().WithReadLock(func(tx *live.Tx) error {
-			s.changes = tx.ChangeNumber(ws.View())
+			s.changeCount = tx.ChangeNumber(ws.View())
 			return nil
 		})
 	}

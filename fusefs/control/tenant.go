@@ -19,9 +19,9 @@ const (
 	maxRenderings = 4
 	// maxCommands is the most commands of a tenant that run at a time.
 	maxCommands = 16
-	// maxWaiting is the most requests of a tenant that wait for renderings, and also the most that wait for
-	// commands.
-	maxWaiting = 60
+	// maxWaitingRequests is the most requests of a tenant that wait for renderings, and also the most that
+	// wait for commands.
+	maxWaitingRequests = 60
 )
 
 // A tenant is main, or a fork of main with all forks in it, which share limits.
@@ -31,7 +31,7 @@ type tenant struct {
 
 	// The tenant's part of the cache, which cache.mu guards.
 	maxBytes      int64
-	bytes         int64      // charged for the nodes, and reserved
+	chargedBytes  int64      // for the nodes, with the reserved bytes
 	reservedBytes int64      // bytes for contents that are being written
 	nodes         *list.List // of node, the most recently used first
 }
@@ -64,9 +64,9 @@ func (l *limiter) release() { l.sem.Release(1) }
 
 // countWaiting counts one more waiting request. It fails with errs.Quota if there are too many.
 func countWaiting(waiting *atomic.Int64) error {
-	if waiting.Add(1) > maxWaiting {
+	if waiting.Add(1) > maxWaitingRequests {
 		waiting.Add(-1)
-		return errs.New(errs.Quota, "limit reached: %d requests of this kind are waiting already", maxWaiting)
+		return errs.New(errs.Quota, "limit reached: %d requests of this kind are waiting already", maxWaitingRequests)
 	}
 	return nil
 }

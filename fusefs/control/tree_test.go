@@ -336,8 +336,8 @@ func (u *user) accounts() {
 				u.Errorf("node %s is wrong: %d bytes, %d counted", f.key.name, n.memoryLocked(), f.chargedBytes)
 			}
 		}
-		if all += bytes; bytes != k.bytes || k.reservedBytes != 0 || k.bytes > k.maxBytes {
-			u.Errorf("a tenant has %d bytes, %d counted, %d reserved, %d allowed", bytes, k.bytes, k.reservedBytes, k.maxBytes)
+		if all += bytes; bytes != k.chargedBytes || k.reservedBytes != 0 || k.chargedBytes > k.maxBytes {
+			u.Errorf("a tenant has %d bytes, %d counted, %d reserved, %d allowed", bytes, k.chargedBytes, k.reservedBytes, k.maxBytes)
 		}
 	}
 	if all != u.tree.cache.mu.bytes {
@@ -438,8 +438,8 @@ func TestAllTenants(t *testing.T) {
 		u.tree.cache.publish(fork, fmt.Sprintf("info@n%d", i), typeFile|0o444, w, source{})
 		u.accounts()
 	}
-	if main, f := u.tree.cache.tenant(u.tree.store.Main()), u.tree.cache.tenant(fork); main.bytes > 3<<20 || f.bytes < 2<<20 {
-		t.Errorf("main has %d bytes, the fork %d", main.bytes, f.bytes)
+	if main, f := u.tree.cache.tenant(u.tree.store.Main()), u.tree.cache.tenant(fork); main.chargedBytes > 3<<20 || f.chargedBytes < 2<<20 {
+		t.Errorf("main has %d bytes, the fork %d", main.chargedBytes, f.chargedBytes)
 	}
 	u.must(u.tree.Rmdir(forksID(live.MainView), "f", Request{Caller: u.who}))
 	u.dir = inMain
@@ -487,7 +487,7 @@ func TestSpellingsOfDiffs(t *testing.T) {
 // TestRenderingsAtATime: a few renderings run, a limited number waits, and further requests fail.
 func TestRenderingsAtATime(t *testing.T) {
 	u := newUser(t)
-	const count = 2 * (maxRenderings + maxWaiting)
+	const count = 2 * (maxRenderings + maxWaitingRequests)
 	for i := range count {
 		u.must(u.write(createName, fmt.Sprintf("v%d\n", i)))
 	}
@@ -502,7 +502,7 @@ func TestRenderingsAtATime(t *testing.T) {
 			results <- err
 		}()
 	}
-	for range count - maxWaiting {
+	for range count - maxWaitingRequests {
 		if err := <-results; !errors.Is(err, errs.Quota) {
 			t.Errorf("one too many: %v", err)
 		}
@@ -510,7 +510,7 @@ func TestRenderingsAtATime(t *testing.T) {
 	for range maxRenderings {
 		limit.release()
 	}
-	for range maxWaiting {
+	for range maxWaitingRequests {
 		if err := <-results; err != nil {
 			t.Errorf("one that waited: %v", err)
 		}

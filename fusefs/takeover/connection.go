@@ -20,5 +20,5 @@ func (c *Connection) Offers(bits uint64) bool {
 // Minor returns x in the version 7.x of the protocol that the kernel offers.
 func (c *Connection) Minor() uint32 { return binary.NativeEndian.Uint32(c.Init[wire.InHeaderSize+4:]) }
 
-// MinInit is the length in bytes of INIT up to the field flags2.
-const MinInit = wire.InHeaderSize + 20
+// MinInitBytes is the length of INIT up to the field flags2.
+const MinInitBytes = wire.InHeaderSize + 20

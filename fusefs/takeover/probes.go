@@ -75,16 +75,16 @@ func (p *Probes) run() {
 		}
 
 		for _, id := range ids {
-			if !p.postpone(id) {
+			if !p.postponeIfUnanswered(id) {
 				p.probe(id)
 			}
 		}
 	}
 }
 
-// postpone postpones the probe of a node, and returns true, if the kernel may still wait for the answer that hands
-// over the node. Settle probes the node after that answer.
-func (p *Probes) postpone(id live.NodeID) bool {
+// postponeIfUnanswered postpones the probe of a node, and returns true, if the kernel may still wait for the
+// answer that hands over the node. Settle probes the node after that answer.
+func (p *Probes) postponeIfUnanswered(id live.NodeID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.unanswered[id] {

@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// A Copy is a directory of this machine with a copy of a git directory of a state. It has a plain configuration, see
-// copyConfig.
+// A Copy is a directory of this machine with a copy of a git directory of a state. It has a plain
+// configuration, see configOfCopy.
 type Copy struct {
 	Repo         *Repo
 	copiedHashes map[string][sha256.Size]byte // hashes of the copied files by path, except objects
 }
 
 // notCopied reports whether copyFiles skips a path: objects, which copyObjects copies, reftables, locks, and ordinary
-// files (IsFile) except for the configuration.
+// files (IsOrdinaryFile) except for the configuration.
 func notCopied(name string) bool {
-	return name != "config" && IsFile(name) || below(name, "objects", "reftable") || strings.HasSuffix(name, ".lock")
+	return name != "config" && IsOrdinaryFile(name) || below(name, "objects", "reftable") || strings.HasSuffix(name, ".lock")
 }
 
 // NewCopy copies f to the directory dest. alternates are directories of objects that git also reads in the
@@ -67,7 +67,7 @@ func (c *Copy) copyFile(f Files, name string) error {
 		return err
 	}
 	if name == "config" {
-		b = []byte(copyConfig(string(b)))
+		b = []byte(configOfCopy(string(b)))
 	}
 
 	at := filepath.Join(c.Repo.Dir, name)
@@ -86,15 +86,16 @@ func (c *Copy) copyFile(f Files, name string) error {
 	return os.Chtimes(at, time.Time{}, time.Unix(0, mtime)) // git compares the time of the index with the times of files
 }
 
-// copyConfig returns the configuration of a copy. It has the object format and core.bare of the configuration text,
-// turns on reflogs, and sets amberfs as the user.
-func copyConfig(text string) string {
+// configOfCopy returns the configuration of a copy. It has the object format and core.bare of the
+// configuration text, turns on reflogs, and sets amberfs as the user.
+func configOfCopy(text string) string {
 	original := parseConfig(text)
-	return formatConfig(idLen(original)) + "[core]\n\tbare = " + strconv.FormatBool(original.lastValue("core.bare") == "true") + "\n\tlogAllRefUpdates = true\n[user]\n\tname = amberfs\n\temail = amberfs@localhost\n"
+	return objectFormatConfig(idLen(original)) + "[core]\n\tbare = " + strconv.FormatBool(original.lastValue("core.bare") == "true") + "\n\tlogAllRefUpdates = true\n[user]\n\tname = amberfs\n\temail = amberfs@localhost\n"
 }
 
-// formatConfig returns the part of a configuration that sets the length of object ids. idLen is in bytes.
-func formatConfig(idLen int) string {
+// objectFormatConfig returns the part of a configuration that sets the length of object ids. idLen is in
+// bytes.
+func objectFormatConfig(idLen int) string {
 	if idLen > sha1.Size {
 		return "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
 	}
@@ -149,13 +150,13 @@ func (c *Copy) ChangedFiles(original Files) (changed, gone []string, err error) 
 // maxObjectBytes limits the bytes of objects that copyObjects copies.
 const maxObjectBytes = 4 << 30
 
-// errLarge means that a git directory has more than maxObjectBytes bytes of objects.
-var errLarge = fmt.Errorf("%w: it has more than %d GiB of objects", ErrUnsupported, maxObjectBytes>>30)
+// errTooManyObjects means that a git directory has more than maxObjectBytes bytes of objects.
+var errTooManyObjects = fmt.Errorf("%w: it has more than %d GiB of objects", ErrUnsupported, maxObjectBytes>>30)
 
 // copyObjects copies the objects and packs of f to the directory dest. existingDir is another directory with
 // objects, or "". Its objects and packs are not copied again; files with equal names are equal, because the
 // name of an object or a pack is its hash. Other files below objects, such as a commit graph, are not copied
-// either: git can make them again. Errors: errLarge.
+// either: git can make them again. Errors: errTooManyObjects.
 func copyObjects(f Files, dest, existingDir string) error {
 	dirs, err := f.List("objects")
 	if err != nil {
@@ -188,12 +189,12 @@ func copyObjects(f Files, dest, existingDir string) error {
 				continue
 			}
 
-			w := &limitedWriter{limit: maxObjectBytes - total}
+			w := &limitedWriter{limitBytes: maxObjectBytes - total}
 			if err := saveTo(f, "objects/"+rel, filepath.Join(dest, rel), w); err != nil {
 				return err
 			}
 
-			total += w.written
+			total += w.writtenBytes
 		}
 	}
 
@@ -209,15 +210,15 @@ func isObject(dir, name string) bool {
 	return !strings.HasPrefix(name, ".") && (ext == ".pack" || ext == ".idx" || ext == ".promisor")
 }
 
-// A limitedWriter writes at most limit bytes to a file. Then it fails with errLarge.
+// A limitedWriter writes at most limitBytes to a file. Then it fails with errTooManyObjects.
 type limitedWriter struct {
-	file           *os.File
-	limit, written int64
+	file                     *os.File
+	limitBytes, writtenBytes int64
 }
 
 func (l *limitedWriter) Write(b []byte) (int, error) {
-	if l.written += int64(len(b)); l.written > l.limit {
-		return 0, errLarge
+	if l.writtenBytes += int64(len(b)); l.writtenBytes > l.limitBytes {
+		return 0, errTooManyObjects
 	}
 	return l.file.Write(b)
 }

@@ -19,7 +19,7 @@
 //   - an operation in progress (a merge, a rebase, a bisect) and the stash are taken from theirs as a whole, or not at
 //     all.
 //
-// Configuration, hooks and ignore rules are merged as ordinary files, see [IsFile].
+// Configuration, hooks and ignore rules are merged as ordinary files, see [IsOrdinaryFile].
 //
 // Plan asks git in a scratch repository, which has a plain configuration and the objects of both sides. CarryOut runs
 // git in the receiving repository, with the configuration of that repository. Git does not run with the configuration

@@ -20,7 +20,7 @@ type IndexEntry struct {
 	Stage int  // 0; for a path in conflict 1 (base), 2 (ours) or 3 (theirs)
 	Skip  bool // skip-worktree: a sparse checkout left the file out
 
-	intent bool // git add -N made the entry: git treats the file as untracked
+	intentToAdd bool // git add -N made the entry: git treats the file as untracked
 
 	Ctime, Mtime int64  // ns
 	Ino          uint32 // the lower 32 bits of the inode number
@@ -61,7 +61,7 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 		if e.Path < before {
 			return nil, fmt.Errorf("%w: it is not in order", errIndex)
 		}
-		if !e.intent {
+		if !e.intentToAdd {
 			out, ids = append(out, e), hex.AppendEncode(ids, b[at+idOffset:][:idLen])
 		}
 	}
@@ -194,7 +194,7 @@ func (r *indexReader) next() (e IndexEntry, err error) {
 	e.Stage = int(flags >> 12 & 3)
 	if flags&flagExtended != 0 {
 		extended := u16(fixed)
-		e.Skip, e.intent = extended&flagSkip != 0, extended&flagIntent != 0
+		e.Skip, e.intentToAdd = extended&flagSkip != 0, extended&flagIntent != 0
 		fixed += 2
 	}
 

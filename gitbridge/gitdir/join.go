@@ -27,20 +27,21 @@ const (
 
 // A branchMerge is git's merge of the branch of HEAD, if both sides moved that branch.
 type branchMerge struct {
-	branch   *DivergedBranch
-	tree     string                    // id of the merged tree
-	stages   []IndexEntry              // entries of the paths in conflict
-	marked   []string                  // paths in conflict that get conflict markers
-	changes  map[string][2]*IndexEntry // by path: the entries of the receiving side before and after the merge
-	fromBoth map[string]bool           // by path, as changes: whether the merged file differs from the HEAD of theirs
+	branch      *DivergedBranch
+	treeID      string                    // id of the merged tree
+	stages      []IndexEntry              // entries of the paths in conflict
+	markedPaths []string                  // paths in conflict that get conflict markers
+	changes     map[string][2]*IndexEntry // by path: the entries of the receiving side before and after the merge
+	fromBoth    map[string]bool           // by path, as changes: whether the merged file differs from the HEAD of theirs
 }
 
-// Marked returns the paths that get conflict markers. If there are any, CarryOut leaves the merge in progress.
-func (p *Plan) Marked() []string {
+// MarkedPaths returns the paths that get conflict markers. If there are any, CarryOut leaves the merge in
+// progress.
+func (p *Plan) MarkedPaths() []string {
 	if p.branchMerge == nil {
 		return nil
 	}
-	return p.branchMerge.marked
+	return p.branchMerge.markedPaths
 }
 
 // NotMerged returns the branch of HEAD, and the reason, if Merge.Resolve is set and the branch cannot be merged.
@@ -70,7 +71,7 @@ func (p *Plan) decideDiverged(ctx context.Context) error {
 		switch {
 		case p.branchMerge == nil || p.branchMerge.branch != d:
 			p.refs.note("%s moved on both sides: it stays, and %s has the other commits (`git merge %s`)", d.Branch, d.Parked, d.Parked)
-		case len(p.branchMerge.marked) > 0:
+		case len(p.branchMerge.markedPaths) > 0:
 			p.refs.note("%s moved on both sides, and its merge is to be completed", d.Branch)
 		default:
 			p.refs.note("%s moved on both sides, and is merged", d.Branch)
@@ -102,11 +103,11 @@ func (p *Plan) tryMerge(ctx context.Context, d *DivergedBranch) error {
 	}
 
 	var err error
-	if m.changes, err = p.scratch.diffTree(ctx, d.ourCommit, m.tree); err != nil {
+	if m.changes, err = p.scratch.diffTree(ctx, d.ourCommit, m.treeID); err != nil {
 		return err
 	}
 
-	fromTheirs, err := p.scratch.diffTree(ctx, p.index.heads.theirs, m.tree) // the files of theirs are as in the HEAD of theirs
+	fromTheirs, err := p.scratch.diffTree(ctx, p.index.heads.theirs, m.treeID) // the files of theirs are as in the HEAD of theirs
 	if err != nil {
 		return err
 	}
@@ -126,10 +127,10 @@ func (p *Plan) tryMerge(ctx context.Context, d *DivergedBranch) error {
 func (p *Plan) addMerge(ctx context.Context, m *branchMerge) error {
 	d, h := m.branch, &p.index.heads
 	message := "Merge branch '" + d.Parked + "'\n"
-	if len(m.marked) > 0 {
-		message += "\n# Conflicts:\n#\t" + strings.Join(m.marked, "\n#\t") + "\n"
+	if len(m.markedPaths) > 0 {
+		message += "\n# Conflicts:\n#\t" + strings.Join(m.markedPaths, "\n#\t") + "\n"
 		p.files.afterIndex = map[string][]byte{"MERGE_MSG": []byte(message), "MERGE_MODE": {}, "MERGE_HEAD": []byte(d.theirCommit + "\n")}
-		p.branchMerge, h.oursAfter = m, m.tree
+		p.branchMerge, h.oursAfter = m, m.treeID
 		return nil
 	}
 
@@ -168,7 +169,7 @@ func (p *Plan) commitMerge(ctx context.Context, m *branchMerge, message string) 
 		env = []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email}
 	}
 
-	commit, err := p.askAsOurs(ctx, env, strings.NewReader(message), append(args, m.tree)...)
+	commit, err := p.askAsOurs(ctx, env, strings.NewReader(message), append(args, m.treeID)...)
 	return strings.TrimSpace(commit), err
 }
 
@@ -221,7 +222,7 @@ func (p *Plan) mergeTree(ctx context.Context, m *branchMerge) error {
 	}
 
 	tree, rest, _ := strings.Cut(out, "\x00")
-	m.tree = tree
+	m.treeID = tree
 	for line := range strings.SplitSeq(strings.TrimSuffix(rest, "\x00"), "\x00") {
 		var e IndexEntry
 		head, at, ok := strings.Cut(line, "\t")
@@ -254,7 +255,7 @@ func (p *Plan) resolveConflicts(ctx context.Context, m *branchMerge) error {
 			p.UnresolvedPaths = append(p.UnresolvedPaths, at)
 			continue
 		case WithMarkers:
-			m.marked = append(m.marked, at)
+			m.markedPaths = append(m.markedPaths, at)
 			continue
 		case TakeTheirs:
 			stage = 3
@@ -273,14 +274,14 @@ func (p *Plan) resolveConflicts(ctx context.Context, m *branchMerge) error {
 	}
 
 	env := []string{"GIT_INDEX_FILE=" + filepath.Join(p.scratch.gitDir, "merge-index")}
-	_, err := p.scratch.ask(ctx, env, nil, "read-tree", m.tree)
+	_, err := p.scratch.ask(ctx, env, nil, "read-tree", m.treeID)
 	if err == nil {
 		_, err = p.scratch.ask(ctx, env, strings.NewReader(info.String()), "update-index", "-z", "--index-info")
 	}
 
 	if err == nil {
-		m.tree, err = p.scratch.ask(ctx, env, nil, "write-tree", "--missing-ok")
-		m.tree = strings.TrimSpace(m.tree)
+		m.treeID, err = p.scratch.ask(ctx, env, nil, "write-tree", "--missing-ok")
+		m.treeID = strings.TrimSpace(m.treeID)
 	}
 
 	return err
@@ -405,7 +406,7 @@ func (p *Plan) MergedFiles(ctx context.Context) (map[string]MergedFile, error) {
 		}
 
 		text := []byte(data)
-		if slices.Contains(p.branchMerge.marked, at) {
+		if slices.Contains(p.branchMerge.markedPaths, at) {
 			text = bytes.ReplaceAll(text, []byte(">>>>>>> "+p.branchMerge.branch.theirCommit), []byte(">>>>>>> "+p.branchMerge.branch.Parked))
 			text = bytes.ReplaceAll(text, []byte("<<<<<<< "+p.branchMerge.branch.ourCommit), []byte("<<<<<<< HEAD"))
 		}

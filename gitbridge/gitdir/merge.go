@@ -207,7 +207,7 @@ func (p *Plan) decide(ctx context.Context) error {
 		return err
 	}
 
-	if left := p.Marked(); len(left) > 0 {
+	if left := p.MarkedPaths(); len(left) > 0 {
 		inConflict := func(e IndexEntry) bool { return slices.Contains(left, e.Path) }
 		p.index.newEntries = slices.Concat(slices.DeleteFunc(p.index.newEntries, inConflict), slices.DeleteFunc(p.branchMerge.stages, func(e IndexEntry) bool { return !inConflict(e) }))
 	}

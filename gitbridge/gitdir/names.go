@@ -62,9 +62,9 @@ func IsCopied(name string, own bool) bool {
 var generatedNames = slices.Concat([]string{"HEAD", "index", lockMark, "packed-refs", "refs", "reftable", "logs", "objects", "shallow", "info/sparse-checkout",
 	"info/refs", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "gc.log", "gc.pid", "rr-cache", "commondir", "gitdir", "worktrees"}, operationNames)
 
-// IsFile reports whether a path below a git directory is merged as an ordinary file, such as the configuration and
-// hooks. Only git writes the other paths.
-func IsFile(name string) bool {
+// IsOrdinaryFile reports whether a path below a git directory is merged as an ordinary file, such as the
+// configuration and hooks. Only git writes the other paths.
+func IsOrdinaryFile(name string) bool {
 	return !below(name, generatedNames...) && !strings.HasPrefix(name, "sharedindex.") && !strings.HasSuffix(name, ".lock")
 }
 

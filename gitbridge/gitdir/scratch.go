@@ -31,7 +31,7 @@ func (m *Merge) newScratchRepo(ctx context.Context, dir string, ours, theirs *st
 	s := &scratchRepo{gitCaller: gitCaller{m.Git, dir, "", env}, emptyTree: ours.emptyTreeID()}
 	objects := filepath.Join(dir, "objects")
 	if err := makeRepo(dir, map[string]string{
-		"HEAD": "ref: refs/heads/none\n", "config": formatConfig(ours.idLen) + "[core]\n\tbare = true\n[gc]\n\tauto = 0\n", "shallow": string(ours.shallowFile),
+		"HEAD": "ref: refs/heads/none\n", "config": objectFormatConfig(ours.idLen) + "[core]\n\tbare = true\n[gc]\n\tauto = 0\n", "shallow": string(ours.shallowFile),
 		alternatesFile: alternatesText(append([]string{filepath.Join(m.Ours.Common, "objects")}, m.Alternates...)),
 	}); err != nil {
 		return nil, err

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// The keeper gives up after maxFailed daemons in a row that failed before they were ready, or
-	// after maxKilled daemons in a row that were killed by SIGKILL before they were ready.
-	maxFailed = 3
-	maxKilled = 30
-	// frugalKills is the number of daemons killed in a row after which the next daemon must use less memory
-	// (Start.Frugal).
-	frugalKills = 2
+	// The keeper gives up after maxFailedStarts daemons in a row that failed before they were ready, or after
+	// maxKilledStarts daemons in a row that were killed by SIGKILL before they were ready.
+	maxFailedStarts = 3
+	maxKilledStarts = 30
+	// killsBeforeFrugal is the number of daemons killed in a row after which the next daemon must use less
+	// memory (Start.Frugal).
+	killsBeforeFrugal = 2
 	// The keeper gives up after maxCrashes daemons in a row that each crashed within shortLife of becoming
 	// ready.
 	maxCrashes = 10
@@ -31,15 +31,16 @@ const (
 	// The pauses between starts grow from firstPause to longestPause.
 	firstPause   = 100 * time.Millisecond
 	longestPause = 5 * time.Second
-	// freeKills is how many daemons may be killed in a row without a pause before the next start.
-	freeKills = 2
+	// killsWithoutPause is how many daemons may be killed in a row without a pause before the next start.
+	killsWithoutPause = 2
 )
 
 // deaths decides when the keeper gives up, how long it waits before the next start, and which requests a
 // daemon must not carry out.
 type deaths struct {
-	// The numbers of daemons in a row that failed before they were ready (see maxFailed), that were killed before
-	// they were ready (see maxKilled), and that crashed soon after they were ready (see maxCrashes).
+	// The numbers of daemons in a row that failed before they were ready (see maxFailedStarts), that were
+	// killed before they were ready (see maxKilledStarts), and that crashed soon after they were ready (see
+	// maxCrashes).
 	Failed, Killed, Crashes int
 	// Shortages counts the starts in a row that failed for want of a resource, such as space on the
 	// disk. FirstShortage is the time at which the first of them failed.
@@ -127,7 +128,7 @@ func (d *deaths) suspects() []uint64 { return slices.Sorted(maps.Keys(d.Suspects
 
 // pause is how long the keeper waits before the next start.
 func (d *deaths) pause() time.Duration {
-	n := d.Failed + d.Shortages + max(0, d.Killed-freeKills)
+	n := d.Failed + d.Shortages + max(0, d.Killed-killsWithoutPause)
 	if n == 0 {
 		return 0
 	}
@@ -135,7 +136,7 @@ func (d *deaths) pause() time.Duration {
 }
 
 // mustBeFrugal reports whether the next daemon should take less memory to open the store.
-func (d *deaths) mustBeFrugal() bool { return d.Killed >= frugalKills }
+func (d *deaths) mustBeFrugal() bool { return d.Killed >= killsBeforeFrugal }
 
 // removeSuspect removes a suspect whose request was answered.
 func (d *deaths) removeSuspect(unique uint64) { delete(d.Suspects, unique) }
@@ -146,9 +147,9 @@ func (d *deaths) giveUpReason(patience time.Duration) string {
 	switch {
 	case d.Shortages > 0 && patience >= 0 && time.Since(d.FirstShortage) > patience:
 		return fmt.Sprintf("%d starts failed within %v for want of something", d.Shortages, time.Since(d.FirstShortage).Round(time.Second))
-	case d.Failed >= maxFailed:
+	case d.Failed >= maxFailedStarts:
 		return fmt.Sprintf("%d starts in a row failed", d.Failed)
-	case d.Killed >= maxKilled:
+	case d.Killed >= maxKilledStarts:
 		return fmt.Sprintf("%d starts in a row were killed", d.Killed)
 	case d.Crashes >= maxCrashes:
 		return fmt.Sprintf("%d daemons in a row crashed within %v", d.Crashes, shortLife)

@@ -77,8 +77,8 @@ func TestTooMany(t *testing.T) {
 		death
 		most int
 	}{
-		"starts that fail":        {death{status: crashed}, maxFailed},
-		"starts that are killed":  {death{status: killed}, maxKilled},
+		"starts that fail":        {death{status: crashed}, maxFailedStarts},
+		"starts that are killed":  {death{status: killed}, maxKilledStarts},
 		"daemons that crash soon": {death{status: crashed, ready: true}, maxCrashes},
 	} {
 		var d deaths

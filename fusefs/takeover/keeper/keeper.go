@@ -256,12 +256,12 @@ func reap(pid int) (ws unix.WaitStatus) {
 	}
 }
 
-// statusSignal is added to the number of the signal that killed a daemon, as shells do.
-const statusSignal = 128
+// signalStatusBase is added to the number of the signal that killed a daemon, as shells do.
+const signalStatusBase = 128
 
 func exitStatus(ws unix.WaitStatus) int {
 	if ws.Signaled() {
-		return statusSignal + int(ws.Signal())
+		return signalStatusBase + int(ws.Signal())
 	}
 	return ws.ExitStatus()
 }
@@ -289,7 +289,7 @@ func (k *keeper) handleMessage(m Message, fds []int) {
 	case m.ServiceState != "":
 		_, _ = systemd.SdNotify(false, m.ServiceState) // there may be no service manager
 	case m.User != nil:
-		k.setUser(*m.User, fds)
+		k.addOrUpdateUser(*m.User, fds)
 	case m.LeftUser != 0:
 		k.dropUser(m.LeftUser)
 	case m.MadeDirs != nil && k.Connection != nil:
@@ -311,8 +311,8 @@ func (k *keeper) handleMessage(m Message, fds []int) {
 	}
 }
 
-// setUser adds a new user with its connection, or changes the state of a known user.
-func (k *keeper) setUser(u User, fds []int) {
+// addOrUpdateUser adds a new user with its connection, or changes the state of a known user.
+func (k *keeper) addOrUpdateUser(u User, fds []int) {
 	if i := slices.IndexFunc(k.Users, func(known User) bool { return known.ID == u.ID }); i >= 0 {
 		k.Users[i].State = u.State
 	} else if len(fds) == 1 {

@@ -52,7 +52,7 @@ func (k *keeper) waitToStart() (why string) {
 	}
 
 	if pause := k.Deaths.pause(); pause > 0 {
-		if k.unmounted() {
+		if k.isUnmounted() {
 			return "the mount is gone, and what it left in the store stays there until the next mount"
 		}
 		k.sleep(pause)
@@ -78,8 +78,8 @@ func (k *keeper) sleep(pause time.Duration) {
 	}
 }
 
-// unmounted reports whether the kernel has ended the mount.
-func (k *keeper) unmounted() bool {
+// isUnmounted reports whether the kernel has ended the mount.
+func (k *keeper) isUnmounted() bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(k.Device)}}, 0)
 	return err == nil && n > 0
 }

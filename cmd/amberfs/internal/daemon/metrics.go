@@ -98,8 +98,8 @@ func (m *metrics) addRequest(a fusefs.AnsweredRequest) {
 		histogram.(*durations).add(a.Duration)
 	}
 
-	m.bytesRead.Add(int64(a.Read))
-	m.bytesWritten.Add(int64(a.Written))
+	m.bytesRead.Add(int64(a.ReadBytes))
+	m.bytesWritten.Add(int64(a.WrittenBytes))
 }
 
 func (m *metrics) close() {

@@ -134,7 +134,7 @@ func (q *Question) resolve(ctx context.Context, g group) error {
 	if !g.changes[0].Blocked {
 		words, prompt = append(words, "theirs"), prompt+"  [t]heirs, of "+gitquote.ReadableName(q.theirs)
 	}
-	if g.changes[0].Lines {
+	if g.changes[0].CanHaveMarkers {
 		words, prompt = append(words, "merged"), prompt+"  [m]erged with markers"
 	}
 

@@ -129,7 +129,7 @@ func (q *Question) branchHelp(d *threeway.Diverged) string {
 
 // resolveConflict asks which version of a path in conflict the merge takes.
 func (q *Question) resolveConflict(ctx context.Context, name string) error {
-	c := hostdir.PlannedChange{Lines: q.ch != nil, Conflict: true}
+	c := hostdir.PlannedChange{CanHaveMarkers: q.ch != nil, Conflict: true}
 	var err error
 	if c.Path, err = tree.ParsePath(name); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 // MergeConfigs returns a merger of texts. It merges the configurations of git directories setting by setting,
 // and other texts with mergeLines. Configurations are never in conflict, because git does not merge them
 // either: a setting that both sides changed keeps the value of ours. The settings that only theirs changed are
-// merged with lines into the text of ours.
+// merged by mergeLines into the text of ours.
 func MergeConfigs(mergeLines threeway.Merger) threeway.Merger {
 	return func(ctx context.Context, in threeway.TextInput, merged func(threeway.MergedText) error) error {
 		if _, rel, ok := threeway.SplitGitPath(in.Path); ok && (path.Base(rel) == "config" || path.Base(rel) == "config.worktree") {

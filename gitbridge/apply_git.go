@@ -19,7 +19,6 @@ import (
 type applyGit struct {
 	gitMerge
 	sides hostdir.RepositorySides
-	out   hostdir.Repositories
 	repos []*repoMerge
 }
 
@@ -38,8 +37,7 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 	}
 
 	r.answers.resolveConflict, r.entryAt, r.findReceiver, r.addedOrRemoved, r.carryOut = r.resolution, r.ourEntry, r.receiverAt, r.addedOrRemovedIn, r.addPlan
-	r.out.MergedFiles = make(map[string]hostdir.MergedFile)
-	r.out.AddObjects, r.out.Commit, r.out.Close = r.addObjects, r.commit, r.close
+	r.out.Close = r.close
 
 	var err error
 	if r.out.Changes, err = r.planAll(in.Changes); err != nil {
@@ -47,8 +45,7 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 		return hostdir.Repositories{}, err
 	}
 
-	r.out.Reports, r.out.Conflicts = r.reports, r.conflicts
-	return r.out, nil
+	return hostdir.Repositories{GitOutcome: r.out, AddObjects: r.addObjects, Commit: r.commit}, nil
 }
 
 // ourEntry returns the entry that the directory has at a path, nil for none. It records an error in r.err.
@@ -69,16 +66,9 @@ func (r *applyGit) resolution(name string) gitdir.Resolution {
 	return resolutions[r.sides.Rule(name)]
 }
 
-// addPlan adds the plan of a repository to r. The directory then takes from the workspace the files at the paths in
-// follow, because its HEAD moves. It also takes the files in merged, which git has merged.
-func (r *applyGit) addPlan(g *repoMerge, follow []string, merged map[string]gitdir.MergedFile) error {
-	if !g.plan.Empty() {
-		r.repos = append(r.repos, g)
-	}
-	r.out.TakePaths = append(r.out.TakePaths, follow...)
-	for at, file := range merged {
-		r.out.MergedFiles[at] = hostdir.MergedFile(file)
-	}
+// addPlan adds the plan of a repository to the plans that commit carries out.
+func (r *applyGit) addPlan(g *repoMerge) error {
+	r.repos = append(r.repos, g)
 	return nil
 }
 

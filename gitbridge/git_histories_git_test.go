@@ -94,13 +94,17 @@ func (h *histories) isMovedAway(at string, base, ours, theirs, now *side) bool {
 	})
 }
 
-// isDropped reports whether git's merge drops a change of the file at a path without a conflict, which no merge of files
-// may do. Git does so if one side changed the file, the other side renamed it, and both have equal files at the new path.
-func isDropped(at string, base, ours, theirs *side) bool {
-	b, o, t := base.files[at], ours.files[at], theirs.files[at]
-	return b != "" && (o == "") != (t == "") && o+t != b && slices.ContainsFunc(slices.Collect(maps.Keys(ours.files)), func(to string) bool {
-		return base.files[to] == "" && ours.files[to] == theirs.files[to]
-	})
+// dropped returns the paths of files whose changes git's merge drops without a conflict, which no merge of files may do.
+// Git does so if one side changed a file, the other side renamed it, and both have equal files at the new path.
+func (h *histories) dropped(base, ours, theirs *side) (paths []string) {
+	renamed := h.gitMerge(base, ours, theirs, h.t.TempDir(), `for s in $o $t; do git diff-tree -r -M --diff-filter=R --name-status $b $s; done`)
+	for l := range strings.Lines(renamed) {
+		f := strings.Split(strings.TrimSpace(l), "\t")
+		if from, to := f[1], f[2]; ours.files[to] == theirs.files[to] && ours.files[from]+theirs.files[from] != "" && ours.files[from]+theirs.files[from] != base.files[from] {
+			paths = append(paths, from)
+		}
+	}
+	return paths
 }
 
 // gitMerge has git make commits of a base and two working trees, $b, $o and $t, and runs a script with them in a directory.

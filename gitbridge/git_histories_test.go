@@ -303,7 +303,7 @@ func (h *histories) refused(conflicts []string, ours, theirs *side) string {
 		return asGit
 	case has(h.gitConflicts(h.committed(theirs), ours, theirs)):
 		return "as git stash pop"
-	case slices.ContainsFunc(conflicts, func(at string) bool { return isDropped(at, h.base, ours, theirs) }):
+	case slices.ContainsFunc(conflicts, func(at string) bool { return slices.Contains(h.dropped(h.base, ours, theirs), at) }):
 		return "git merge drops a change"
 	case theirs.commit != h.base.commit && !slices.ContainsFunc(conflicts, func(at string) bool { return !ours.dirty[at] }):
 		return "as git merge over changes that are not committed"

@@ -1,15 +1,20 @@
 package gitbridge
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/hostdir"
@@ -32,13 +37,11 @@ type gitMerge struct {
 	answers                mergeAnswers
 	receivingSide
 
-	reports          []threeway.Repository // what the merge does, or leaves, in each git directory
-	conflicts        []string              // paths in conflict that no rule decides
+	out              threeway.GitOutcome
 	tempDirs         []*scratch.Dir
-	err              error           // errors of inodeAt and entryAt
-	followPaths      map[string]bool // files that follow HEAD
-	keptWorktrees    map[string]bool // ids of linked working trees that only one side has removed, see gitdir.Plan.KeptWorktrees
-	removedWorktrees map[string]bool // ids of linked working trees that git removed on their side, see gitdir.Plan.RemovedWorktrees
+	err              error    // errors of inodeAt and entryAt
+	keptWorktrees    []string // ids of linked working trees that only one side has removed, see gitdir.Plan.KeptWorktrees
+	removedWorktrees []string // ids of linked working trees that git removed on their side, see gitdir.Plan.RemovedWorktrees
 }
 
 // A receivingSide is the side that a merge changes: a workspace, or a directory of the host.
@@ -46,9 +49,7 @@ type receivingSide struct {
 	entryAt        func(path string) *tree.Inode                        // the entry of this side at a path, nil for none
 	findReceiver   func(path string, base treeFiles) (*receiver, error) // the git directory of this side at a path
 	addedOrRemoved func(worktree string) []string                       // paths of the files that this side added or removed in a working tree
-	// carryOut carries out the plan of a repository. follow are the paths of the files that this side takes from
-	// theirs because its HEAD moves, and merged are the files that git has merged.
-	carryOut func(r *repoMerge, follow []string, merged map[string]gitdir.MergedFile) error
+	carryOut       func(r *repoMerge) error                             // carries out the plan of a repository
 }
 
 // mergeAnswers are the user's decisions about changes of both sides.
@@ -81,7 +82,6 @@ type repoMerge struct {
 
 // planAll plans the changes in git directories. It returns the changes that the merge of files takes.
 func (g *gitMerge) planAll(changes []tree.Change) (files []tree.Change, err error) {
-	g.keptWorktrees, g.removedWorktrees, g.followPaths = make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	dirs := gitDirs{g.src, g.base, g.theirs, make(map[string]bool)}
 	changesOf, roots := make(map[string][]tree.Change), []string(nil) // the changes of each git directory
 
@@ -112,7 +112,7 @@ func (g *gitMerge) planAll(changes []tree.Change) (files []tree.Change, err erro
 		}
 
 		if len(r.Lines) > 0 {
-			g.reports = append(g.reports, r.Repository)
+			g.out.Repositories = append(g.out.Repositories, r.Repository)
 		}
 	}
 
@@ -222,12 +222,12 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 		}
 		r.Diverged = append(r.Diverged, &d.Diverged)
 		if branch := branchPath(r.Dir, d.Branch); g.answers.asksAboutBranches && !(merges && d.Head) && g.rule(branch) == threeway.RefuseConflicts {
-			g.conflicts = append(g.conflicts, branch)
+			g.out.Conflicts = append(g.out.Conflicts, branch)
 		}
 	}
 
 	for _, at := range plan.UnresolvedPaths {
-		g.conflicts = append(g.conflicts, path.Join(r.worktree, at))
+		g.out.Conflicts = append(g.out.Conflicts, path.Join(r.worktree, at))
 	}
 
 	return nil
@@ -252,13 +252,7 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 		return nil, errs.Fail(errs.Conflict, "%s is not merged: %s; nothing was changed", branch, why)
 	}
 
-	for _, id := range r.plan.RemovedWorktrees {
-		g.removedWorktrees[id] = true
-	}
-	for _, id := range r.plan.KeptWorktrees {
-		g.keptWorktrees[id] = true
-	}
-
+	g.removedWorktrees, g.keptWorktrees = append(g.removedWorktrees, r.plan.RemovedWorktrees...), append(g.keptWorktrees, r.plan.KeptWorktrees...)
 	if r.plan.CheckoutDiffers && r.worktree != "" {
 		var err error
 		if changes, err = withoutCommitted(g.ctx, g.src, r.plan, r.worktree, changes); err != nil {
@@ -270,21 +264,40 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 	if err != nil {
 		return nil, err
 	}
-	texts, err := r.plan.MergedFiles(g.ctx)
+	merged, err := r.plan.MergedFiles(g.ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	for i, rel := range follow {
-		follow[i] = path.Join(r.worktree, rel)
-		g.followPaths[follow[i]] = true
+	g.takeFiles(r.worktree, follow, merged)
+	if r.plan.Empty() {
+		return changes, nil
 	}
-	merged := make(map[string]gitdir.MergedFile)
-	for rel, text := range texts {
-		merged[path.Join(r.worktree, rel)] = text
-	}
+	return changes, g.carryOut(r)
+}
 
-	return changes, g.carryOut(r, follow, merged)
+// takeFiles plans that the receiving side takes the files at the paths in follow from theirs, and gets the files in
+// merged, which git has merged. All paths are relative to dir.
+func (g *gitMerge) takeFiles(dir string, follow []string, merged map[string]gitdir.MergedFile) {
+	for _, at := range follow {
+		g.out.TakenPaths = append(g.out.TakenPaths, path.Join(dir, at))
+	}
+	for _, at := range slices.Sorted(maps.Keys(merged)) {
+		file, edit := merged[at], threeway.Edit{Path: path.Join(dir, at)}
+		if file.Data != nil {
+			mode := uint32(unix.S_IFREG | 0o644)
+			for _, n := range []*tree.Inode{g.inodeAt(g.theirs, edit.Path), g.entryAt(edit.Path)} {
+				if n != nil && n.IsRegular() {
+					mode, edit.Like = n.Mode, n
+				}
+			}
+
+			edit.Mode = threeway.ExecutableMode(mode, file.Exec)
+			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file.Data)), nil }
+		}
+
+		g.out.Edits = append(g.out.Edits, edit)
+	}
 }
 
 // filesDecide reports whether the merge of files decides about the file at a path. If not, the file can follow HEAD,
@@ -330,7 +343,7 @@ func (g *gitMerge) withoutRemoved(changes []tree.Change) []tree.Change {
 }
 
 // reportOneSidedRemoval reports whether a directory of the base is a working tree that one side has removed
-// and the other side keeps. If so, it adds a line to g.reports. It returns false if the receiving side has
+// and the other side keeps. If so, it adds a line to g.out. It returns false if the receiving side has
 // removed a repository that is not a linked working tree: files that theirs changed in it are in conflict.
 func (g *gitMerge) reportOneSidedRemoval(dir string) bool {
 	file := path.Join(dir, ".git")
@@ -345,12 +358,12 @@ func (g *gitMerge) reportOneSidedRemoval(dir string) bool {
 	switch hasHere, hasThere := g.entryAt(file) != nil, g.inodeAt(g.theirs, file) != nil; {
 	case hasThere && !hasHere && path.Base(path.Dir(link)) == "worktrees":
 		line = "the working tree is gone here: what changed in it stays in " + g.theirPhrase
-	case hasHere && !hasThere && (g.keptWorktrees[id] || !g.removedWorktrees[id] && g.inodeAt(g.theirs, dir) == nil && g.changedHere(dir, link)):
+	case hasHere && !hasThere && (slices.Contains(g.keptWorktrees, id) || !slices.Contains(g.removedWorktrees, id) && g.inodeAt(g.theirs, dir) == nil && g.changedHere(dir, link)):
 		line = "the working tree is gone in " + g.theirPhrase + ": this one stays, as it changed"
 	default:
 		return false
 	}
-	g.reports = append(g.reports, threeway.Repository{Dir: file, Lines: []string{line}})
+	g.out.Repositories = append(g.out.Repositories, threeway.Repository{Dir: file, Lines: []string{line}})
 
 	return true
 }

@@ -19,7 +19,7 @@ import (
 func (g *gitMerge) followRenames(changes []tree.Change) ([]tree.Change, error) {
 	all := make(map[string][]string) // paths by working tree
 	for _, c := range changes {
-		if g.followPaths[c.Path.String()] || !g.mayBeRenamed(c) {
+		if !g.mayBeRenamed(c) || slices.Contains(g.out.TakenPaths, c.Path.String()) {
 			continue
 		}
 		if work, ok := g.worktreeAt(c.Path); ok {
@@ -113,5 +113,6 @@ func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Ch
 	}
 
 	follow = slices.DeleteFunc(follow, func(at string) bool { return !slices.Contains(renamed, at) })
-	return true, g.carryOut(&repoMerge{plan: &gitdir.Plan{}}, follow, merged)
+	g.takeFiles("", follow, merged)
+	return true, nil
 }

@@ -1,7 +1,6 @@
 package gitbridge
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/budget"
@@ -51,7 +48,7 @@ type stateMerge struct {
 //
 // Git changes a copy of each receiving git directory, in a temporary directory. The differences become edits. Git
 // cannot work in the workspace, because this process serves its mount.
-func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threeway.GitOutcome, err error) {
+func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (threeway.GitOutcome, error) {
 	s := &stateMerge{merger: m, sides: in, copies: make(map[string]*gitdir.Copy), release: func() {}, gitMerge: gitMerge{
 		ctx: ctx, git: runGit, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Theirs, theirName: in.TheirName, theirPhrase: map[bool]string{true: "the directory", false: "the fork"}[in.FromDirectory], comparesInodes: !in.FromDirectory, rule: in.Rule,
 		answers: mergeAnswers{
@@ -61,25 +58,24 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 			keepsPath:         func(string) bool { return false },
 		},
 	}}
-	s.findReceiver, s.addedOrRemoved, s.carryOut = s.receiverAt, s.addedOrRemovedIn, s.carryOutPlan
+	s.findReceiver, s.addedOrRemoved, s.carryOut = s.receiverAt, s.addedOrRemovedIn, s.changeCopy
 	s.entryAt = func(at string) *tree.Inode { return s.inodeAt(s.ours, at) }
-	out.Close = func() { s.close(); s.release() }
+	s.out.Close = func() { s.close(); s.release() }
 	changes, err := s.planAll(in.Changes)
 
 	planned := make(map[string]bool)
 	for _, at := range s.takenPaths {
 		planned[at] = true
 	}
-	for _, e := range s.edits {
+	for _, e := range s.out.Edits {
 		planned[e.Path] = true
 	}
 
-	out.Changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return planned[c.Path.String()] })
-	slices.SortStableFunc(s.edits, func(a, b threeway.Edit) int { // a removed file may be in the way of a new directory
+	s.out.Changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return planned[c.Path.String()] })
+	slices.SortStableFunc(s.out.Edits, func(a, b threeway.Edit) int { // a removed file may be in the way of a new directory
 		return cmp.Compare(map[bool]int{true: 1}[a.Open != nil], map[bool]int{true: 1}[b.Open != nil])
 	})
-	out.TakenPaths, out.Edits, out.Repositories, out.Conflicts = s.takenPaths, s.edits, s.reports, s.conflicts
-	return out, err
+	out.TakenPaths, out.Edits, out.Repositories, out.Conflicts = s.takenPaths, s.edits, s.reports, s.out, err
 }
 
 // receiverAt returns the git directory of ours at a path. The receiver's open makes the copy that git changes.
@@ -135,35 +131,19 @@ func (s *stateMerge) addedOrRemovedIn(work string) (names []string) {
 	return names
 }
 
-// carryOutPlan adds an edit for each file that git merged. Then, except in a dry run, it carries out the plan of the
-// repository in its copy, and adds an edit for each file that git changed there.
-func (s *stateMerge) carryOutPlan(r *repoMerge, follow []string, merged map[string]gitdir.MergedFile) error {
+// changeCopy carries out the plan of a repository in its copy, except in a dry run, and adds an edit for each file that
+// git changed.
+func (s *stateMerge) changeCopy(r *repoMerge, follow []string, merged map[string]gitdir.MergedFile) error {
 	s.takenPaths = append(s.takenPaths, follow...)
 	for at, file := range merged {
 		edit := threeway.Edit{Path: at}
 		if file.Data != nil {
 			mode := uint32(unix.S_IFREG | 0o644)
 			for _, n := range []*tree.Inode{s.inodeAt(s.theirs, at), s.entryAt(at)} {
-				if n != nil && n.IsRegular() {
-					mode, edit.Like = n.Mode, n
-				}
-			}
-
-			edit.Mode = threeway.ExecutableMode(mode, file.Exec)
-			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file.Data)), nil }
-		}
-
-		s.edits = append(s.edits, edit)
-	}
-
-	if s.sides.DryRun || r.plan.Empty() {
+				if n != nil && n.IsRegular() error {
+	if s.sides.DryRun {
 		return nil
 	}
-	return s.changeCopy(r)
-}
-
-// changeCopy carries out the plan of a repository in its copy, and adds an edit for each file that git changed.
-func (s *stateMerge) changeCopy(r *repoMerge) error {
 	err := r.plan.AddObjects(s.ctx)
 	if err == nil {
 		err = r.plan.CarryOut(s.ctx)
@@ -189,13 +169,13 @@ func (s *stateMerge) changeCopy(r *repoMerge) error {
 			}
 		}
 
-		s.edits = append(s.edits, threeway.Edit{
+		s.out.Edits = append(s.out.Edits, threeway.Edit{
 			Path: path.Join(r.Dir, name), ReadOnly: info.Mode()&0o200 == 0, Open: func() (io.ReadCloser, error) { return os.Open(file) },
 		})
 	}
 
 	for _, name := range gone {
-		s.edits = append(s.edits, threeway.Edit{Path: path.Join(r.Dir, name)})
+		s.out.Edits = append(s.out.Edits, threeway.Edit{Path: path.Join(r.Dir, name)})
 	}
 
 	return nil

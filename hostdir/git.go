@@ -44,25 +44,13 @@ func (o *ApplyOptions) ChoiceOf(name string) Choice {
 
 // Repositories is the plan for the git directories of a directory.
 type Repositories struct {
-	Changes     []tree.Change // changes that are applied like changes of ordinary files
-	TakePaths   []string      // files that get the workspace's version, even if the base has another version
-	MergedFiles map[string]MergedFile
-	Reports     []threeway.Repository
-	Conflicts   []string // paths in conflict that no rule decides
-
+	threeway.GitOutcome
 	AddObjects func() error                      // adds objects, and changes no ref
 	Commit     func() ([]stream.Omission, error) // changes refs; called after the files were written
-	Close      func()
 }
 
 func (r Repositories) close() {
 	if r.Close != nil {
 		r.Close()
 	}
-}
-
-// A MergedFile is a file that a git merge has changed.
-type MergedFile struct {
-	Exec bool
-	Data []byte // nil if the merge removes the file
 }

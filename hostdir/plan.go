@@ -1,11 +1,8 @@
 package hostdir
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"maps"
 	"slices"
 	"time"
 
@@ -208,12 +205,12 @@ func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.
 	if pl.repos, err = pl.o.Git.Plan(ctx, RepositorySides{&pl.o, s.Changes, s.Ours, Receiver{pl}}); err != nil {
 		return out, err
 	}
-	pl.res.Git, pl.res.Conflicts = pl.repos.Reports, pl.repos.Conflicts
+	pl.res.Git, pl.res.Conflicts = pl.repos.Repositories, pl.repos.Conflicts
 	pl.undecided = len(pl.repos.Conflicts) > 0
 
 	planned := make(map[string]bool)
 
-	for _, name := range pl.repos.TakePaths {
+	for _, name := range pl.repos.TakenPaths {
 		if err := pl.readPath(name, pl.tree.read); err != nil {
 			return out, err
 		}
@@ -227,25 +224,10 @@ func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.
 		}
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(pl.repos.MergedFiles)) {
-		if pl.o.Hidden.Paths.Hides(name, false) {
-			continue
+	for _, e := range pl.repos.Edits {
+		if !pl.o.Hidden.Paths.Hides(e.Path, false) {
+			planned[e.Path], out.Edits = true, append(out.Edits, e)
 		}
-		if err := pl.readPath(name, pl.tree.read); err != nil {
-			return out, err
-		}
-		file, mode, like := pl.repos.MergedFiles[name], uint32(unix.S_IFREG|0o644), (*tree.Inode)(nil)
-		if entry := pl.tree.entries[name]; entry.exists && entry.st.Mode&unix.S_IFMT == unix.S_IFREG {
-			mode = entry.st.Mode
-		} else if n, err := pl.o.Now.InodeAt(pl.o.Source, name); err == nil && n != nil && n.IsRegular() {
-			mode, like = n.Mode, n
-		}
-
-		edit := threeway.Edit{Path: name, Mode: threeway.ExecutableMode(mode, file.Exec), Like: like}
-		if file.Data != nil {
-			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file.Data)), nil }
-		}
-		planned[name], out.Edits = true, append(out.Edits, edit)
 	}
 
 	for _, c := range pl.repos.Changes {

@@ -95,7 +95,7 @@ func (s *scratchRepo) importFiles(ctx context.Context, sides [3]map[string]*File
 // the file at the old path, too: if both sides have equal files at the new path, git drops that change without a
 // conflict.
 func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File) (moved, lost bool) {
-	contents := func(f *File) string { return fmt.Sprint(f.Exec, f.BlobID(sha1.Size)) }
+	same := func(f, o *File) bool { return f.Exec == o.Exec && f.BlobID(sha1.Size) == o.BlobID(sha1.Size) }
 	for i, side := range sides[1:] {
 		out, _ := s.ask(ctx, nil, nil, "diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status", sideBranches[0], sideBranches[1+i])
 		other, f := sides[2-i], strings.Split(out, "\x00")
@@ -107,7 +107,7 @@ func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File
 			case !slices.ContainsFunc(slices.Collect(maps.Keys(other)), inTheWay):
 				other[from], moved = other[to], true
 				delete(other, to)
-			case other[from] != nil && contents(other[from]) != contents(sides[0][from]):
+			case other[from] != nil && !same(other[from], sides[0][from]) && same(other[to], side[to]):
 				lost = true
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -98,13 +99,23 @@ func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File
 	same := func(f, o *File) bool { return f.Exec == o.Exec && f.BlobID(sha1.Size) == o.BlobID(sha1.Size) }
 	for i, side := range sides[1:] {
 		out, _ := s.ask(ctx, nil, nil, "diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status", sideBranches[0], sideBranches[1+i])
-		other, f := sides[2-i], strings.Split(out, "\x00")
+		other, dirs, f := sides[2-i], make(map[string]bool), strings.Split(out, "\x00") // dirs are the directories of other
+		for at := range other {
+			for dir := path.Dir(at); !dirs[dir]; dir = path.Dir(dir) {
+				dirs[dir] = true
+			}
+		}
+
 		for ; len(f) > 2; f = f[3:] {
 			from, to := f[1], f[2]
-			inTheWay := func(at string) bool { return below(at, from) || below(from, at) }
+			inTheWay := dirs[from]
+			for at := from; at != "."; at = path.Dir(at) {
+				inTheWay = inTheWay || other[at] != nil
+			}
+
 			switch {
 			case side[to] == nil || other[to] == nil:
-			case !slices.ContainsFunc(slices.Collect(maps.Keys(other)), inTheWay):
+			case !inTheWay:
 				other[from], moved = other[to], true
 				delete(other, to)
 			case other[from] != nil && !same(other[from], sides[0][from]) && same(other[to], side[to]):

@@ -45,7 +45,7 @@ func TestTwoDrivers(t *testing.T) {
 	}
 	all.Wait()
 	for i := range volumes {
-		if _, err := os.Stat(one.Path(".forks", idOf(volumePrefix, fmt.Sprint(i)))); err != nil {
+		if _, err := os.Stat(one.Path(".forks", idForName(volumePrefix, fmt.Sprint(i)))); err != nil {
 			t.Errorf("volume %d: %v", i, err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestPlanted(t *testing.T) {
 	a := p.create("a", nil, nil)
 	at := p.publish(a, writer, nil)
 	write(t, filepath.Join(at, "f"), "planted")
-	for _, name := range []string{idOf(snapshotPrefix, "backup"), idOf(volumePrefix, "clone"), "third"} { // as many as are allowed
+	for _, name := range []string{idForName(snapshotPrefix, "backup"), idForName(volumePrefix, "clone"), "third"} { // as many as are allowed
 		if err := os.Mkdir(filepath.Join(at, ".snapshots", name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestTarget(t *testing.T) {
 		if err := make(); err != nil {
 			t.Fatal(err)
 		}
-		unpublish(idOf(volumePrefix, "a"))
+		unpublish(idForName(volumePrefix, "a"))
 		if _, err := os.Lstat(target); err != nil {
 			t.Errorf("%s that the driver did not make is removed: %v", what, err)
 		}
@@ -156,7 +156,7 @@ func TestOwner(t *testing.T) {
 		}
 	}
 	harness.Eventually(t, "the kubelet's group stays", func() bool {
-		st, err := os.Stat(p.Path(".forks", idOf(volumePrefix, "a")))
+		st, err := os.Stat(p.Path(".forks", idForName(volumePrefix, "a")))
 		return err == nil && st.Sys().(*syscall.Stat_t).Gid == 3000
 	})
 }

@@ -36,8 +36,8 @@ func (controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetC
 	return resp, nil
 }
 
-// volumeOf returns the CSI message about the volume of a record.
-func (d *driver) volumeOf(r *record) *csi.Volume {
+// volumeMessage returns the CSI message about the volume of a record.
+func (d *driver) volumeMessage(r *record) *csi.Volume {
 	return &csi.Volume{VolumeId: r.ID, CapacityBytes: r.Bytes, AccessibleTopology: []*csi.Topology{d.topology()}}
 }
 
@@ -62,7 +62,7 @@ func (c controller) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest
 	seen := map[string]bool{} // an interrupted rewrite of a record leaves two records of a volume
 	for _, r := range list {
 		if !seen[r.ID] {
-			resp.Entries = append(resp.Entries, &csi.ListVolumesResponse_Entry{Volume: c.d.volumeOf(r)})
+			resp.Entries = append(resp.Entries, &csi.ListVolumesResponse_Entry{Volume: c.d.volumeMessage(r)})
 		}
 		seen[r.ID] = true
 	}
@@ -80,7 +80,7 @@ func (c controller) ControllerGetVolume(ctx context.Context, req *csi.Controller
 	}
 
 	return &csi.ControllerGetVolumeResponse{
-		Volume: c.d.volumeOf(r), Status: &csi.ControllerGetVolumeResponse_VolumeStatus{},
+		Volume: c.d.volumeMessage(r), Status: &csi.ControllerGetVolumeResponse_VolumeStatus{},
 	}, nil
 }
 
@@ -117,7 +117,7 @@ func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.Control
 	if req.GetVolumeId() == "" || req.GetCapacityRange() == nil {
 		return nil, invalidArgument("the volume_id or the capacity_range is missing")
 	}
-	unlock, err := c.d.lock(req.GetVolumeId())
+	unlock, err := c.d.lockByID(req.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.Control
 		return nil, err
 	}
 
-	bytes, err := c.d.capacity(ctx, req.GetCapacityRange(), r.Bytes)
+	bytes, err := c.d.chooseCapacity(ctx, req.GetCapacityRange(), r.Bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -139,15 +139,15 @@ func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.Control
 	}
 
 	if err == nil { // even if an interrupted request has already recorded the capacity
-		err = c.d.setLimit(ctx, r)
+		err = c.d.setCapacityLimit(ctx, r)
 	}
 
 	return &csi.ControllerExpandVolumeResponse{CapacityBytes: r.Bytes}, err
 }
 
-// capacity chooses the smallest capacity in the requested range that is not below minimum, in bytes. It fails if the
+// chooseCapacity chooses the smallest capacity in the requested range that is not below minimum, in bytes. It fails if the
 // policy of the store does not allow a fork so many bytes.
-func (d *driver) capacity(ctx context.Context, requested *csi.CapacityRange, minimum int64) (int64, error) {
+func (d *driver) chooseCapacity(ctx context.Context, requested *csi.CapacityRange, minimum int64) (int64, error) {
 	bytes, limit := requested.GetRequiredBytes(), requested.GetLimitBytes()
 	if bytes < 0 || limit < 0 || limit > 0 && limit < bytes {
 		return 0, invalidArgument("the capacity_range from %d to %d is empty", bytes, limit)
@@ -158,7 +158,7 @@ func (d *driver) capacity(ctx context.Context, requested *csi.CapacityRange, min
 		return 0, status.Errorf(codes.OutOfRange, "the volume needs %d bytes, and the limit is %d", bytes, limit)
 	}
 
-	allowed, err := d.forkLimit(ctx)
+	allowed, err := d.forkLimitBytes(ctx)
 	if err == nil && allowed > 0 && bytes > allowed {
 		err = status.Errorf(codes.OutOfRange, "the policy of the store allows a volume %d bytes (forks.unshared_bytes), not %d", allowed, bytes)
 	}

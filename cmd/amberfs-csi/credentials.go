@@ -22,7 +22,7 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// credentialFiles stores the credentials of remotes, which CSI requests have as secrets, in files. The daemon reads a
+// credentialFiles stores the credentials of remotes in files. CSI requests contain them as secrets. The daemon reads a
 // file when it uses a URL that contains the file's path. Requests with equal secrets share a file. The file is
 // removed with the last volume or snapshot that needs it.
 type credentialFiles struct {
@@ -143,8 +143,9 @@ func (l *credentialFiles) hidePaths(text string) string {
 
 var credentialsParameter = regexp.MustCompile("credentials=[^\\s&@\"'`]*")
 
-// urlOf returns the URL of a remote. If id is not "", the URL contains the path of the credentials file id.
-func (l *credentialFiles) urlOf(remote, id string) string {
+// urlWithCredentials returns the URL of a remote. If id is not "", the URL contains the path of the credentials file
+// with this id.
+func (l *credentialFiles) urlWithCredentials(remote, id string) string {
 	u, err := url.Parse(remote)
 	if id == "" || err != nil {
 		return remote
@@ -158,7 +159,7 @@ func (l *credentialFiles) urlOf(remote, id string) string {
 
 // The names of secrets: for S3, the names of the environment variables; for a registry, the name that
 // Kubernetes uses.
-const dockerConfig = ".dockerconfigjson"
+const dockerConfigKey = ".dockerconfigjson"
 
 var (
 	s3Keys         = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
@@ -192,9 +193,9 @@ func credentialsText(remote string, secrets map[string]string) ([]byte, error) {
 		return text, nil
 
 	case strings.HasPrefix(remote, "oci://"):
-		text := []byte(secrets[dockerConfig])
+		text := []byte(secrets[dockerConfigKey])
 		if len(secrets) != 1 || !json.Valid(text) {
-			return nil, invalidArgument("the secrets are %s, and the one for a registry is %s, in JSON", names, dockerConfig)
+			return nil, invalidArgument("the secrets are %s, and the one for a registry is %s, in JSON", names, dockerConfigKey)
 		}
 		return text, nil
 	}
@@ -213,7 +214,7 @@ func (d *driver) inheritCredentials(ctx context.Context, r *record, src source) 
 		return nil
 	}
 
-	from, err := d.findRecord(ctx, kind, id)
+	sourceRecord, err := d.findRecord(ctx, kind, id)
 	if status.Code(err) == codes.NotFound {
 		return nil // the source is not on this node, or does not exist; then the request fails later
 	}
@@ -221,18 +222,18 @@ func (d *driver) inheritCredentials(ctx context.Context, r *record, src source) 
 		return err
 	}
 
-	r.addCredentials(from)
+	r.addCredentials(sourceRecord)
 
 	return nil
 }
 
 // addCredentials adds the credentials of sourceRecord, which describes the source of r.
-func (r *record) addCredentials(from *record) {
-	if r.CredentialsID == "" && r.Remote == from.Remote {
-		r.CredentialsID = from.CredentialsID
+func (r *record) addCredentials(sourceRecord *record) {
+	if r.CredentialsID == "" && r.Remote == sourceRecord.Remote {
+		r.CredentialsID = sourceRecord.CredentialsID
 	}
 
-	for _, id := range append(slices.Clone(from.SourceCredentialsIDs), from.CredentialsID) {
+	for _, id := range append(slices.Clone(sourceRecord.SourceCredentialsIDs), sourceRecord.CredentialsID) {
 		if id != "" && !slices.Contains(r.SourceCredentialsIDs, id) {
 			r.SourceCredentialsIDs = append(r.SourceCredentialsIDs, id)
 		}

@@ -34,7 +34,7 @@ func TestSecretsForARegistry(t *testing.T) {
 	host := remotetest.Registry(t, "me:$2b$04$p.vozd2cpDjjnCDCCJGosuUv7MPGhlDi../RNLiWmWkPhsGWguhmK")
 	config := func(password string) map[string]string {
 		auth := base64.StdEncoding.EncodeToString([]byte("me:" + password))
-		return map[string]string{dockerConfig: fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, host, auth)}
+		return map[string]string{dockerConfigKey: fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, host, auth)}
 	}
 	secrets(t, one, two, "oci://"+host+"/x", config("secret"), config("wrong"))
 }

@@ -93,8 +93,8 @@ func hasKind(err error, kind errs.Kind) bool {
 	return err != nil && !grpc && errs.ScriptKind(err) == kind
 }
 
-// ignoreKind returns err, or nil if err is of the kind: if a request is repeated, the steps that are done already
-// fail with errors of this kind.
+// ignoreKind returns err, or nil if err is of the kind. It is for repeated requests, in which the steps that are done
+// already fail with errors of this kind.
 func ignoreKind(kind errs.Kind, err error) error {
 	if hasKind(err, kind) {
 		return nil

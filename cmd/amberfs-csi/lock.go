@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// locks exclude requests from each other. This includes requests to another driver of the store, such as a second
-// DaemonSet, or a pod that was deleted by force and still runs. A lock is a byte of a file. If the driver is
+// locks exclude requests from each other, even if different drivers of the store get them. Another driver may be a
+// second DaemonSet, or a pod that was deleted by force and still runs. A lock is a byte of a file. If the driver is
 // killed, the kernel unlocks the byte.
 type locks struct{ path string }
 
@@ -54,9 +54,9 @@ func (l locks) acquire(name string, shared, wait bool) (unlock func(), err error
 	return nil, fmt.Errorf("lock %s: %w", l.path, err)
 }
 
-// lock locks a volume or a snapshot, so that one request at a time changes it. Other requests fail, as CSI
+// lockByID locks a volume or a snapshot, so that one request at a time changes it. Other requests fail, as CSI
 // requires, and their callers try again.
-func (d *driver) lock(id string) (unlock func(), err error) {
+func (d *driver) lockByID(id string) (unlock func(), err error) {
 	unlock, err = d.locks.acquire(id, false, false)
 	if errors.Is(err, errLocked) {
 		return nil, status.Errorf(codes.Aborted, "another request for %s is not done yet", id)

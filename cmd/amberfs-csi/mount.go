@@ -78,7 +78,7 @@ func bindVolume(dir, target, id string, attributes uint64) error {
 
 	if mounted != nil {
 		if got, err := os.Stat(target); err == nil && os.SameFile(want, got) {
-			return checkAttributes(target, attributes)
+			return checkAccessMode(target, attributes)
 		}
 		if err := unbindVolume(target, id); err != nil {
 			return err
@@ -123,8 +123,8 @@ func removeTarget(path string) error {
 	return nil
 }
 
-// checkAttributes returns an error if the volume is published at target with another access mode.
-func checkAttributes(target string, attributes uint64) error {
+// checkAccessMode returns an error if the volume is published at target with another access mode.
+func checkAccessMode(target string, attributes uint64) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(target, &st); err != nil {
 		return err
@@ -136,8 +136,8 @@ func checkAttributes(target string, attributes uint64) error {
 	return nil
 }
 
-// attachMount mounts the directory dir at target. The mount has its attributes from the beginning: between a bind
-// mount and a remount with the attributes, a pod could write to a read-only volume.
+// attachMount mounts the directory dir at target. The mount has its attributes from the beginning, because between a
+// bind mount and a remount with the attributes, a pod could write to a read-only volume.
 func attachMount(dir, target string, attributes uint64) error {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {

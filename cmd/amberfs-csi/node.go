@@ -57,7 +57,7 @@ func (n node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeR
 			return nil, invalidArgument("there are secrets, and an inline volume has no remote")
 		}
 		var err error
-		if id, err = n.makeInline(ctx, id, req.GetVolumeContext()); err != nil {
+		if id, err = n.makeInlineVolume(ctx, id, req.GetVolumeContext()); err != nil {
 			return nil, err
 		}
 	} else {
@@ -70,7 +70,7 @@ func (n node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeR
 		}
 	}
 
-	unlock, err := n.d.lock(id)
+	unlock, err := n.d.lockByID(id)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (n node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVol
 	return &csi.NodeUnpublishVolumeResponse{}, n.d.deleteVolume(ctx, inlineKind, inline)
 }
 
-func inlineID(name string) string { return idOf(volumePrefix, "inline "+name) }
+func inlineID(name string) string { return idForName(volumePrefix, "inline "+name) }
 
 // inlineLabel and inlineValue are the key and the value of the label of the snapshots from which inline volumes may
 // begin. The author of any pod can choose one of these snapshots, so an administrator sets the label.
@@ -161,15 +161,15 @@ func (n node) inlineSource(ctx context.Context, name string) (string, error) {
 	return "", invalidArgument("no snapshot of main with the label %s=%s has the name %q (attribute %s)", inlineLabel, inlineValue, name, fromParameter)
 }
 
-// makeInline makes the inline volume of a pod, unless the volume exists.
-func (n node) makeInline(ctx context.Context, name string, volumeContext map[string]string) (string, error) {
-	p, err := parameters(volumeContext, fromParameter, ownerParameter)
+// makeInlineVolume makes the inline volume of a pod, unless the volume exists.
+func (n node) makeInlineVolume(ctx context.Context, name string, volumeContext map[string]string) (string, error) {
+	p, err := filterParameters(volumeContext, fromParameter, ownerParameter)
 	if err != nil {
 		return "", err
 	}
 
 	r := &record{ID: inlineID(name), Kind: inlineKind, Source: p[fromParameter]}
-	unlock, err := n.d.lock(r.ID)
+	unlock, err := n.d.lockByID(r.ID)
 	if err != nil {
 		return "", err
 	}

@@ -56,7 +56,7 @@ func (r *record) labels() map[string]string {
 	}
 }
 
-func recordOf(i info.Info) (*record, error) {
+func parseRecord(i info.Info) (*record, error) {
 	bytes, err := strconv.ParseInt(i.Labels[bytesLabel], 10, 64)
 	if err != nil {
 		return nil, fmt.Errorf("the snapshot %s of main is no record of a volume: %w", i.Name, err)
@@ -72,9 +72,9 @@ const (
 	snapshotPrefix = "snap-"
 )
 
-// idOf returns the id of a volume or a snapshot for the name that the cluster gave it, which may have any
-// characters. Equal names have equal ids.
-func idOf(prefix, name string) string {
+// idForName returns the id of a volume or a snapshot. name is its name in the cluster, which may have any characters.
+// Equal names have equal ids.
+func idForName(prefix, name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return prefix + hex.EncodeToString(sum[:16])
 }
@@ -83,9 +83,9 @@ var idPattern = regexp.MustCompile(`^(vol|snap)-[0-9a-f]{32}$`)
 
 // findRecord returns the record of an id. The error has the code NotFound if there is no record.
 func (d *driver) findRecord(ctx context.Context, kind, id string) (*record, error) {
-	none := notFound("there is no %s %s on the node %s", kind, id, d.node)
+	notFoundErr := notFound("there is no %s %s on the node %s", kind, id, d.node)
 	if !idPattern.MatchString(id) {
-		return nil, none
+		return nil, notFoundErr
 	}
 
 	list, err := d.records(ctx, service.List{Limit: 1, Labels: map[string]string{idLabel: id}})
@@ -93,7 +93,7 @@ func (d *driver) findRecord(ctx context.Context, kind, id string) (*record, erro
 	case err != nil:
 		return nil, err
 	case len(list) == 0 || list[0].Kind != kind:
-		return nil, none
+		return nil, notFoundErr
 	}
 
 	return list[0], nil
@@ -110,7 +110,7 @@ func (d *driver) records(ctx context.Context, l service.List) ([]*record, error)
 	}
 
 	for _, i := range list.Snapshots {
-		r, err := recordOf(i)
+		r, err := parseRecord(i)
 		if err != nil {
 			return nil, err
 		}

@@ -22,13 +22,13 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 	if req.GetName() == "" || req.GetSourceVolumeId() == "" {
 		return nil, invalidArgument("the name or the source_volume_id is missing")
 	}
-	p, err := parameters(req.GetParameters(), remoteParameter)
+	p, err := filterParameters(req.GetParameters(), remoteParameter)
 	if err != nil {
 		return nil, err
 	}
 
-	r := &record{ID: idOf(snapshotPrefix, req.GetName()), Kind: snapshotKind, Source: req.GetSourceVolumeId(), Remote: p[remoteParameter]}
-	unlock, err := c.d.lock(r.ID)
+	r := &record{ID: idForName(snapshotPrefix, req.GetName()), Kind: snapshotKind, Source: req.GetSourceVolumeId(), Remote: p[remoteParameter]}
+	unlock, err := c.d.lockByID(r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 		}
 	}
 
-	s, err := c.d.snapshotOf(ctx, r)
+	s, err := c.d.snapshotMessage(ctx, r)
 	return &csi.CreateSnapshotResponse{Snapshot: s}, err
 }
 
@@ -97,8 +97,8 @@ func (d *driver) takeSnapshot(ctx context.Context, r *record) error {
 	return d.writeRecord(ctx, r)
 }
 
-// snapshotOf returns the CSI message about the snapshot of a record.
-func (d *driver) snapshotOf(ctx context.Context, r *record) (*csi.Snapshot, error) {
+// snapshotMessage returns the CSI message about the snapshot of a record.
+func (d *driver) snapshotMessage(ctx context.Context, r *record) (*csi.Snapshot, error) {
 	state, err := d.contentInfo(ctx, r.ID)
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (d *driver) captureVolume(ctx context.Context, r *record) (state info.Info,
 
 // pushSnapshot pushes the fork's snapshot (contentSnapshot) to the remote, under the id of the record.
 func (d *driver) pushSnapshot(ctx context.Context, r *record) error {
-	push := service.Push{Remote: d.credentials.urlOf(r.Remote, r.CredentialsID), Snapshots: []string{contentSnapshot}, As: r.ID}
+	push := service.Push{Remote: d.credentials.urlWithCredentials(r.Remote, r.CredentialsID), Snapshots: []string{contentSnapshot}, As: r.ID}
 	if d.callDaemon(ctx, r.ID, push, nil) == nil {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (d *driver) pushSnapshot(ctx context.Context, r *record) error {
 // setUpRemote sets up a remote if it is new. It calls AddRemote, which also gives the remote a name. The driver uses
 // remotes by their URLs, so setUpRemote removes the name.
 func (d *driver) setUpRemote(ctx context.Context, r *record) error {
-	add := service.AddRemote{Name: r.ID, URL: d.credentials.urlOf(r.Remote, r.CredentialsID)}
+	add := service.AddRemote{Name: r.ID, URL: d.credentials.urlWithCredentials(r.Remote, r.CredentialsID)}
 	if err := d.callDaemon(ctx, "", add, nil); err != nil {
 		return withRemoteCode(err)
 	}
@@ -148,7 +148,7 @@ func (d *driver) setUpRemote(ctx context.Context, r *record) error {
 // checkRemote returns an error if no snapshot can be pushed to the remote, because the URL or the secrets are
 // wrong. It returns nil for a remote that does not answer, since the remote may answer later.
 func (d *driver) checkRemote(ctx context.Context, r *record) error {
-	url := d.credentials.urlOf(r.Remote, r.CredentialsID)
+	url := d.credentials.urlWithCredentials(r.Remote, r.CredentialsID)
 	if _, known := d.remotes.Load(url); known || r.Remote == "" {
 		return nil
 	}
@@ -166,8 +166,8 @@ func (d *driver) checkRemote(ctx context.Context, r *record) error {
 	return err
 }
 
-// withRemoteCode returns an error of kind Failed, such as the error of a remote that does not answer, with the
-// code Unavailable.
+// withRemoteCode gives the code Unavailable to an error of kind Failed, such as the error of a remote that does not
+// answer. It returns other errors unchanged.
 func withRemoteCode(err error) error {
 	if hasKind(err, errs.Failed) {
 		return status.Error(codes.Unavailable, err.Error())
@@ -181,7 +181,7 @@ func (c controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotR
 		return nil, invalidArgument("the snapshot_id is missing")
 	}
 
-	unlock, err := c.d.lock(id)
+	unlock, err := c.d.lockByID(id)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (c controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotR
 	}
 
 	if err == nil && r.Remote != "" {
-		remove := service.RemovePushed{Remote: c.d.credentials.urlOf(r.Remote, r.CredentialsID), Names: []string{id}}
+		remove := service.RemovePushed{Remote: c.d.credentials.urlWithCredentials(r.Remote, r.CredentialsID), Names: []string{id}}
 		err = withRemoteCode(ignoreKind(errs.NotExist, c.d.callDaemon(ctx, "", remove, nil)))
 	}
 
@@ -220,7 +220,7 @@ func (c controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReq
 	}
 
 	for _, r := range list {
-		s, serr := c.d.snapshotOf(ctx, r)
+		s, serr := c.d.snapshotMessage(ctx, r)
 		if hasKind(serr, errs.NotExist) {
 			continue // the snapshot was deleted after the list was read
 		}
@@ -242,6 +242,6 @@ func (c controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest
 		return nil, err
 	}
 
-	s, err := c.d.snapshotOf(ctx, r)
+	s, err := c.d.snapshotMessage(ctx, r)
 	return &csi.GetSnapshotResponse{Snapshot: s}, err
 }

@@ -33,9 +33,9 @@ func (s source) name() string {
 	return s.from
 }
 
-// sourceOf returns the source of a volume. A source in the request has precedence over the parameter "from" of the
+// parseSource returns the source of a volume. A source in the request has precedence over the parameter "from" of the
 // class.
-func sourceOf(content *csi.VolumeContentSource, p map[string]string) (source, error) {
+func parseSource(content *csi.VolumeContentSource, p map[string]string) (source, error) {
 	s := source{remote: p[remoteParameter]}
 
 	switch t := content.GetType().(type) {
@@ -138,6 +138,6 @@ func (d *driver) forkSnapshot(ctx context.Context, id string, src source, ttl st
 		return withRemoteCode(err)
 	}
 
-	// The fork does not need the name in main of the snapshot from which it began.
+	// The snapshot from which the fork began has got a name in main, which the fork does not need.
 	return ignoreKind(errs.NotExist, d.callDaemon(ctx, "", service.Remove{Names: []string{f.Snapshot}, Forget: true}, nil))
 }

@@ -28,8 +28,8 @@ const (
 	ttlParameter    = "ttl"    // time after which the volume ends, without a snapshot of its last state
 )
 
-// parameters returns the known parameters. It ignores the parameters of Kubernetes itself, and refuses others.
-func parameters(all map[string]string, known ...string) (map[string]string, error) {
+// filterParameters returns the known parameters. It ignores the parameters of Kubernetes itself, and refuses others.
+func filterParameters(all map[string]string, known ...string) (map[string]string, error) {
 	out := map[string]string{}
 	for k, v := range all {
 		switch {
@@ -67,7 +67,7 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 	if req.GetName() == "" || len(req.GetVolumeCapabilities()) == 0 {
 		return nil, invalidArgument("the name or the volume_capabilities are missing")
 	}
-	p, err := parameters(req.GetParameters(), fromParameter, remoteParameter, policyParameter, ownerParameter, ttlParameter)
+	p, err := filterParameters(req.GetParameters(), fromParameter, remoteParameter, policyParameter, ownerParameter, ttlParameter)
 	if err == nil {
 		_, _, oerr := parseOwner(p[ownerParameter])
 		err = cmp.Or(checkCapabilities(req.GetVolumeCapabilities()), checkPolicy(p[policyParameter]), oerr)
@@ -79,14 +79,14 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 		return nil, status.Errorf(codes.ResourceExhausted, "this driver makes volumes on the node %s only", c.d.node)
 	}
 
-	r := &record{ID: idOf(volumePrefix, req.GetName()), Kind: volumeKind, Remote: p[remoteParameter]}
-	unlock, err := c.d.lock(r.ID)
+	r := &record{ID: idForName(volumePrefix, req.GetName()), Kind: volumeKind, Remote: p[remoteParameter]}
+	unlock, err := c.d.lockByID(r.ID)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 
-	src, err := sourceOf(req.GetVolumeContentSource(), p)
+	src, err := parseSource(req.GetVolumeContentSource(), p)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 	r.Source = src.name()
 	switch existing, err := c.d.findRecord(ctx, volumeKind, r.ID); {
 	case err == nil:
-		r, err = existing, checkMatch(existing, r, req.GetCapacityRange())
+		r, err = existing, checkExistingVolume(existing, r, req.GetCapacityRange())
 		if err == nil {
 			err = c.d.credentials.renew(r, req.GetSecrets())
 		}
@@ -113,13 +113,13 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 		}
 	}
 
-	v := c.d.volumeOf(r)
+	v := c.d.volumeMessage(r)
 	v.ContentSource = req.GetVolumeContentSource()
 	return &csi.CreateVolumeResponse{Volume: v}, nil
 }
 
-// checkMatch returns an error if the existing volume with the name of r differs from the requested volume.
-func checkMatch(existing, r *record, requested *csi.CapacityRange) error {
+// checkExistingVolume returns an error if the existing volume with the name of r differs from the requested volume.
+func checkExistingVolume(existing, r *record, requested *csi.CapacityRange) error {
 	limit := requested.GetLimitBytes()
 	if existing.Source != r.Source || existing.Remote != r.Remote || existing.Bytes < requested.GetRequiredBytes() || limit > 0 && existing.Bytes > limit {
 		return status.Errorf(codes.AlreadyExists, "the volume %s has the name, with %d bytes, the source %q and the remote %q",
@@ -137,18 +137,18 @@ func (d *driver) makeVolume(ctx context.Context, r *record, src source, requeste
 		return err
 	}
 
-	size, err := d.forkSource(ctx, r.ID, src.withRemoteURL(d.credentials.urlOf(r.Remote, r.CredentialsID)), p[ttlParameter])
+	size, err := d.forkSource(ctx, r.ID, src.withRemoteURL(d.credentials.urlWithCredentials(r.Remote, r.CredentialsID)), p[ttlParameter])
 	if err != nil {
 		return err
 	}
-	if r.Bytes, err = d.capacity(ctx, requested, size); err == nil && p[ownerParameter] != "" {
+	if r.Bytes, err = d.chooseCapacity(ctx, requested, size); err == nil && p[ownerParameter] != "" {
 		err = d.setOwner(ctx, r.ID, p[ownerParameter])
 	}
 	if err == nil && p[policyParameter] != "" {
 		err = d.callDaemon(ctx, r.ID, service.SetPolicy{Patch: json.RawMessage(p[policyParameter])}, nil)
 	}
 	if err == nil && requested.GetRequiredBytes() > 0 {
-		err = d.setLimit(ctx, r)
+		err = d.setCapacityLimit(ctx, r)
 	}
 	if err == nil {
 		err = d.writeRecord(ctx, r)
@@ -197,8 +197,8 @@ func (d *driver) setOwner(ctx context.Context, id, owner string) error {
 	return nil
 }
 
-// setLimit sets the limit of a volume's fork to the volume's capacity.
-func (d *driver) setLimit(ctx context.Context, r *record) error {
+// setCapacityLimit sets the limit of a volume's fork to the volume's capacity.
+func (d *driver) setCapacityLimit(ctx context.Context, r *record) error {
 	return d.callDaemon(ctx, r.ID, service.SetPolicy{Patch: fmt.Appendf(nil, `{"unshared_bytes":%d}`, r.Bytes)}, nil)
 }
 
@@ -211,8 +211,8 @@ func checkPolicy(patch string) error {
 	return err
 }
 
-// forkLimit returns the number of unshared bytes that the policy of main allows for a fork; 0 is no limit.
-func (d *driver) forkLimit(ctx context.Context) (int64, error) {
+// forkLimitBytes returns the number of unshared bytes that the policy of main allows for a fork; 0 is no limit.
+func (d *driver) forkLimitBytes(ctx context.Context) (int64, error) {
 	var p policy.Policy
 	err := d.callDaemon(ctx, "", service.Policy{}, &p)
 	return p.Forks.UnsharedBytes, err
@@ -227,7 +227,7 @@ func (c controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeReque
 
 // deleteVolume deletes a volume of a kind, if it exists. It fails if the volume is published.
 func (d *driver) deleteVolume(ctx context.Context, kind, id string) error {
-	unlock, err := d.lock(id)
+	unlock, err := d.lockByID(id)
 	if err != nil {
 		return err
 	}

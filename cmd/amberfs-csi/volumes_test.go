@@ -196,8 +196,8 @@ func TestUnrecorded(t *testing.T) {
 	p := start(t, "node1")
 	a := p.create("a", nil, nil)
 	write(t, filepath.Join(p.publish(a, writer, nil), "f"), "one")
-	p.Amberfs("-C", p.Dir, "fork", idOf(volumePrefix, "b"))
-	p.Amberfs("-C", p.Dir, "fork", idOf(snapshotPrefix, "s"))
+	p.Amberfs("-C", p.Dir, "fork", idForName(volumePrefix, "b"))
+	p.Amberfs("-C", p.Dir, "fork", idForName(snapshotPrefix, "s"))
 	b := p.create("b", fromSnapshot(p.snapshot("s", a)), nil)
 	wantFile(t, filepath.Join(p.publish(b, writer, nil), "f"), "one")
 }
@@ -226,7 +226,7 @@ func TestOtherNode(t *testing.T) {
 		t.Error("the deleted snapshot is on the remote")
 	}
 	_, err := two.controller().CreateVolume(t.Context(), &csi.CreateVolumeRequest{
-		Name: "c", VolumeCapabilities: []*csi.VolumeCapability{writer}, VolumeContentSource: fromSnapshot(idOf(snapshotPrefix, "none")), Parameters: class,
+		Name: "c", VolumeCapabilities: []*csi.VolumeCapability{writer}, VolumeContentSource: fromSnapshot(idForName(snapshotPrefix, "none")), Parameters: class,
 	})
 	wantCode(t, "a volume from a snapshot that is nowhere", err, codes.NotFound)
 }

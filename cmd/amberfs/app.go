@@ -81,7 +81,7 @@ func (a *app) locationOf(wd string) (locate.Location, error) {
 			return p, errs.Fail(errs.NotExist, "no such directory: %s", wd)
 		}
 
-		if locate.Overlaid(mounts, wd) {
+		if locate.IsOverlaid(mounts, wd) {
 			return p, errs.Fail(errs.Failed, "%s %w", wd, locate.ErrOverlaid).
 				WithHint("give the sandbox the workspace itself, without `:O` or an overlay")
 		}
@@ -91,7 +91,7 @@ func (a *app) locationOf(wd string) (locate.Location, error) {
 	if errors.Is(err, locate.ErrForeign) {
 		return p, errs.Fail(errs.Perm, "%w", err).WithHint("only that user can use commands there; .snapshots works by files")
 	}
-	if uid, foreign := p.Foreign(); err == nil && foreign {
+	if uid, foreign := p.ForeignUser(); err == nil && foreign {
 		a.note("%s is a mount of the user %d", p.Mount.Mountpoint, uid)
 	}
 

@@ -14,11 +14,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// undoApply undoes the last apply of a run or, in a mount and without a run, of the workspace.
+// undoApply undoes the last apply of the named run. Without a name, it undoes the last apply of the workspace or, outside
+// of a mount, of the run of the directory that was applied last.
 func undoApply(ctx context.Context, a *app, run string, ask askMode, o hostdir.ApplyOptions) error {
 	p, err := a.location()
 	undo := func(r *runs.Run, c *client.Client) error {
-		members, err := runs.Group(r.Store, r.Name)
+		members, err := runs.GroupMembers(r.Store, r.Name)
 		if err != nil {
 			return err
 		}
@@ -97,7 +98,7 @@ func undoOp(ctx context.Context, a *app, p locate.Location, req service.UndoOp, 
 
 	var args any = req
 	switch {
-	case i < 0 && req.Number > 0: // the daemon reports it
+	case i < 0 && req.Number > 0: // the daemon reports that there is no such operation
 	case i < 0 || req.Number == 0 && l.Ops[i].Edit:
 		args = service.UndoRestore(nil, req.DryRun)
 	default:

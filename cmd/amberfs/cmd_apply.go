@@ -141,7 +141,7 @@ func applyRun(ctx context.Context, a *app, run, snapshot, dir string, ask askMod
 			return err
 		}
 
-		members, err := runs.Group(r.Store, r.Name)
+		members, err := runs.GroupMembers(r.Store, r.Name)
 		if err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ const (
 	askNever askMode = iota
 	askForApply
 	askAfterStoreRun // after a run with a STORE
-	askAfterKeptRun  // after a run of a directory, which the question can remove
+	askAfterKeptRun  // after a run of a directory; the user can also choose to remove the run
 )
 
 // applyChanges applies changes to a directory. q is the question, nil if applyChanges did not ask. done is

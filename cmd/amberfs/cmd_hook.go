@@ -51,7 +51,7 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 		Example: `  amberfs hook --install claude
   amberfs hook claude < event.json
   amberfs undo --by claude/SESSION`,
-		// Wrong arguments are no error: agents would understand its exit status 2 as "block this prompt".
+		// Wrong arguments are no error, because agents would understand the exit status 2 as "block this prompt".
 		Args:               cobra.ArbitraryArgs,
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -102,7 +102,7 @@ var errAlreadyTaken = errors.New("the snapshot was taken already")
 // recordHookResult records whether a hook worked. A failure is also printed as a message that the agent shows to the
 // user, because the agent does not show the hook's standard error.
 func recordHookResult(a *app, agent string, in hooks.Input, err error) {
-	f := hooks.StateFailures()
+	f := hooks.UserFailures()
 	if err == nil {
 		f.RecordSuccess()
 		return
@@ -246,7 +246,7 @@ func generationsToAgent() int {
 	return generations
 }
 
-// changeHook adds the hook to an agent's settings, or removes it. Before, it prints the change.
+// changeHook adds the hook to an agent's settings, or removes it. It first prints the change.
 func changeHook(a *app, agent string, remove bool) error {
 	wd, err := a.commandDir()
 	if err != nil {

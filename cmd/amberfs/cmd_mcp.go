@@ -156,8 +156,8 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
 }
 
-// maxPageSize is the maximum size in bytes of an answer of a tool.
-const maxPageSize = 40 << 10
+// maxPageBytes is the maximum size in bytes of an answer of a tool.
+const maxPageBytes = 40 << 10
 
 type pageRange struct {
 	StartIndex int `json:"start_index,omitempty" jsonschema:"next_index of the answer before"`
@@ -170,15 +170,15 @@ type page struct {
 	NextIndex   int    `json:"next_index,omitempty" jsonschema:"start_index of what follows"`
 }
 
-// pageOf returns the part p of a text twice: as text for a model, with a line about the next page, and as a page. A text
+// cutPage returns the part p of a text twice: as text for a model, with a line about the next page, and as a page. A text
 // is cut after a whole line, if the page has one.
-func (p pageRange) pageOf(text string) (string, page, error) {
+func (p pageRange) cutPage(text string) (string, page, error) {
 	if p.StartIndex < 0 || p.StartIndex > len(text) || p.MaxLength < 0 {
 		return "", page{}, fmt.Errorf("start_index is %d and max_length %d, of a text of %d bytes", p.StartIndex, p.MaxLength, len(text))
 	}
-	limit := maxPageSize
+	limit := maxPageBytes
 	if p.MaxLength > 0 {
-		limit = min(p.MaxLength, maxPageSize)
+		limit = min(p.MaxLength, maxPageBytes)
 	}
 
 	out := page{Text: text[p.StartIndex:], TotalLength: len(text)}

@@ -155,7 +155,7 @@ func startMount(ctx context.Context, a *app, cfg daemon.Config, foreground bool)
 		}
 	}
 
-	report := daemon.PipeMessages(pipe)
+	report := daemon.PipeMessageFunc(pipe)
 	started := report != nil // daemon.Spawn has started this process
 	if !started {
 		bar := a.newProgress()

@@ -254,7 +254,7 @@ func (k *keptRun) runStore(ctx context.Context, c sandbox.Config, remote string)
 		func(c *sandbox.Config) error {
 			err := errors.Join(k.task.prepare(ctx, k.a, p, k.forkOptions), k.prepareOtherDirs(ctx))
 			if err == nil && c.ForkIsRoot {
-				c.Image, err = imageOf(ctx, k.a, p.Fork(c.Fork))
+				c.Image, err = imageOf(ctx, k.a, p.InFork(c.Fork))
 			}
 			if err == nil {
 				earlier = openEarlierState(ctx, k.a, *c)
@@ -270,7 +270,7 @@ func (k *keptRun) runStore(ctx context.Context, c sandbox.Config, remote string)
 				return nil
 			}
 
-			err := errors.Join(k.task.finish(ctx, k.a, p.Fork(c.Fork)), k.reportOtherDirs(ctx))
+			err := errors.Join(k.task.finish(ctx, k.a, p.InFork(c.Fork)), k.reportOtherDirs(ctx))
 			switch {
 			case err == nil && k.apply == applyFlagYes && e.Interrupted:
 				k.a.note("interrupted: nothing is applied")

@@ -87,7 +87,7 @@ func runRows(all, copies []runs.Run) [][]string {
 		}
 
 		name := r.Name
-		if r.State == runs.Copy {
+		if r.State == runs.CopyState {
 			name, changed = "-", plural(r.Runs, "run", "runs")
 		}
 
@@ -344,7 +344,7 @@ func runsStoreHere(a *app) (store string, ok bool) {
 	if err != nil {
 		return "", false
 	}
-	if _, store, err = runs.StoreOf(dir); err != nil {
+	if _, store, err = runs.ResolveDirAndStore(dir); err != nil {
 		return "", false
 	}
 

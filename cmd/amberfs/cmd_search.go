@@ -157,7 +157,7 @@ func runExplore(ctx context.Context, a *app, req search.ExploreArgs) error {
 func searchWorkspace(a *app, p locate.Location) search.Workspace {
 	root, _ := p.Root()
 	w := search.Workspace{Root: root, Call: func(ctx context.Context, fork string, args, result any) error {
-		return a.callWith(ctx, p.Fork(fork), args, client.Streams{}, result)
+		return a.callWith(ctx, p.InFork(fork), args, client.Streams{}, result)
 	}}
 	if a.verbose {
 		w.Output = os.Stderr
@@ -175,7 +175,7 @@ func discardForks(ctx context.Context, a *app, argv []string) error {
 		return err
 	}
 
-	return searchWorkspace(a, p).DiscardOthers(context.WithoutCancel(ctx), argv[1], a.stdin)
+	return searchWorkspace(a, p).DiscardOtherForks(context.WithoutCancel(ctx), argv[1], a.stdin)
 }
 
 // beforeDashCheck returns a check of the arguments before --. It also fails if no COMMAND follows.

@@ -294,10 +294,10 @@ func firstWord(argv []string) string {
 	return ""
 }
 
-// subcommandNames are commands of other programs to which a subcommand corresponds.
+// subcommandNames has, by the names of commands of other programs, the subcommands that correspond to them.
 var subcommandNames = map[string]string{"ps": "runs", "prune": "runs prune"}
 
-// foreignNames are names of commands in other programs, by the name of the command here.
+// foreignNames has, by the names of commands of amberfs, the names of such commands in other programs.
 var foreignNames = map[string]string{
 	"snapshot": "checkpoint commit create save take", "restore": "checkout reset rollback rewind", "rm": "delete destroy remove",
 	"umount": "unmount", "history": "versions", "status": "info", "fork": "branch clone", "list": "snapshots",

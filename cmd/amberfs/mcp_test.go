@@ -132,8 +132,8 @@ func TestPages(t *testing.T) {
 	var whole strings.Builder
 	n := 0
 	for in := (pageRange{}); ; n++ {
-		_, p, err := in.pageOf(text)
-		if err != nil || len(p.Text) > maxPageSize || p.TotalLength != len(text) {
+		_, p, err := in.cutPage(text)
+		if err != nil || len(p.Text) > maxPageBytes || p.TotalLength != len(text) {
 			t.Fatalf("%+v: %d bytes, %v", in, len(p.Text), err)
 		}
 		whole.WriteString(p.Text)
@@ -144,10 +144,10 @@ func TestPages(t *testing.T) {
 	if whole.String() != text || n != 1 {
 		t.Errorf("%d bytes in %d pages", whole.Len(), n+1)
 	}
-	if _, _, err := (pageRange{StartIndex: 10}).pageOf("short"); err == nil {
+	if _, _, err := (pageRange{StartIndex: 10}).cutPage("short"); err == nil {
 		t.Error("a page behind the end")
 	}
-	if _, p, _ := (pageRange{MaxLength: 3}).pageOf("ää"); p.Text != "ä" {
+	if _, p, _ := (pageRange{MaxLength: 3}).cutPage("ää"); p.Text != "ä" {
 		t.Errorf("cut inside of a character: %q", p.Text)
 	}
 }

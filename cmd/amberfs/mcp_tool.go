@@ -234,7 +234,7 @@ func (m *mcpServer) addOperationTool(setIndex int, t *tool) {
 			return "", nil, errs.Fail(errs.Invalid, "the argument format is text or json, not %q", c.Format)
 		}
 
-		return c.pageOf(shown)
+		return c.cutPage(shown)
 	})
 }
 

@@ -109,8 +109,8 @@ func (t *tool) resultJSON(result any) (string, error) {
 
 const maxListedElements = 100
 
-// cutToListed returns the first maxListedElements elements of a list. The result of a tool has the number of all elements in
-// another field.
+// cutToListed returns the first elements of a list, at most maxListedElements. The result of a tool has the number of
+// all elements in another field.
 func cutToListed[T any](list []T) []T { return list[:min(len(list), maxListedElements)] }
 
 // A refArgs is the argument of the three tools in the set "workspace:NAME". It names a snapshot or a workspace. Each tool
@@ -183,7 +183,8 @@ func (m *mcpServer) makeSnapshotRef(ctx context.Context, p locate.Location, name
 	return refResult{Ref: made.Name}, err
 }
 
-// makeForkRef makes a fork of a snapshot of the workspace at a location or, for "", of its present state.
+// makeForkRef makes a fork of the workspace at a location, and returns its ref. state is a snapshot of the workspace from
+// which the fork begins, or "" for the present state.
 func (m *mcpServer) makeForkRef(ctx context.Context, p locate.Location, workspace, state string) (refResult, error) {
 	for n := 1; ; n++ {
 		var made service.Forked

@@ -99,7 +99,7 @@ func operationCommand(a *app, o *service.Op, c *service.Command) *cobra.Command 
 			if args, err = withRelativePaths(p, args); err != nil {
 				return err
 			}
-			p = p.Fork(given.Flags["fork"])
+			p = p.InFork(given.Flags["fork"])
 			if undo, ok := args.(service.UndoOp); ok {
 				return undoOp(cmd.Context(), a, p, undo, given)
 			}

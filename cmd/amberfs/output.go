@@ -65,7 +65,7 @@ type diffWriter struct {
 	a            *app
 	bar          *progress // removed from the screen before the first byte; may be nil
 	out          io.Writer
-	patchWriter  *styles.Patch // out, if it writes colours; else nil
+	patchWriter  *styles.PatchWriter // out, if it writes colours; else nil
 	writtenBytes int64
 	writeFailed  bool // a write has failed
 }
@@ -79,7 +79,7 @@ func (d *diffWriter) Write(p []byte) (int, error) {
 		d.a.usePager()
 
 		if d.out = d.a.stdout; d.a.usesColor() {
-			d.patchWriter = &styles.Patch{W: d.out}
+			d.patchWriter = &styles.PatchWriter{W: d.out}
 			d.out = d.patchWriter
 		}
 	}

@@ -16,10 +16,10 @@ import (
 
 // progress shows the progress of long work on a terminal, after progressDelay.
 type progress struct {
-	enabled bool
-	screen  *screen
-	start   time.Time
-	isDone  atomic.Bool
+	enabled   bool
+	screen    *screen
+	startedAt time.Time
+	isDone    atomic.Bool
 
 	mu            sync.Mutex
 	bar           *progressbar.ProgressBar
@@ -31,7 +31,7 @@ type progress struct {
 const progressDelay = 500 * time.Millisecond
 
 func (a *app) newProgress() *progress {
-	return &progress{screen: a.screen, enabled: !a.json && !a.quiet && a.closePager == nil && isTerminal(a.stderr), start: time.Now()}
+	return &progress{screen: a.screen, enabled: !a.json && !a.quiet && a.closePager == nil && isTerminal(a.stderr), startedAt: time.Now()}
 }
 
 // expectFilesOf counts the files of a directory in the background, to estimate the remaining time.
@@ -67,7 +67,7 @@ func (p *progress) show(m service.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	if !p.enabled || p.isDone.Load() || time.Since(p.start) < progressDelay {
+	if !p.enabled || p.isDone.Load() || time.Since(p.startedAt) < progressDelay {
 		return
 	}
 	if m.Unit == "files" && m.Total == 0 && p.expectedFiles > 0 {

@@ -196,7 +196,7 @@ func (k *keptRun) printCommands(text string) {
 // An earlierState is the state of a workspace before a program runs in it.
 type earlierState struct {
 	a       *app
-	c       sandbox.Config
+	config  sandbox.Config
 	client  *client.Client
 	changes *client.Changes
 }
@@ -204,7 +204,7 @@ type earlierState struct {
 // openEarlierState opens the present state of the workspace of a run in a STORE. It ignores errors: after an error,
 // printChanges prints nothing.
 func openEarlierState(ctx context.Context, a *app, c sandbox.Config) *earlierState {
-	b := &earlierState{a: a, c: c}
+	b := &earlierState{a: a, config: c}
 	ctx = context.WithoutCancel(ctx)
 	if b.client, _ = client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command}); b.client != nil {
 		b.changes, _ = b.client.Changes(ctx, "")
@@ -249,18 +249,18 @@ func (b *earlierState) printChanges(ctx context.Context) {
 		text = "more than " + text
 	}
 
-	switch dir, _ := storedir.FilledFrom(b.c.Store); {
-	case len(b.c.OtherDirs) > 0:
+	switch dir, _ := storedir.FilledFrom(b.config.Store); {
+	case len(b.config.OtherDirs) > 0:
 		text = "nothing is kept"
-	case b.c.TempDir != "" && len(files) > 0:
+	case b.config.TempDir != "" && len(files) > 0:
 		text += "; nothing is kept"
-	case b.c.TempDir != "":
-	case b.c.Fork != "":
-		text += " in the fork " + b.c.Fork + " of " + quote(b.c.Store)
+	case b.config.TempDir != "":
+	case b.config.Fork != "":
+		text += " in the fork " + b.config.Fork + " of " + quote(b.config.Store)
 	default:
-		text += " in " + quote(b.c.Store)
+		text += " in " + quote(b.config.Store)
 		if dir != "" && len(files) > 0 {
-			text += "\n\tapply it: " + applyCommandLine(b.c.Store, "", dir, "")
+			text += "\n\tapply it: " + applyCommandLine(b.config.Store, "", dir, "")
 		}
 	}
 

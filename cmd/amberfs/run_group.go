@@ -50,7 +50,7 @@ func (k *keptRun) addMembers(ctx context.Context) error {
 		}
 	}
 
-	members, err := runs.Group(k.store, k.name)
+	members, err := runs.GroupMembers(k.store, k.name)
 	for _, m := range members {
 		if m.Name == "" {
 			k.readOnlyDirs = append(k.readOnlyDirs, m.Dir)
@@ -245,7 +245,7 @@ func (k *keptRun) reportOtherDirs(ctx context.Context) error {
 
 	ctx = context.WithoutCancel(ctx)
 	for _, m := range k.otherRuns {
-		if err := reportChanges(ctx, k.a, m.location().Fork(m.name), "in "+quote(m.dir)+":\n"); err != nil {
+		if err := reportChanges(ctx, k.a, m.location().InFork(m.name), "in "+quote(m.dir)+":\n"); err != nil {
 			return err
 		}
 	}

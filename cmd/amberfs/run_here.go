@@ -49,14 +49,14 @@ func runInWorkspace(ctx context.Context, a *app, p locate.Location, o *runOption
 	}
 
 	runtime.LockOSThread() // never unlocked: commandInWorkspace sets no_new_privs for this thread
-	cmd, ready, err := commandInWorkspace(ctx, a, p.Fork(c.Fork), dir, c)
+	cmd, ready, err := commandInWorkspace(ctx, a, p.InFork(c.Fork), dir, c)
 	if err != nil {
 		return err
 	}
 
 	status, err := sandbox.RunInForeground(ctx, cmd, ready)
 	if err == nil {
-		err = o.task.finish(ctx, a, p.Fork(c.Fork))
+		err = o.task.finish(ctx, a, p.InFork(c.Fork))
 	}
 
 	return a.statusError(status, err)
@@ -105,7 +105,7 @@ func (t *task) prepare(ctx context.Context, a *app, p locate.Location, fork snap
 		}
 	}
 
-	workspace := p.Fork(fork.Name)
+	workspace := p.InFork(fork.Name)
 	if err := restrictWorkspace(ctx, a, workspace, fork); err != nil {
 		return err
 	}

@@ -203,8 +203,8 @@ func worktreePatterns(ctx context.Context, a *app, r *worktrees.Repository) ([]s
 	return patterns, err
 }
 
-// committedPaths returns the paths that are in git's index. It passes at most the first 500 paths to git, because a
-// command line has a limited length.
+// committedPaths returns the paths that are in git's index, or that contain such a path. It examines only the first 500
+// paths, because it passes them to git on a command line, which has a limited length.
 func committedPaths(ctx context.Context, dir string, paths []string) []string {
 	const maxPaths = 500
 	args := []string{"--literal-pathspecs", "ls-files", "-z", "--cached", "--"}

@@ -82,7 +82,7 @@ func (k *keptRun) run(ctx context.Context, c sandbox.Config) error {
 		if !m.storeIsEmpty {
 			continue
 		}
-		if _, rerr := runs.RemoveEmpty(m.store); rerr != nil {
+		if _, rerr := runs.RemoveIfEmpty(m.store); rerr != nil {
 			k.a.note("the copy of %s is not removed: %v", quote(m.dir), rerr)
 		}
 	}
@@ -148,7 +148,7 @@ func (k *keptRun) afterProgram(ctx context.Context, e sandbox.Outcome) (applyErr
 		return nil, k.forEach(func(m *keptRun) error { return m.saveState(ctx, service.RunKept) })
 	}
 
-	if err := k.task.finish(ctx, k.a, k.location().Fork(k.name)); err != nil {
+	if err := k.task.finish(ctx, k.a, k.location().InFork(k.name)); err != nil {
 		return nil, err
 	}
 	if err := k.reportOtherDirs(ctx); err != nil {
@@ -345,7 +345,7 @@ func (k *keptRun) commandText() string {
 	return text
 }
 
-// resumeRun resumes a run. Its name may be the only argument before "--".
+// resumeRun resumes a run. names has the arguments before "--": the name of the run, or none for the newest run.
 func (k *keptRun) resumeRun(ctx context.Context, c sandbox.Config, names []string) error {
 	k.name, c.Store = strings.Join(names, ""), ""
 	if c.Fork != "" {

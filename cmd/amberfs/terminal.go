@@ -132,7 +132,7 @@ func (a *app) questionTerminal() question.Terminal {
 	pagerApp.stdout, pagerApp.json = a.stderr, false
 	return question.Terminal{
 		In: a.stdin, Out: a.stderr, Color: pagerApp.usesColor(), Verbose: a.verbose,
-		Page: func(write func(io.Writer) error) (some bool, err error) {
+		Page: func(write func(io.Writer) error) (hasOutput bool, err error) {
 			out := &diffWriter{a: &pagerApp}
 			err = errors.Join(write(out), out.flush())
 			pagerApp.closeOutput()

@@ -33,7 +33,7 @@ func (b *background) goGuarded(name string, fn func()) {
 }
 
 // goLoggingError is goGuarded for a function that can fail. It logs the error, unless the daemon is ending.
-func (b *background) goFailing(name string, fn func(context.Context) error) {
+func (b *background) goLoggingError(name string, fn func(context.Context) error) {
 	b.goGuarded(name, func() {
 		if err := fn(b.ctx); err != nil && b.ctx.Err() == nil {
 			b.log.Warn(name, "err", err)

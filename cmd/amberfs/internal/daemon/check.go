@@ -162,7 +162,7 @@ func checkMountpoint(cfg *Config) error {
 		return errs.Fail(errs.Invalid, "the mount point %s is not a directory", cfg.Mountpoint)
 	}
 
-	// `run --from DIR` mounts the copy of DIR over DIR.
+	// `run --from DIR` mounts the copy of DIR over DIR, so the mount point need not be empty.
 	inPlace := cfg.Options.NonEmpty || cfg.From == cfg.Mountpoint
 	if mounts, err := locate.Mounts(); err == nil && !inPlace {
 		if m, ok := locate.MountAt(mounts, cfg.Mountpoint); ok {

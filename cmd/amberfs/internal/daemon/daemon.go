@@ -23,21 +23,21 @@ import (
 
 // A Daemon is a running daemon: the store and its parts that serve it.
 type Daemon struct {
-	cfg        Config
-	started    time.Time
-	log        *slog.Logger
-	logFile    *logFile
-	store      *snapshot.Store
-	mount      *mount
-	service    *service.Service
-	socket     *service.Server
-	metrics    *metrics
-	events     *eventRecorder
-	connection *service.Connection // to the remotes
-	inotify    *inotifyReporter
-	background *background
-	shared     sharedMount
-	crash      crash
+	cfg              Config
+	started          time.Time
+	log              *slog.Logger
+	logFile          *logFile
+	store            *snapshot.Store
+	mount            *mount
+	service          *service.Service
+	socket           *service.Server
+	metrics          *metrics
+	events           *eventRecorder
+	remoteConnection *service.Connection // to the remotes
+	inotify          *inotifyReporter
+	background       *background
+	shared           sharedMount
+	crash            crashState
 }
 
 // Run starts a daemon and returns when the store is closed. If the start fails, it reports the error to s and
@@ -59,12 +59,12 @@ func Run(ctx context.Context, cfg Config, s MessageFunc) error {
 		return failStart(&cfg, s, err)
 	}
 
-	time.AfterFunc(firstJoinTimeout, func() { d.endUnused() }) // the `run` that started this daemon may have been killed
+	time.AfterFunc(firstJoinTimeout, func() { d.endIfUnused() }) // the `run` that started this daemon may have been killed
 	time.AfterFunc(fillSyncDelay, func() {
-		d.background.goFailing("writing the copy to disk", func(context.Context) error { return d.store.Sync() })
+		d.background.goLoggingError("writing the copy to disk", func(context.Context) error { return d.store.Sync() })
 	})
 	s(Message{Ready: &Ready{Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, PID: os.Getpid(), Created: d.store.Created()}})
-	d.notify(systemd.SdNotifyReady)
+	d.notifyServiceManager(systemd.SdNotifyReady)
 	d.cfg.Keeper.Send(keeper.Message{Ready: true})
 
 	return d.waitForEnd(signals)
@@ -98,13 +98,13 @@ func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err
 		return nil, err
 	}
 
-	if cfg.Shared && inherited == nil && mounts.Privileged() { // without the privilege fusermount3 mounts
+	if cfg.Shared && inherited == nil && mounts.Privileged() { // without the privilege, fusermount3 makes the mount
 		if err := IsolateMounts(); err != nil {
 			return nil, err
 		}
 	}
 
-	d := &Daemon{cfg: cfg, started: time.Now(), logFile: newLogFile(cfg.LogTo), crash: crash{keeper: cfg.Keeper}}
+	d := &Daemon{cfg: cfg, started: time.Now(), logFile: newLogFile(cfg.LogTo), crash: crashState{keeper: cfg.Keeper}}
 	level := slog.LevelInfo
 	if cfg.Options.Debug {
 		level = slog.LevelDebug
@@ -129,10 +129,10 @@ func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err
 		}
 	}()
 
-	d.connection = &service.Connection{StartSnapshot: cfg.Remote, AllowEmpty: cfg.OrEmpty, Timeout: cfg.Patience(), Log: d.log}
+	d.remoteConnection = &service.Connection{StartSnapshot: cfg.Remote, AllowEmpty: cfg.OrEmpty, Timeout: cfg.Patience(), Log: d.log}
 	d.store, err = openStore(cfg.Store, snapshot.Options{
-		FillSource: cfg.From, Logger: d.log, Lock: cfg.inheritedLock(), Takeover: inherited != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: storeCloseTime, MemoryBytes: memoryShare(), LowMemory: inherited != nil && cfg.Keeper.Frugal,
-		Connect: d.connection.Connect(ctx),
+		FillSource: cfg.From, Logger: d.log, Lock: cfg.inheritedLock(), Takeover: inherited != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: maxStoreCloseTime, MemoryBytes: memoryShare(), LowMemory: inherited != nil && cfg.Keeper.Frugal,
+		Connect: d.remoteConnection.Connect(ctx),
 	})
 	if err != nil {
 		return nil, openError(cfg.Store, err)
@@ -145,7 +145,7 @@ func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err
 		d.shared.madeDirs, d.inotify.nudgeMtime = inherited.MadeDirs, inherited.NudgeMtime
 	}
 
-	undoSteps = append(undoSteps, func() { d.removeMountpoints(); d.store.GiveUp(); d.background.cancel(); d.connection.Close() })
+	undoSteps = append(undoSteps, func() { d.removeMountpoints(); d.store.GiveUp(); d.background.cancel(); d.remoteConnection.Close() })
 	if cfg.Shared && inherited == nil {
 		d.makeMountpoint(cfg.Mountpoint)
 	}
@@ -174,7 +174,7 @@ func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err
 
 	undoSteps = append(undoSteps, func() { d.events.log.Close() })
 	d.service = service.New(d.serviceConfig())
-	d.store.Hooks.OnEvent(d.storeEvent) // after service is set: when a fork expires, storeEvent removes its exports
+	d.store.Hooks.OnEvent(d.recordStoreEvent) // after service is set: when a fork expires, recordStoreEvent removes its exports
 	if err = d.serveMetrics(); err != nil {
 		return nil, err
 	}
@@ -202,8 +202,8 @@ func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err
 
 	d.mount.serve()
 	d.dropDeadExports() // of forks that ended shortly before the last daemon was killed
-	d.background.goFailing("erasing what was forgotten", d.service.EraseForgotten)
-	d.background.goGuarded("remotes", func() { d.connection.Run(d.background.ctx, d.cfg.Options.Prefetch) })
+	d.background.goLoggingError("erasing what was forgotten", d.service.EraseForgotten)
+	d.background.goGuarded("remotes", func() { d.remoteConnection.Run(d.background.ctx, d.cfg.Options.Prefetch) })
 	d.background.goGuarded("pushes of the policy", func() { d.service.Backups.Run(d.background.ctx) })
 	close(d.mount.answering)
 	d.log.Info("mounted", "took", time.Since(d.started).Round(time.Millisecond))
@@ -219,22 +219,22 @@ func (d *Daemon) waitForEnd(signals <-chan os.Signal) error {
 	signalled := false
 	select {
 	case <-d.mount.unmounted:
-		d.mount.unmounting.Lock() // wait for umount(2), so that its caller is answered before the socket closes
+		d.mount.umountMu.Lock() // wait for umount(2), so that its caller is answered before the socket closes
 		d.log.Info("unmounted")
-		d.mount.unmounting.Unlock()
+		d.mount.umountMu.Unlock()
 	case <-d.mount.detached:
 	case sig := <-signals:
 		d.log.Info("signal", "signal", sig.String())
 		signalled = true
 	}
 
-	d.notify(systemd.SdNotifyStopping)
+	d.notifyServiceManager(systemd.SdNotifyStopping)
 	d.cfg.Keeper.Send(keeper.Message{Ending: true})
 	d.mount.ending.Store(true)
 	d.inotify.close()
 	d.store.Forest().Freezer.Thaw()
 	if signalled {
-		time.AfterFunc(busyGrace, d.connection.HangUp)
+		time.AfterFunc(busyGrace, d.remoteConnection.HangUp)
 		d.mount.forceUnmount()
 	}
 
@@ -251,7 +251,7 @@ func (d *Daemon) close() error {
 
 	d.background.cancel()
 	d.background.close()
-	defer time.AfterFunc(busyGrace, d.connection.HangUp).Stop()
+	defer time.AfterFunc(busyGrace, d.remoteConnection.HangUp).Stop()
 
 	d.removeMountpoints()
 
@@ -260,7 +260,7 @@ func (d *Daemon) close() error {
 		err = errors.Join(err, cerr)
 	}
 
-	d.connection.Close()
+	d.remoteConnection.Close()
 	d.log.Info("end", "after", time.Since(d.started).Round(time.Second))
 	d.logFile.close()
 
@@ -277,14 +277,14 @@ func (d *Daemon) unmount(lazy bool) error {
 	}
 
 	d.store.Forest().Freezer.Thaw()
-	d.inotify.pause()
+	d.inotify.stopProcess()
 
 	return d.mount.unmount(lazy)
 }
 
 func (d *Daemon) serviceConfig() service.Config {
 	return service.Config{
-		Store: d.store, Events: d.events.log, Remotes: d.connection.Remotes, Log: d.log,
+		Store: d.store, Events: d.events.log, Remotes: d.remoteConnection.Remotes, Log: d.log,
 		Mount: service.Mount{
 			Point: d.cfg.Mountpoint, Options: d.cfg.Options.String(), Device: d.mount.device, WaitReady: d.mount.awaitReady, ProgramsInside: d.mount.programsIn, Umount: d.unmountForCommand,
 			ReadOnly: func() bool { return d.mount.isReadOnly(d.cfg.Options.ReadOnly) },
@@ -295,6 +295,6 @@ func (d *Daemon) serviceConfig() service.Config {
 			service.ListMemory: budget.New(memoryShare() / 2), service.TextMemory: budget.New(memoryShare() / 2), service.GitMemory: budget.New(memoryShare() / 2),
 		},
 		RequestDrop: d.dropDeadExports,
-		JoinHooks:   service.JoinHooks{Join: d.joinMount, Leave: d.leaveMount, Hold: d.userHolder()}, FreezeHooks: freezeConfig(d.cfg.Keeper),
+		JoinHooks:   service.JoinHooks{Join: d.joinMount, Leave: d.leaveMount, Hold: d.userHolder()}, FreezeHooks: freezeHooks(d.cfg.Keeper),
 	}
 }

@@ -34,7 +34,7 @@ type eventRecorder struct {
 	dir         string
 	store       *snapshot.Store
 	logger      *slog.Logger
-	lastWritten atomic.Uint64 // the node of the last recorded write, see mountEvent
+	lastWritten atomic.Uint64 // the node of the last recorded write, see recordMountEvent
 }
 
 func newEventRecorder(dir string, s *snapshot.Store, logger *slog.Logger) *eventRecorder {
@@ -94,7 +94,7 @@ func (r *eventRecorder) removeViewLog(view uint32) {
 }
 
 func (d *Daemon) dropDeadExports() {
-	d.background.goFailing("removing the exports of deleted forks", d.service.Exports.Drop)
+	d.background.goLoggingError("removing the exports of deleted forks", d.service.Exports.Drop)
 }
 
 // resolveNode returns the present path and size of a node. Package events calls it some time after the event of the
@@ -114,7 +114,7 @@ func (r *eventRecorder) resolveNode(view uint32, node uint64) (p string, size in
 
 // recordMountEvent records a change through the mount, while the request waits. Of several successive writes to a file,
 // only the first one is recorded with the path.
-func (r *eventRecorder) mountEvent(e fusefs.Event) {
+func (r *eventRecorder) recordMountEvent(e fusefs.Event) {
 	out := events.Event{
 		Action: e.Action, Workspace: e.Node.View(), Node: e.Node.Ino(), UID: e.Caller.UID, PID: e.Caller.PID, Actor: e.Caller.Actor,
 	}
@@ -148,7 +148,7 @@ func (r *eventRecorder) pathOf(dir live.NodeID, name string) string {
 
 // recordStoreEvent records an event that the store reports, such as a snapshot or a path that a restore changed. It also
 // removes the data that an ended or deleted fork leaves behind. c is the caller of the operation.
-func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
+func (d *Daemon) recordStoreEvent(e events.Event, c actors.Caller) {
 	if e.Action == "ended" {
 		d.background.goGuarded("removing events", func() { d.events.removeViewLog(e.Workspace) })
 		return
@@ -167,11 +167,11 @@ func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 
 	span := d.events.log.RecordCapture(e)
 	// The caller of the snapshot does not wait for the counting.
-	d.background.goGuarded("counting events", func() { d.events.countEvents(e.Workspace, e.From, span) })
+	d.background.goGuarded("counting events", func() { d.events.storeEventCounts(e.Workspace, e.From, span) })
 }
 
 // storeEventCounts stores, in the information about a snapshot, the numbers of the events since the snapshot before it.
-func (r *eventRecorder) countEvents(view uint32, name string, span events.Span) {
+func (r *eventRecorder) storeEventCounts(view uint32, name string, span events.Span) {
 	ws, ok := r.store.Workspace(view)
 	if !ok {
 		return

@@ -93,7 +93,7 @@ func (d *Daemon) attach() (err error) {
 	case !d.mount.server.CanResend():
 		d.crash.setEndReason("this kernel does not send requests again, as Linux 6.9 and newer do")
 	default:
-		if err := d.giveToKeeper(); err != nil {
+		if err := d.giveMountToKeeper(); err != nil {
 			d.log.Error("handing the mount to the keeper", "err", err)
 			d.crash.setEndReason("the keeper could not take it")
 		}
@@ -103,9 +103,9 @@ func (d *Daemon) attach() (err error) {
 	return nil
 }
 
-// giveToKeeper sends the keeper the connection to the kernel, with the descriptors of the device, the lock
+// giveMountToKeeper sends the keeper the connection to the kernel, with the descriptors of the device, the lock
 // and the socket.
-func (d *Daemon) giveToKeeper() error {
+func (d *Daemon) giveMountToKeeper() error {
 	if err := d.store.Connect(); err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func addUser(l *keeper.Link, c *net.UnixConn, u *keeper.User) error {
 
 // freezeHooks returns the hooks that tell the keeper l when a freeze ends. The keeper passes this time on to the next
 // daemon. l may be nil.
-func freezeConfig(l *keeper.Link) service.FreezeHooks {
+func freezeHooks(l *keeper.Link) service.FreezeHooks {
 	f := service.FreezeHooks{NotifyKeeper: func(until time.Time) { l.Send(keeper.Message{FrozenUntil: &until}) }}
 	if l != nil {
 		f.EndedEarlyAt, f.EndReason = l.ThawedAt, l.Reason
@@ -224,16 +224,16 @@ func freezeConfig(l *keeper.Link) service.FreezeHooks {
 }
 
 // crashState describes the takeover at the start of this daemon, and whether the mount would survive another crash.
-type crash struct {
+type crashState struct {
 	keeper        *keeper.Link           // may be nil
 	endReason     atomic.Pointer[string] // the reason why a crash would end the mount; nil if another daemon would take over
 	takeoverPause time.Duration          // how long programs waited for this daemon to take over
 }
 
-func (c *crash) setEndReason(reason string) { c.endReason.Store(&reason) }
+func (c *crashState) setEndReason(reason string) { c.endReason.Store(&reason) }
 
 // survival describes the last takeover, and whether the mount would survive a crash.
-func (c *crash) survival() service.Survival {
+func (c *crashState) survival() service.Survival {
 	var s service.Survival
 	if why := c.endReason.Load(); why != nil {
 		s.CrashEnds = *why
@@ -262,7 +262,7 @@ const (
 // upgrade checks a program, and has the keeper replace this daemon by one of the program. takeConnection returns the
 // client's connection, on which the next daemon answers. After upgrade has called takeConnection, it returns nil, and
 // reports a failure on the connection.
-func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.UnixConn, error)) error {
+func (d *Daemon) upgrade(ctx context.Context, program string, takeConnection func() (*net.UnixConn, error)) error {
 	if why := d.crash.endReason.Load(); why != nil {
 		return errs.Fail(errs.Failed, "the daemon of %s cannot be replaced: %s", d.cfg.Store, *why).WithHint("unmount first")
 	}
@@ -279,7 +279,7 @@ func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.
 		d.log.Warn("writing events", "err", err)
 	}
 
-	c, err := take()
+	c, err := takeConnection()
 	if err != nil {
 		d.socket.Undrain()
 		return nil // the client has closed its connection

@@ -23,27 +23,27 @@ import (
 type metrics struct {
 	mount *mount
 	store *snapshot.Store
-	crash *crash
+	crash *crashState
 	log   *slog.Logger
 
 	server                  *http.Server
-	byOperation             sync.Map // values of type *durationHistogram, by the FUSE operation
+	durationsByOp           sync.Map // values of type *durationHistogram, by the FUSE operation
 	bytesRead, bytesWritten atomic.Int64
 }
 
 // durationHistogram counts durations: bucket i those up to 2^i microseconds, and the last bucket all longer ones.
-type durations struct {
+type durationHistogram struct {
 	buckets [22]atomic.Int64
-	sum     atomic.Int64 // ns
+	sumNs   atomic.Int64
 }
 
-func (d *durations) add(duration time.Duration) {
+func (d *durationHistogram) add(duration time.Duration) {
 	i := bits.Len64(uint64(max(0, duration-1) / time.Microsecond))
 	d.buckets[min(i, len(d.buckets)-1)].Add(1)
-	d.sum.Add(int64(duration))
+	d.sumNs.Add(int64(duration))
 }
 
-func newMetrics(mount *mount, s *snapshot.Store, c *crash, log *slog.Logger) *metrics {
+func newMetrics(mount *mount, s *snapshot.Store, c *crashState, log *slog.Logger) *metrics {
 	m := &metrics{mount: mount, store: s, crash: c, log: log}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
@@ -91,11 +91,11 @@ func (m *metrics) listen(address string) error {
 // addRequest counts a request.
 func (m *metrics) addRequest(a fusefs.AnsweredRequest) {
 	if a.Op != "" {
-		histogram, ok := m.byOperation.Load(a.Op)
+		histogram, ok := m.durationsByOp.Load(a.Op)
 		if !ok {
-			histogram, _ = m.byOperation.LoadOrStore(a.Op, new(durations))
+			histogram, _ = m.durationsByOp.LoadOrStore(a.Op, new(durationHistogram))
 		}
-		histogram.(*durations).add(a.Duration)
+		histogram.(*durationHistogram).add(a.Duration)
 	}
 
 	m.bytesRead.Add(int64(a.ReadBytes))
@@ -124,8 +124,8 @@ func (m *metrics) render() *metricsPage {
 
 // addRequests adds the metrics of the kernel's requests.
 func (p *metricsPage) addRequests(m *metrics) {
-	m.byOperation.Range(func(op, took any) bool {
-		p.addDurations("request_duration_seconds", "Histogram of the time from reading a request to answering it, by FUSE operation.", "op", op.(string), took.(*durations))
+	m.durationsByOp.Range(func(op, took any) bool {
+		p.addDurations("request_duration_seconds", "Histogram of the time from reading a request to answering it, by FUSE operation.", "op", op.(string), took.(*durationHistogram))
 		return true
 	})
 	p.addCounter("read_bytes_total", "Bytes that the kernel read. Repeated reads are served by its cache.", m.bytesRead.Load())

@@ -53,7 +53,7 @@ func (p *metricsPage) addCounter(name, help string, v int64, label ...string) {
 	p.add(counter, name, help, float64(v), label...)
 }
 
-func (p *metricsPage) addDurations(name, help, label, value string, d *durations) {
+func (p *metricsPage) addDurations(name, help, label, value string, d *durationHistogram) {
 	name = "amberfs_" + name
 	p.addHeader(histogram, name, help)
 
@@ -65,7 +65,7 @@ func (p *metricsPage) addDurations(name, help, label, value string, d *durations
 
 	n += d.buckets[last].Load()
 	fmt.Fprintf(p, "%s_bucket{%s=%q,le=\"+Inf\"} %d\n", name, label, value, n)
-	fmt.Fprintf(p, "%s_sum{%s=%q} %v\n", name, label, value, time.Duration(d.sum.Load()).Seconds())
+	fmt.Fprintf(p, "%s_sum{%s=%q} %v\n", name, label, value, time.Duration(d.sumNs.Load()).Seconds())
 	fmt.Fprintf(p, "%s_count{%s=%q} %d\n", name, label, value, n)
 }
 

@@ -34,7 +34,7 @@ type mount struct {
 	endDetached         func()
 	// umountMu is locked during umount(2). After unmounted is closed, umount(2) still takes some time, in which the
 	// kernel drops the inodes.
-	unmounting   sync.Mutex
+	umountMu     sync.Mutex
 	deviceNumber atomic.Pointer[string] // nil until the method device has found it in the mount table
 }
 
@@ -71,9 +71,9 @@ func (m *mount) isUp() bool {
 func (m *mount) unmount(lazy bool) error {
 	var err error
 	if _, ok, merr := m.tableEntry(); ok || merr != nil { // otherwise umount(8) has unmounted it
-		m.unmounting.Lock()
+		m.umountMu.Lock()
 		err = m.server.Unmount()
-		m.unmounting.Unlock()
+		m.umountMu.Unlock()
 	}
 
 	switch {
@@ -135,7 +135,7 @@ func (m *mount) forceUnmount() {
 
 // programsIn returns the programs whose working directory or root directory is in one of the views. If rootOnly is
 // set, only the root directory counts.
-func (m *mount) programsIn(views []uint32, roots bool) (out []service.Program) {
+func (m *mount) programsIn(views []uint32, rootOnly bool) (out []service.Program) {
 	mounts, err := locate.Mounts()
 	entry, ok := locate.MountAt(mounts, m.mountpoint)
 	if err != nil || !ok {
@@ -143,7 +143,7 @@ func (m *mount) programsIn(views []uint32, roots bool) (out []service.Program) {
 	}
 
 	links := locate.DirLinks
-	if roots {
+	if rootOnly {
 		links = locate.RootLinks
 	}
 

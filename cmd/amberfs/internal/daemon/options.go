@@ -42,7 +42,7 @@ type Config struct {
 
 // maxStoreCloseTime is the longest time that Close of the store spends on work that the next mount can
 // also do. It is short, because the caller of umount waits for Close.
-const storeCloseTime = 300 * time.Millisecond
+const maxStoreCloseTime = 300 * time.Millisecond
 
 // defaultPatience is the patience of a mount without the options timeout and hard.
 const defaultPatience = 30 * time.Second
@@ -63,7 +63,7 @@ func (cfg *Config) Patience() time.Duration {
 // flags returns the flags of the mount.
 func (cfg *Config) flags() fusefs.Flags {
 	flags := cfg.Options.Flags
-	if cfg.Shared { // the mount is in a mount namespace of its own, so other options are safe
+	if cfg.Shared { // the mount is in a mount namespace of its own, so more flags are safe
 		flags.ACL, flags.AllowOther = !cfg.Options.NoACL, flags.AllowOther || os.Geteuid() == 0
 	}
 	return flags
@@ -83,9 +83,9 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		Ids:            d.cfg.ids(),
 		Logger:         d.log,
 		OnAnswer:       onAnswer,
-		OnEvent:        d.events.mountEvent,
+		OnEvent:        d.events.recordMountEvent,
 		NudgeMtime:     d.inotify.nudgeMtime,
-		OnNamesDropped: d.inotify.queueChanged,
+		OnNamesDropped: d.inotify.queueEntries,
 	}
 
 	setKeeperOptions(&o, d.cfg.Keeper)
@@ -134,19 +134,19 @@ const maxMemoryShare = 256 << 20
 
 // memoryShare returns the memory, in bytes, that all diffs and imports together may take. It is at most a
 // quarter of the limit of the control group.
-func memoryShare() int64 { return min(maxMemoryShare, cgroupMemory()/4) }
+func memoryShare() int64 { return min(maxMemoryShare, cgroupMemoryLimit()/4) }
 
 // limitMemory configures the Go garbage collector: garbage is at most half of the live memory, and less
 // when the process nears 7/10 of the memory limit of its control group. The other 3/10 are for git.
 func limitMemory() {
 	debug.SetGCPercent(50)
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // GOMEMLIMIT has set no limit
-		debug.SetMemoryLimit(cgroupMemory() / 10 * 7)
+		debug.SetMemoryLimit(cgroupMemoryLimit() / 10 * 7)
 	}
 }
 
-// cgroupMemory returns the memory limit of the daemon's control group in bytes, MaxInt64 without a limit.
-func cgroupMemory() int64 {
+// cgroupMemoryLimit returns the memory limit of the daemon's control group in bytes, MaxInt64 without a limit.
+func cgroupMemoryLimit() int64 {
 	limit := int64(math.MaxInt64)
 	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -156,7 +156,7 @@ func cgroupMemory() int64 {
 	for line := range strings.Lines(string(b)) {
 		// 0::/PATH, or ID:memory:/PATH of version 1 (cgroups(7))
 		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 {
-			limit = min(limit, memoryLimit(f[2], "memory.max"), memoryLimit("memory"+f[2], "memory.limit_in_bytes"))
+			limit = min(limit, readMemoryLimit(f[2], "memory.max"), readMemoryLimit("memory"+f[2], "memory.limit_in_bytes"))
 		}
 	}
 
@@ -164,7 +164,7 @@ func cgroupMemory() int64 {
 }
 
 // readMemoryLimit returns the limit in bytes that a file of a control group contains, MaxInt64 if there is none.
-func memoryLimit(group, file string) int64 {
+func readMemoryLimit(group, file string) int64 {
 	b, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", group, file))
 	if err != nil {
 		return math.MaxInt64

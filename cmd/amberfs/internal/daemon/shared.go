@@ -74,11 +74,11 @@ func (d *Daemon) leaveMount() (ends bool) {
 	d.shared.mu.Lock()
 	d.shared.users--
 	d.shared.mu.Unlock()
-	return d.endUnused()
+	return d.endIfUnused()
 }
 
 // endIfUnused unmounts, and so ends the daemon, if `run` started the daemon and the mount has no users.
-func (d *Daemon) endUnused() (ends bool) {
+func (d *Daemon) endIfUnused() (ends bool) {
 	d.shared.mu.Lock()
 	ends = d.cfg.Shared && d.shared.users == 0 && !d.shared.ending
 	d.shared.ending = d.shared.ending || ends

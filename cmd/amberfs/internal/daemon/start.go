@@ -156,16 +156,16 @@ func ReadyPipe() *os.File {
 }
 
 // PipeMessageFunc returns a MessageFunc that writes messages to a pipe, nil if pipe is nil.
-func PipeMessages(pipe *os.File) MessageFunc {
+func PipeMessageFunc(pipe *os.File) MessageFunc {
 	if pipe == nil {
 		return nil
 	}
-	return pipeMessages(pipe)
+	return pipeMessageFunc(pipe)
 }
 
-// pipeMessages returns a MessageFunc that writes messages as JSON to a pipe. Errors are ignored, because the
+// pipeMessageFunc returns a MessageFunc that writes messages as JSON to a pipe. Errors are ignored, because the
 // reader may have ended.
-func pipeMessages(w *os.File) MessageFunc {
+func pipeMessageFunc(w *os.File) MessageFunc {
 	var mu sync.Mutex
 	var last time.Time // when the last Progress was written
 	return func(m Message) {
@@ -220,8 +220,8 @@ var errNoReadyMessage = errors.New("the daemon ended before the mount was ready"
 
 const notifyEnv = "NOTIFY_SOCKET"
 
-// notify reports the state to the service manager, if there is one (Type=notify).
-func (d *Daemon) notify(state string) {
+// notifyServiceManager reports the state to the service manager, if there is one (Type=notify).
+func (d *Daemon) notifyServiceManager(state string) {
 	if d.cfg.Keeper != nil { // the service manager accepts messages only from the keeper, which it started
 		d.cfg.Keeper.Send(keeper.Message{ServiceState: state})
 		return

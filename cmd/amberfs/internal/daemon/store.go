@@ -190,11 +190,11 @@ func isEnding(store string, pid int, point string) bool {
 	return len(locate.StoreMounts(mounts, store)) == 0
 }
 
-// VerifyStore checks a store that is not mounted. If fix is set, it also repairs the store. If damage was found, it
+// VerifyStore checks a store that is not mounted. If repairs is set, it also repairs the store. If damage was found, it
 // returns an error of kind Damaged and a report.
-func VerifyStore(ctx context.Context, dir string, fix bool, show func(service.Progress)) (*repair.Report, error) {
+func VerifyStore(ctx context.Context, dir string, repairs bool, show func(service.Progress)) (*repair.Report, error) {
 	work := service.CheckStore
-	if fix {
+	if repairs {
 		work = service.RepairStore
 	}
 	return withUnmounted(dir, func() (*repair.Report, error) { return work(ctx, dir, memoryShare(), show) })

@@ -10,9 +10,9 @@ import (
 type suspects struct {
 	numbers map[uint64]bool // the numbers of the requests
 
-	mu   sync.Mutex    // guards the fields below
-	turn uint64        // the request whose turn it is, 0 if none is carried out
-	free chan struct{} // closed when the turn ends
+	mu        sync.Mutex    // guards the fields below
+	turn      uint64        // the request whose turn it is, 0 if none is carried out
+	turnEnded chan struct{} // closed when the turn ends
 }
 
 // maxTurnWait is the time for which a suspect waits for its turn. Then it is carried out without a turn, because the
@@ -40,12 +40,12 @@ func (s *suspects) beginTurn(unique uint64) bool {
 		s.mu.Lock()
 
 		if s.turn == 0 {
-			s.turn, s.free = unique, make(chan struct{})
+			s.turn, s.turnEnded = unique, make(chan struct{})
 			s.mu.Unlock()
 			return true
 		}
 
-		free := s.free
+		free := s.turnEnded
 		s.mu.Unlock()
 
 		select {
@@ -62,6 +62,6 @@ func (s *suspects) endTurn(unique uint64) {
 	defer s.mu.Unlock()
 	if s.turn == unique && s.numbers[unique] {
 		s.turn = 0
-		close(s.free)
+		close(s.turnEnded)
 	}
 }

@@ -57,8 +57,8 @@ const (
 	// maxTouchedFiles is the number of paths up to which a process touches files. Of further names, it touches only
 	// the directories.
 	maxTouchedFiles = 10_000
-	// maxQueuedNames is the number of names up to which all names are queued. After it, one name for each directory
-	// is queued.
+	// maxQueuedNames is the number of names up to which all names are queued. Of further names, only the first of
+	// several in the same directory is queued.
 	maxQueuedNames = 4 * maxTouchedFiles
 	// maxNudgeTime is the time after which a process is killed.
 	maxNudgeTime = 10 * time.Second
@@ -70,8 +70,8 @@ func newInotifyReporter(s *snapshot.Store, m *mount, log *slog.Logger) *inotifyR
 	return &inotifyReporter{store: s, mount: m, log: log, nudgeMtime: (from+rand.Int64N(span))*1e9 + rand.Int64N(1e9)}
 }
 
-// queueChanged queues directory entries that a restore changed. It does not block.
-func (w *inotifyReporter) queueChanged(entries []live.Entry) {
+// queueEntries queues directory entries that a restore changed. It does not block.
+func (w *inotifyReporter) queueEntries(entries []live.Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -97,7 +97,7 @@ func (w *inotifyReporter) queueChanged(entries []live.Entry) {
 }
 
 // stopProcess ends a running process, so that it does not keep the mount busy. The next restore starts another one.
-func (w *inotifyReporter) pause() {
+func (w *inotifyReporter) stopProcess() {
 	w.mu.Lock()
 	if w.mu.cancel != nil {
 		w.mu.cancel()
@@ -111,7 +111,7 @@ func (w *inotifyReporter) close() {
 	w.mu.Lock()
 	w.mu.closed = true
 	w.mu.Unlock()
-	w.pause()
+	w.stopProcess()
 }
 
 // reportAll reports the changed names, until none are left or ctx ends. For each batch it starts a process, which
@@ -216,7 +216,7 @@ func (w *inotifyReporter) nudge(ctx context.Context, paths []string) error {
 const NudgeCommand = "nudge"
 
 // Nudge sets the mtime of files in the mount at point to a time (ns since 1970, in decimal). It fails if
-// another device is mounted there now. The reader in has the paths, with a NUL after each.
+// another device is mounted there now. It reads the paths of the files from in, with a NUL after each.
 func Nudge(in io.Reader, point, device, mtime string) error {
 	ns, err := strconv.ParseInt(mtime, 10, 64)
 	if err != nil {

@@ -38,12 +38,12 @@ type Subject struct {
 
 // Examine makes all checks. It does not change the system.
 func Examine(ctx context.Context, s Subject) Report {
-	namespaces := examineNamespaces(ctx)
+	namespaceCheck := examineNamespaces(ctx)
 	r := Report{Version: s.Version, System: s.System, Checks: []Check{
-		examineDevice(), examineKernel(), examineHelper(namespaces.State == OK), namespaces,
-		examineBarrier(namespaces.State == OK, sysctl(appArmorSysctl) == "1", "it restricts no user namespaces", "it restricts user namespaces, but not those of amberfs",
+		examineDevice(), examineKernel(), examineHelper(namespaceCheck.State == OK), namespaceCheck,
+		examineBarrier(namespaceCheck.State == OK, sysctl(appArmorSysctl) == "1", "it restricts no user namespaces", "it restricts user namespaces, but not those of amberfs",
 			Check{"apparmor", Warning, "it refuses user namespaces to amberfs", "install amberfs with its profile: sudo make install, or the Debian package"}),
-		examineBarrier(namespaces.State == OK, statusField("Seccomp") == "2", "no filter", "a filter lets amberfs work",
+		examineBarrier(namespaceCheck.State == OK, statusField("Seccomp") == "2", "no filter", "a filter lets amberfs work",
 			Check{"seccomp", Warning, "a filter is on, as in containers: it may refuse unshare and mount", "docker run --security-opt seccomp=unconfined"}),
 	}}
 

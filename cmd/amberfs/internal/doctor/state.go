@@ -24,8 +24,8 @@ import (
 
 // Limits of free space: below minSpaceBytes a disk counts as full, and below lowSpaceBytes as nearly full.
 const (
-	lowSpace = 1 << 30
-	minSpace = 64 << 20
+	lowSpaceBytes = 1 << 30
+	minSpaceBytes = 64 << 20
 )
 
 // examineSpace examines the disks with the runs and with temporary stores.
@@ -60,9 +60,9 @@ func checkSpace(name, dir, variable string) Check {
 		c.State, c.Finding, c.Remedy = Failed, "you cannot write to "+existing, "name another directory in "+variable
 	case st.Files > 0 && st.Ffree == 0:
 		c.State, c.Finding, c.Remedy = Failed, "no inodes are left at "+dir, remedy
-	case free < minSpace:
+	case free < minSpaceBytes:
 		c.State, c.Remedy = Failed, remedy
-	case free < lowSpace:
+	case free < lowSpaceBytes:
 		c.State, c.Remedy = Warning, remedy
 	}
 
@@ -102,7 +102,7 @@ func examineHooks(dir string) (all []Check) {
 	}
 
 	all = append(all, okCheck("hooks", installedIn))
-	log, last := hooks.StateFailures().LastFailure()
+	log, last := hooks.UserFailures().LastFailure()
 	switch {
 	case log == "":
 		return append(all, okCheck("hook log", "no hook has failed"))
@@ -123,12 +123,12 @@ func examineMounts() (all []Check) {
 	answering := 0
 	stores := map[string]bool{}
 	for _, m := range table {
-		if m.Root != "/" || !locate.Trusted(m) {
+		if m.Root != "/" || !locate.IsTrusted(m) {
 			continue
 		}
 
 		stores[m.Source] = true
-		state := here.StateOf(m)
+		state := here.MountState(m)
 		if state == here.Mounted {
 			answering++
 			continue
@@ -149,22 +149,22 @@ func examineMounts() (all []Check) {
 		}
 	}
 
-	return append(all, storesInUse(stores)...)
+	return append(all, storeInUseChecks(stores)...)
 }
 
-// storesInUse returns a check for each store that a daemon has open.
-func storesInUse(stores map[string]bool) (all []Check) {
+// storeInUseChecks returns a check for each store that a daemon has open.
+func storeInUseChecks(stores map[string]bool) (all []Check) {
 	for _, store := range slices.Sorted(maps.Keys(stores)) {
 		h, err := storedir.ReadHolder(store)
 		if err != nil || h.PID == 0 || process.ProgramName(h.PID) != "amberfs" {
 			continue
 		}
 
-		at := ""
+		location := ""
 		if h.Mountpoint != "" {
-			at = ", at " + h.Mountpoint
+			location = ", at " + h.Mountpoint
 		}
-		all = append(all, okCheck("store in use", fmt.Sprintf("%s by pid %d%s", store, h.PID, at)))
+		all = append(all, okCheck("store in use", fmt.Sprintf("%s by pid %d%s", store, h.PID, location)))
 	}
 
 	return all

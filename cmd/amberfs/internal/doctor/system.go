@@ -50,7 +50,7 @@ func examineKernel() Check {
 	return checkKernel(unix.ByteSliceToString(name.Release[:]))
 }
 
-// checkKernel returns the check of a kernel with a release, such as "6.9.3-generic".
+// checkKernel returns the check of a kernel. release is the release of the kernel, such as "6.9.3-generic".
 func checkKernel(release string) Check {
 	c := okCheck("kernel", "Linux "+release)
 	var major, minor int
@@ -72,7 +72,7 @@ func checkKernel(release string) Check {
 
 // examineHelper looks for fusermount3. If namespaces can be made, its absence is only a warning, because `amberfs run`
 // works without it.
-func examineHelper(namespaces bool) Check {
+func examineHelper(hasNamespaces bool) Check {
 	c := okCheck("fusermount3", "not needed: you may mount")
 	if mounts.Privileged() {
 		return c
@@ -95,7 +95,7 @@ func examineHelper(namespaces bool) Check {
 		return c
 	}
 
-	if c.State = Failed; namespaces {
+	if c.State = Failed; hasNamespaces {
 		c.State = Warning
 		c.Finding += ": `amberfs mount` does not work, `amberfs run` does"
 	}
@@ -128,11 +128,11 @@ func examineNamespaces(ctx context.Context) Check {
 // examineBarrier returns the check of a mechanism that may refuse user namespaces to amberfs. If the mechanism is
 // not on, the check is OK with the text offText. If the mechanism is on, but namespaces can be made, the check is OK with
 // the text harmlessText. Otherwise examineBarrier returns refusal.
-func examineBarrier(namespaces, isOn bool, offText, harmlessText string, refusal Check) Check {
+func examineBarrier(hasNamespaces, isOn bool, offText, harmlessText string, refusal Check) Check {
 	switch {
 	case !isOn:
 		return okCheck(refusal.Name, offText)
-	case namespaces:
+	case hasNamespaces:
 		return okCheck(refusal.Name, harmlessText)
 	}
 	return refusal

@@ -37,12 +37,12 @@ func IsExecuted(p string, file *tree.Inode) bool {
 		return !file.IsRegular() || !isHarmless(p[i+len(".git/"):])
 	}
 
-	return executedNames().MatchString(p) && !strings.Contains("/"+p, "/node_modules/")
+	return executedPathPattern().MatchString(p) && !strings.Contains("/"+p, "/node_modules/")
 }
 
 // executedPathPattern matches the paths of files of shells, editors, agents and bare repositories. IsExecuted does not
 // use it below node_modules, because nobody works in the directories of packages.
-var executedNames = pattern.New(`(^|/)(` +
+var executedPathPattern = pattern.New(`(^|/)(` +
 	`\.vscode|\.idea|\.zed|\.husky|\.devcontainer|` +
 	`\.claude|\.codex|\.cursor|\.gemini|\.agents|\.amazonq|\.cline|\.continue|\.junie|\.kiro|\.opencode|\.roo|\.windsurf|` +
 	`[^/]+\.git/hooks)/|` +
@@ -57,8 +57,8 @@ var harmlessNames = []string{
 	"info/exclude", "info/refs", "info/sparse-checkout", "gc.log",
 }
 
-// isHarmless reports whether a file in a git directory names no program, and git does not execute it. rel is the path
-// of the file in the git directory.
+// isHarmless reports whether git neither executes a file in a git directory nor reads the name of a program from it. rel
+// is the path of the file in the git directory.
 func isHarmless(rel string) bool {
 	if first, rest, ok := strings.Cut(rel, "/"); ok && (first == "worktrees" || first == "modules") {
 		return isHarmlessBelow(rest, first == "modules")

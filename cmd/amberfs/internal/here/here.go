@@ -62,7 +62,7 @@ type Step struct {
 	Description string `json:"does"`
 }
 
-// Examine returns the runs, mounts and stores of a directory, which is absolute. It does not set Next.
+// Examine returns the runs, mounts and stores of the directory dir, which is an absolute path. It does not set Next.
 func Examine(ctx context.Context, dir string, f *runs.Finder) (*Directory, error) {
 	table, err := locate.Mounts()
 	if err != nil {
@@ -97,11 +97,11 @@ func (d *Directory) findRuns(ctx context.Context, f *runs.Finder) error {
 		if source, _ := runs.SourceDir(store); naming.IsUnder(d.Dir, source) {
 			stores = append(stores, store)
 		} else {
-			d.Others.Runs += len(runs.NamesIn(store))
+			d.Others.Runs += len(runs.RunNames(store))
 		}
 	}
 
-	d.Runs, d.Copies, err = f.ListStores(ctx, stores)
+	d.Runs, d.Copies, err = f.ListAndPrune(ctx, stores)
 	d.Runs = slices.DeleteFunc(d.Runs, func(r runs.Run) bool { return r.State == service.RunRemoved })
 
 	return err
@@ -111,7 +111,7 @@ func (d *Directory) findRuns(ctx context.Context, f *runs.Finder) error {
 // part of a workspace.
 func (d *Directory) findMounts(table []locate.Mount) {
 	for _, m := range table {
-		if m.FSType != locate.FSType || m.Root != "/" || !locate.Trusted(m) {
+		if m.FSType != locate.FSType || m.Root != "/" || !locate.IsTrusted(m) {
 			continue
 		}
 
@@ -122,12 +122,12 @@ func (d *Directory) findMounts(table []locate.Mount) {
 		}
 
 		s.Bytes = runs.DiskUsage(s.Path)
-		d.Mounts = append(d.Mounts, Mount{Mountpoint: m.Mountpoint, State: StateOf(m), Store: s})
+		d.Mounts = append(d.Mounts, Mount{Mountpoint: m.Mountpoint, State: MountState(m), Store: s})
 	}
 }
 
-// StateOf returns the state of a mount: Mounted, Dead or Hanging. It waits for an answer of the daemon, see daemon.Ping.
-func StateOf(m locate.Mount) string {
+// MountState returns the state of a mount: Mounted, Dead or Hanging. It waits for an answer of the daemon, see daemon.Ping.
+func MountState(m locate.Mount) string {
 	switch err := daemon.Ping(m.Mountpoint); {
 	case errors.Is(err, unix.ENOTCONN):
 		return Dead

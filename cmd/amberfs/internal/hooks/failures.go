@@ -33,7 +33,7 @@ const (
 )
 
 // UserFailures returns the log in the state directory of the user.
-func StateFailures() Failures {
+func UserFailures() Failures {
 	state, err := env.StateDir()
 	if err != nil {
 		return Failures{}
@@ -100,7 +100,7 @@ func appendTo(file, line string) error {
 // shellCommand returns the command of a hook. Its exit status is always 0. If amberfs is not installed, the
 // shell warns once: a user without amberfs may have the same settings, from a repository.
 func shellCommand(agent string) string {
-	missing := encode(WarningOutput(agent, "amberfs is not installed: no snapshots are taken"))
+	missing := encodeJSON(WarningOutput(agent, "amberfs is not installed: no snapshots are taken"))
 	return commandStart(agent) + `2>/dev/null || { d="${XDG_STATE_HOME:-$HOME/.local/state}/amberfs"; [ -e "$d/` + notInstalledFile +
 		`" ] || { echo '` + string(missing) + `'; mkdir -p "$d" && : >"$d/` + notInstalledFile + `"; }; } 2>/dev/null || true`
 }

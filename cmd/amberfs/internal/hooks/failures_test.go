@@ -14,7 +14,7 @@ import (
 // written, each failure is shown.
 func TestFailures(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	f, now := StateFailures(), time.Now()
+	f, now := UserFailures(), time.Now()
 	for i, c := range []struct {
 		agent, session, dir, why string
 		warn                     bool

@@ -19,13 +19,13 @@ import (
 )
 
 // settingsFormat describes the file with an agent's settings, and how the file names hooks.
-type agent struct {
+type settingsFormat struct {
 	file        string   // path of the settings, from the directory of a project
 	hookEvents  []string // the events at the beginning of a turn and at the end of a call
 	extraFields string   // more JSON fields of a hook
 }
 
-var agents = map[string]agent{
+var agents = map[string]settingsFormat{
 	"claude": {".claude/settings.json", []string{"UserPromptSubmit", "PostToolUse", "PostToolUseFailure"}, `,"timeout":10`},
 	"codex":  {".codex/hooks.json", []string{"UserPromptSubmit", "PostToolUse"}, `,"timeout":10`},
 	"gemini": {".gemini/settings.json", []string{"BeforeAgent", "AfterTool"}, `,"timeout":10000`},
@@ -87,7 +87,7 @@ func PlanEdit(dir, name string, remove bool) (*Settings, error) {
 
 // HookOnlyChecker returns a function for the path of an agent's settings, nil for other paths. The function reports
 // whether adding the hook is the only difference between two versions of the settings.
-func HookOnlyChange(p string) func(before, after []byte) bool {
+func HookOnlyChecker(p string) func(before, after []byte) bool {
 	for name, a := range agents {
 		if p != a.file && !strings.HasSuffix(p, "/"+a.file) {
 			continue
@@ -115,7 +115,7 @@ func editSettings(file string, text []byte, name string, remove bool) (*Settings
 
 // editJSON returns the JSON of settings with the hook of an agent added or removed. All other parts
 // keep their order and spelling.
-func editJSON(settings []byte, a agent, name string, remove bool) ([]byte, error) {
+func editJSON(settings []byte, a settingsFormat, name string, remove bool) ([]byte, error) {
 	root := bytes.TrimSpace(settings)
 	if len(root) == 0 {
 		root = []byte("{}")
@@ -159,7 +159,7 @@ func editEvent(root []byte, event, extra, name string, remove bool) ([]byte, err
 
 	// The new hook takes the place of the first hook of amberfs, or the last place. Further hooks of
 	// amberfs are removed.
-	hook := fmt.Sprintf(`{"hooks":[{"type":"command","command":%s%s}]}`, encode(shellCommand(name)), extra)
+	hook := fmt.Sprintf(`{"hooks":[{"type":"command","command":%s%s}]}`, encodeJSON(shellCommand(name)), extra)
 	var result []string
 	placed := remove
 	for _, group := range groups.Array() {
@@ -257,8 +257,8 @@ func (s *Settings) Write() error {
 	return err
 }
 
-// encode returns the JSON of v, in which <, > and & are not escaped.
-func encode(v any) []byte {
+// encodeJSON returns the JSON of v, in which <, > and & are not escaped.
+func encodeJSON(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

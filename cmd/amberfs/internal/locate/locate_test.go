@@ -116,7 +116,7 @@ func TestMountsOfOthers(t *testing.T) {
 	}
 }
 
-// TestOverlaid: Overlaid returns true only for a workspace below an overlay.
+// TestOverlaid: IsOverlaid returns true only for a workspace below an overlay.
 func TestOverlaid(t *testing.T) {
 	point := t.TempDir()
 	must.OK(t, os.MkdirAll(filepath.Join(point, "ws", ".snapshots"), 0o755))
@@ -126,7 +126,7 @@ func TestOverlaid(t *testing.T) {
 	for kind, want := range map[string]bool{"overlay": true, "fuse.fuse-overlayfs": true, "ext4": false, FSType: false} {
 		ms := []Mount{{Mountpoint: "/", FSType: "ext4"}, {Mountpoint: point, FSType: kind}}
 		for dir, in := range map[string]bool{"ws": true, "ws/sub": true, "other": false} {
-			if got := Overlaid(ms, filepath.Join(point, dir)); got != (want && in) {
+			if got := IsOverlaid(ms, filepath.Join(point, dir)); got != (want && in) {
 				t.Errorf("%s on %s: %v", dir, kind, got)
 			}
 		}

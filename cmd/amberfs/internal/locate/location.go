@@ -29,7 +29,7 @@ type Location struct {
 }
 
 // InFork returns p with a fork of its workspace as the workspace. For the name "" it returns p itself.
-func (p Location) Fork(name string) Location {
+func (p Location) InFork(name string) Location {
 	if name != "" {
 		p.Workspace = append(slices.Clone(p.Workspace), name)
 	}
@@ -62,9 +62,9 @@ var ErrOverlaid = errors.New("is an overlay over an amberfs workspace: snapshots
 // overlayTypes are the types of file systems that write changes to an upper layer.
 var overlayTypes = []string{"overlay", "aufs", "fuse.fuse-overlayfs", "fuse.unionfs"}
 
-// Overlaid reports whether a directory shows a workspace through an overlay. The control files are
+// IsOverlaid reports whether a directory shows a workspace through an overlay. The control files are
 // visible there, but writes to them go into the overlay's upper layer.
-func Overlaid(mounts []Mount, dir string) bool {
+func IsOverlaid(mounts []Mount, dir string) bool {
 	dir = Resolve(mounts, dir)
 	m, ok := MountOf(mounts, dir)
 	if !ok || !slices.Contains(overlayTypes, m.FSType) {
@@ -90,7 +90,7 @@ func Find(mounts []Mount, dir string) (Location, error) {
 	if !ok || m.FSType != FSType {
 		return Location{}, fmt.Errorf("%s: %w", dir, ErrNotMounted)
 	}
-	if !Trusted(m) {
+	if !IsTrusted(m) {
 		return Location{}, foreignError(dir, m)
 	}
 

@@ -54,7 +54,7 @@ func MountAt(mounts []Mount, path string) (Mount, bool) {
 func StoreMounts(mounts []Mount, store string) []Mount {
 	var out []Mount
 	for _, m := range mounts {
-		if m.Source == store && m.Root == "/" && Trusted(m) {
+		if m.Source == store && m.Root == "/" && IsTrusted(m) {
 			out = append(out, m)
 		}
 	}

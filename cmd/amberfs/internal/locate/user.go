@@ -27,8 +27,8 @@ func MountedBy(m Mount) (uid int, ok bool) {
 	return 0, false
 }
 
-// Trusted reports whether a mount is an amberfs mount that this process trusts.
-func Trusted(m Mount) bool {
+// IsTrusted reports whether a mount is an amberfs mount that this process trusts.
+func IsTrusted(m Mount) bool {
 	return m.FSType == FSType && trustedBy(m, os.Geteuid(), ownIDMap())
 }
 
@@ -54,7 +54,7 @@ func trustedBy(m Mount, caller int, ids idMap) bool {
 }
 
 // ForeignUser returns the user that made the mount of a location. foreign is false if this is root or the caller.
-func (p Location) Foreign() (uid int, foreign bool) {
+func (p Location) ForeignUser() (uid int, foreign bool) {
 	uid, ok := MountedBy(p.Mount)
 	return uid, ok && uid != 0 && !ownIDMap().isUser(uid, os.Geteuid())
 }

@@ -12,11 +12,11 @@ import (
 
 const (
 	// maxTextBytes and maxImageBytes are the sizes up to which a text and an image are shown.
-	maxText  = 32 << 20
-	maxImage = 64 << 20
+	maxTextBytes  = 32 << 20
+	maxImageBytes = 64 << 20
 	// maxAnswerLines is the maximum number of lines in an answer. Lines are cut to maxLineBytes.
-	pageLines = 2000
-	maxLine   = 4 << 10
+	maxAnswerLines = 2000
+	maxLineBytes   = 4 << 10
 )
 
 // A listing is the answer with some lines of a file.
@@ -55,14 +55,14 @@ func (p *Page) openContent(w http.ResponseWriter, r *http.Request, limit int64) 
 
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(response.StatusCode)
-	_, _ = io.Copy(w, io.LimitReader(response.Body, maxImage))
+	_, _ = io.Copy(w, io.LimitReader(response.Body, maxImageBytes))
 
 	return nil
 }
 
 // serveFile answers with a listing: the lines of a file from the line "from" of the query on.
 func (p *Page) serveFile(w http.ResponseWriter, r *http.Request) {
-	body := p.openContent(w, r, maxText)
+	body := p.openContent(w, r, maxTextBytes)
 	if body == nil {
 		return
 	}
@@ -70,8 +70,8 @@ func (p *Page) serveFile(w http.ResponseWriter, r *http.Request) {
 
 	from, _ := strconv.Atoi(r.URL.Query().Get("from"))
 	n, err := strconv.Atoi(r.URL.Query().Get("lines"))
-	if err != nil || n < 0 || n > pageLines {
-		n = pageLines
+	if err != nil || n < 0 || n > maxAnswerLines {
+		n = maxAnswerLines
 	}
 
 	text := bufio.NewReaderSize(body, 64<<10)
@@ -82,7 +82,7 @@ func (p *Page) serveFile(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		sendError(w, http.StatusBadGateway, "the daemon stopped answering")
 		return
-	case out.Size > maxText:
+	case out.Size > maxTextBytes:
 		out = listing{Kind: "very large", Size: out.Size, Lines: []string{}}
 	case binary:
 		out = listing{Kind: "binary", Size: out.Size, Lines: []string{}}
@@ -95,7 +95,7 @@ func (p *Page) serveFile(w http.ResponseWriter, r *http.Request) {
 // lines, so that its memory does not depend on the size of the text.
 func readLines(text *bufio.Reader, from, n int) (listing, error) {
 	out := listing{Kind: "text", Lines: []string{}}
-	var line []byte    // the bytes of the current line so far, at most maxLine+2
+	var line []byte    // the bytes of the current line so far, at most maxLineBytes+2
 	lineBegun := false // a byte of the current line was read
 
 	for {
@@ -104,7 +104,7 @@ func readLines(text *bufio.Reader, from, n int) (listing, error) {
 		lineBegun = lineBegun || len(piece) > 0
 		wanted := out.Total >= from && out.Total-from < n
 		if wanted {
-			line = append(line, piece[:min(len(piece), maxLine+2-len(line))]...)
+			line = append(line, piece[:min(len(piece), maxLineBytes+2-len(line))]...)
 		}
 		if err == bufio.ErrBufferFull {
 			continue
@@ -127,17 +127,17 @@ func readLines(text *bufio.Reader, from, n int) (listing, error) {
 	}
 }
 
-// shownLine returns a line as valid UTF-8, cut to maxLine bytes.
+// shownLine returns a line as valid UTF-8, cut to maxLineBytes.
 func shownLine(line []byte) string {
-	if len(line) > maxLine {
-		return strings.ToValidUTF8(string(line[:maxLine]), "") + " …"
+	if len(line) > maxLineBytes {
+		return strings.ToValidUTF8(string(line[:maxLineBytes]), "") + " …"
 	}
 	return strings.ToValidUTF8(string(line), "\uFFFD")
 }
 
 // serveImage answers with an image. It detects the type from the first bytes.
 func (p *Page) serveImage(w http.ResponseWriter, r *http.Request) {
-	body := p.openContent(w, r, maxImage)
+	body := p.openContent(w, r, maxImageBytes)
 	if body == nil {
 		return
 	}
@@ -153,7 +153,7 @@ func (p *Page) serveImage(w http.ResponseWriter, r *http.Request) {
 
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	_, err := io.CopyN(w, content, maxImage)
+	_, err := io.CopyN(w, content, maxImageBytes)
 	if err == nil {
 		_, err = content.ReadByte()
 	}

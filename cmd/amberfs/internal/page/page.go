@@ -24,18 +24,18 @@ import (
 )
 
 //go:embed static
-var static embed.FS
+var staticFiles embed.FS
 
 //go:embed static/index.html
-var index string
+var indexHTML string
 
 // staticVersion is a hash of the static files. It is a part of their addresses, so that a browser may cache them
 // forever.
 var staticVersion = sync.OnceValue(func() string {
 	sum := sha256.New()
-	files, _ := static.ReadDir("static") // reading embedded files does not fail
+	files, _ := staticFiles.ReadDir("static") // reading embedded files does not fail
 	for _, f := range files {
-		b, _ := static.ReadFile("static/" + f.Name())
+		b, _ := staticFiles.ReadFile("static/" + f.Name())
 		fmt.Fprintf(sum, "%s %d %s", f.Name(), len(b), b)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:8])
@@ -52,7 +52,7 @@ type Options struct {
 	// Dir is the directory that the workspace was filled from, or "".
 	Dir          string
 	ForksAreRuns bool // the forks are runs of Dir
-	// Apply writes changes of a workspace to Dir. args is the JSON of the browser's request. It is nil
+	// Apply writes changes of a workspace to Dir. args is the JSON of the browser's request. Apply is nil
 	// if Dir is "".
 	Apply func(ctx context.Context, workspace string, args []byte) (any, error)
 	// Runs lists the runs of the user. It may be nil.
@@ -84,11 +84,11 @@ func (p *Page) Handler() http.Handler {
 	files := "/static/" + staticVersion() + "/"
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = io.WriteString(w, strings.ReplaceAll(index, "/static/", files))
+		_, _ = io.WriteString(w, strings.ReplaceAll(indexHTML, "/static/", files))
 	})
 	mux.HandleFunc("GET "+files+"{name}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=31536000, immutable")
-		http.ServeFileFS(w, r, static, "static/"+r.PathValue("name"))
+		http.ServeFileFS(w, r, staticFiles, "static/"+r.PathValue("name"))
 	})
 	mux.HandleFunc("POST /session", p.guard.exchangeToken)
 	mux.HandleFunc("GET /session", p.guard.requireKey(p.serveSession))
@@ -136,11 +136,11 @@ func (p *Page) serveSession(w http.ResponseWriter, _ *http.Request) {
 	sendJSON(w, http.StatusOK, map[string]any{"mountpoint": p.options.Mountpoint, "workspace": p.options.Workspace, "write": p.options.Writable, "dir": p.options.Dir, "runs": p.options.ForksAreRuns})
 }
 
-// maxApplyBody is the maximum size in bytes of the choices of an apply.
-const maxApplyBody = 8 << 20
+// maxApplyBytes is the maximum size in bytes of the choices of an apply.
+const maxApplyBytes = 8 << 20
 
 func (p *Page) serveApply(w http.ResponseWriter, r *http.Request) {
-	switch args, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxApplyBody)); {
+	switch args, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxApplyBytes)); {
 	case !p.options.Writable:
 		sendError(w, http.StatusForbidden, readOnlyMessage)
 	case p.options.Apply == nil:
@@ -228,7 +228,7 @@ func (g *guard) isHost(host string) bool {
 	return host == g.host
 }
 
-// exchangeToken exchanges the token for the key.
+// exchangeToken answers the request that contains the token with the key. It does so only once.
 func (g *guard) exchangeToken(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Token string `json:"token"`
@@ -262,8 +262,8 @@ var (
 	changeOperations = []string{"snapshot", "remove", "rename", "pin", "restore", "restore-hunk", "revert", "undo-by", "fork", "rename-fork", "merge", "delete-fork", "forget", "handoff", "handoff-back"}
 )
 
-// maxRequestBody is the maximum size of a request in bytes, as in the daemon.
-const maxRequestBody = 16 << 20
+// maxRequestBytes is the maximum size of a request in bytes, as in the daemon.
+const maxRequestBytes = 16 << 20
 
 // apiHandler returns a handler that passes requests on to the daemon. It leaves out the browser's headers, because the
 // daemon identifies the caller by the socket.
@@ -283,7 +283,7 @@ func (p *Page) apiHandler() http.Handler {
 	// pass reads the whole request before it sends it. Otherwise the daemon could answer before it has read
 	// the request, and the server would close the body while the transport still reads it.
 	pass := func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBody))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBytes))
 		if err != nil {
 			sendError(w, http.StatusRequestEntityTooLarge, "the request is larger than 16 MiB, or broke off")
 			return

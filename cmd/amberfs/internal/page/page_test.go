@@ -282,10 +282,10 @@ func TestContentsStayText(t *testing.T) {
 	if l := show("a", "a\x00b"); l.Kind != "binary" || len(l.Lines) != 0 {
 		t.Errorf("a binary file: %+v", l)
 	}
-	if l := show("a.txt", strings.Repeat("x", 1<<20)); l.Total != 1 || len(text(l)) > 2*maxLine {
+	if l := show("a.txt", strings.Repeat("x", 1<<20)); l.Total != 1 || len(text(l)) > 2*maxLineBytes {
 		t.Errorf("a line of 1 MB: %d lines, %d bytes", l.Total, len(text(l)))
 	}
-	if l := show("a.txt", strings.Repeat("x\n", 3*pageLines)); l.Total != 3*pageLines || len(l.Lines) != pageLines {
+	if l := show("a.txt", strings.Repeat("x\n", 3*maxAnswerLines)); l.Total != 3*maxAnswerLines || len(l.Lines) != maxAnswerLines {
 		t.Errorf("many lines: %d of %d", len(l.Lines), l.Total)
 	}
 }
@@ -306,11 +306,11 @@ func TestImages(t *testing.T) {
 
 // TestSmall limits the lines of JavaScript and CSS, so that a person can read all of them.
 func TestSmall(t *testing.T) {
-	files, err := static.ReadDir("static")
+	files, err := staticFiles.ReadDir("static")
 	must.OK(t, err)
 	lines := 0
 	for _, f := range files {
-		b, err := static.ReadFile("static/" + f.Name())
+		b, err := staticFiles.ReadFile("static/" + f.Name())
 		must.OK(t, err)
 		if strings.HasSuffix(f.Name(), ".js") || strings.HasSuffix(f.Name(), ".css") {
 			for line := range strings.Lines(string(b)) {

@@ -33,7 +33,9 @@ func TestWindow(t *testing.T) {
 			total, got := part.Total, part.Lines
 			want := all[min(max(from, 0), len(all)):]
 			want = want[:min(100, len(want))]
-			same := slices.EqualFunc(got, want, func(a, b string) bool { return a == b || len(b) > maxLine && strings.HasPrefix(b, a[:maxLine]) })
+			same := slices.EqualFunc(got, want, func(a, b string) bool {
+				return a == b || len(b) > maxLineBytes && strings.HasPrefix(b, a[:maxLineBytes])
+			})
 			if total != len(all) || !same {
 				t.Errorf("%s from %d: %d lines of %d, not %d of %d", name, from, len(got), total, len(want), len(all))
 			}

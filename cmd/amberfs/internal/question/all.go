@@ -18,8 +18,8 @@ func AllEmpty(all []*Question) bool {
 	return !slices.ContainsFunc(all, func(q *Question) bool { return !q.Empty() })
 }
 
-// AskAll asks one question about several directories. It stores the choices for each directory in its
-// Question.
+// AskAll asks one question about several directories. It stores the choices for each directory in the Question of that
+// directory.
 func AskAll(ctx context.Context, all []*Question) (yes bool, err error) {
 	defer func() {
 		for _, q := range all {

@@ -35,7 +35,7 @@ func (q *Question) askWord(ctx context.Context, prompt string, words []string, h
 		case i < 0 && len(answer) > 1 && answer[0] == '/' && slices.Contains(words, "q"):
 			return answer, nil
 		case i < 0:
-			fmt.Fprint(q.t.Out, help)
+			fmt.Fprint(q.terminal.Out, help)
 		case words[i] != "diff":
 			return words[i], nil
 		default:
@@ -52,7 +52,7 @@ func (q *Question) readLine(ctx context.Context, prompt string) (line string, er
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT)
 	defer stop()
 
-	fmt.Fprint(q.t.Out, q.paint(prompt, styles.Bold))
+	fmt.Fprint(q.terminal.Out, q.paint(prompt, styles.Bold))
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
@@ -72,12 +72,12 @@ func (q *Question) readLine(ctx context.Context, prompt string) (line string, er
 		err = errs.Fail(errs.Failed, "interrupted")
 	}
 
-	fmt.Fprintln(q.t.Out)
+	fmt.Fprintln(q.terminal.Out)
 
 	return "", err
 }
 
-// askLetter asks for one of the letters in answers. "q" sets q.ended, and "/TEXT" sets q.search. Both count
+// askLetter asks for one of the letters in answers. "q" sets q.ended, and "/TEXT" sets q.searchText. Both count
 // as "n".
 func (q *Question) askLetter(ctx context.Context, prompt, answers string) (string, error) {
 	letters, help := strings.Split(answers, ""), ""
@@ -88,7 +88,7 @@ func (q *Question) askLetter(ctx context.Context, prompt, answers string) (strin
 	help += "/TEXT - leave this, and go to what has TEXT in its name or its lines\n"
 	answer, err := q.askWord(ctx, prompt+" ["+strings.Join(letters, ",")+",/,?]? ", letters, help)
 	if text, ok := strings.CutPrefix(answer, "/"); ok {
-		q.search, answer = text, "n"
+		q.searchText, answer = text, "n"
 	}
 	if q.ended = answer == "q"; q.ended {
 		answer = "n"
@@ -112,12 +112,12 @@ func (q *Question) showDiff(ctx context.Context, groups ...group) error {
 		}
 	}
 
-	some, err := q.t.Page(func(w io.Writer) error { return diff.Write(ctx, w, q.ch.Source, q.ch.Base, q.ch.Now, o) })
+	hasOutput, err := q.terminal.Page(func(w io.Writer) error { return diff.Write(ctx, w, q.changes.Source, q.changes.Base, q.changes.Now, o) })
 	if err != nil {
 		return err
 	}
-	if !some {
-		fmt.Fprintln(q.t.Out, "no differences outside of .git")
+	if !hasOutput {
+		fmt.Fprintln(q.terminal.Out, "no differences outside of .git")
 	}
 
 	return nil
@@ -130,7 +130,7 @@ func (q *Question) resolve(ctx context.Context, g group) error {
 		return q.resolveBranches(ctx, g)
 	}
 	words, choices := []string{"ours", "stop"}, map[string]hostdir.Choice{"ours": {Leave: true}, "theirs": {ConflictRule: threeway.TakeTheirs}, "merged": {Markers: true}}
-	prompt := fmt.Sprintf("%s changed on both sides: [o]urs, of %s", g.name(), gitquote.ReadableName(q.ours))
+	prompt := fmt.Sprintf("%s changed on both sides: [o]urs, of %s", g.printedName(), gitquote.ReadableName(q.ours))
 	if !g.changes[0].Blocked {
 		words, prompt = append(words, "theirs"), prompt+"  [t]heirs, of "+gitquote.ReadableName(q.theirs)
 	}
@@ -138,7 +138,7 @@ func (q *Question) resolve(ctx context.Context, g group) error {
 		words, prompt = append(words, "merged"), prompt+"  [m]erged with markers"
 	}
 
-	if q.ch != nil {
+	if q.changes != nil {
 		words, prompt = append(words, "diff"), prompt+"  [d]iff"
 	}
 

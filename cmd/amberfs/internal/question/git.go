@@ -27,7 +27,7 @@ func gitText(g group) string {
 
 	lines := g.repo.Lines
 	if len(g.changes) > 0 {
-		lines = append(slices.Clone(lines), g.counts())
+		lines = append(slices.Clone(lines), g.countsText())
 	}
 
 	text += strings.Join(lines, ", ")
@@ -69,7 +69,7 @@ func (q *Question) resolveBranch(ctx context.Context, g group, d *threeway.Diver
 
 	answer := "merge"
 	if !q.MergeBranches || !d.Head || d.NoMerge != "" {
-		fmt.Fprint(q.t.Out, branch+" moved on both sides\n"+help)
+		fmt.Fprint(q.terminal.Out, branch+" moved on both sides\n"+help)
 		var err error
 		if answer, err = q.askWord(ctx, branch+": [k]eep both"+prompt, words, help); err != nil {
 			return err
@@ -129,17 +129,17 @@ func (q *Question) branchHelp(d *threeway.Diverged) string {
 
 // resolveConflict asks which version of a path in conflict the merge takes.
 func (q *Question) resolveConflict(ctx context.Context, name string) error {
-	c := hostdir.PlannedChange{CanHaveMarkers: q.ch != nil, Conflict: true}
+	c := hostdir.PlannedChange{CanHaveMarkers: q.changes != nil, Conflict: true}
 	var err error
 	if c.Path, err = tree.ParsePath(name); err != nil {
 		return err
 	}
-	if q.ch == nil {
+	if q.changes == nil {
 		c.After = &tree.Inode{Mode: unix.S_IFREG}
 		return q.resolve(ctx, group{changes: []hostdir.PlannedChange{c}})
 	}
-	if c.Before, err = q.ch.Base.InodeAt(q.ch.Source, name); err == nil {
-		c.After, err = q.ch.Now.InodeAt(q.ch.Source, name)
+	if c.Before, err = q.changes.Base.InodeAt(q.changes.Source, name); err == nil {
+		c.After, err = q.changes.Now.InodeAt(q.changes.Source, name)
 	}
 	if c.Before == nil && c.After == nil {
 		c.After = &tree.Inode{Mode: unix.S_IFREG}

@@ -137,8 +137,8 @@ func (g group) foldPath() string {
 	return cmp.Or(g.dir, g.changes[0].Path.String())
 }
 
-// name returns the path of a group as it is printed, with / at the end of a directory.
-func (g group) name() string {
+// printedName returns the path of a group as it is printed, with / at the end of a directory.
+func (g group) printedName() string {
 	if g.dir != "" {
 		return gitquote.ReadableName(g.dir + "/")
 	}
@@ -180,8 +180,8 @@ func (g group) changeLetter() string {
 	return letter
 }
 
-// counts returns a text with the numbers of files that were added, changed and deleted.
-func (g group) counts() string {
+// countsText returns a text with the numbers of files that were added, changed and deleted.
+func (g group) countsText() string {
 	n := map[string]int{}
 	for _, c := range g.changes {
 		n[letterOfChange(c)]++

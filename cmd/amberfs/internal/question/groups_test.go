@@ -40,9 +40,9 @@ func planned(t *testing.T, lines ...string) (plan []hostdir.PlannedChange) {
 
 func names(groups []group) (out []string) {
 	for _, g := range groups {
-		text := g.changeLetter() + " " + g.name()
+		text := g.changeLetter() + " " + g.printedName()
 		if len(g.changes) > 1 {
-			text += " " + g.counts()
+			text += " " + g.countsText()
 		}
 		out = append(out, text)
 	}
@@ -70,7 +70,7 @@ func TestFolded(t *testing.T) {
 		}
 	}
 	both := group{changes: planned(t, "C both", "D gone")}
-	if got := both.counts(); got != "1 file deleted, 1 changed on both sides" {
+	if got := both.countsText(); got != "1 file deleted, 1 changed on both sides" {
 		t.Errorf("%q", got)
 	}
 	groups, _ := groupChanges(planned(t, append(lines, "D node_modules/q/4")...))

@@ -15,7 +15,7 @@ var ErrStopped = errors.New("stopped")
 
 // ForMerge returns the question about the conflicts of a merge. ours is the side that the merge would change.
 func ForMerge(t Terminal, ours, theirs string) *Question {
-	return &Question{t: t, ours: ours, theirs: theirs, in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
+	return &Question{terminal: t, ours: ours, theirs: theirs, in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
 }
 
 // ResolveConflicts asks which side to take for each branch and path in conflicts. It returns the answers as rules, by

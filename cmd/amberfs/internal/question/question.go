@@ -35,7 +35,7 @@ type Terminal struct {
 	Color   bool
 	Verbose bool // list all changes
 	// Page shows the output of write in a pager, and reports whether there was output.
-	Page func(write func(io.Writer) error) (some bool, err error)
+	Page func(write func(io.Writer) error) (hasOutput bool, err error)
 	// Run runs a program at the terminal.
 	Run func(*exec.Cmd) error
 }
@@ -47,22 +47,22 @@ type Question struct {
 	RemoveRun     bool // the answer is to remove the run
 	MergeBranches bool // branches that moved on both sides are merged, without asking
 
-	t       Terminal
-	ch      *client.Changes // nil for the question about a merge
-	dir     string          // the directory to which changes are applied
-	ours    string          // name of the side that is changed
-	theirs  string          // name of the other side
-	groups  []group
-	dirs    []hostdir.PlannedChange // directories that are created or deleted together with their contents
-	leftOut []string                // paths that apply leaves out
-	hidden  []string                // see hostdir.ApplyResult.Hidden
-	notes   []stream.Omission
-	in      *bufio.Reader
+	terminal Terminal
+	changes  *client.Changes // nil for the question about a merge
+	dir      string          // the directory to which changes are applied
+	ours     string          // name of the side that is changed
+	theirs   string          // name of the other side
+	groups   []group
+	dirs     []hostdir.PlannedChange // directories that are created or deleted together with their contents
+	leftOut  []string                // paths that apply leaves out
+	hidden   []string                // see hostdir.ApplyResult.Hidden
+	notes    []stream.Omission
+	in       *bufio.Reader
 
 	choices       map[string]hostdir.Choice // by path, for all paths below it too
 	leaveUnchosen bool                      // changes without a choice are not applied
 	ended         bool                      // the user ended the questions: changes without an answer are not applied
-	search        string                    // if set, changes without this text in their paths or lines are skipped
+	searchText    string                    // if set, changes without this text in their paths or lines are skipped
 }
 
 // errNothingApplied ends a question without an answer.
@@ -75,7 +75,7 @@ var errNothingApplied = errs.Fail(errs.Failed, "nothing was applied")
 //   - TakeTheirs: New changes the plan, so that these paths are no longer conflicts.
 //   - RefuseConflicts: the question asks about these paths.
 func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *hostdir.ApplyResult) *Question {
-	q := &Question{t: t, ch: ch, dir: dir, ours: dir, theirs: "the workspace", in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
+	q := &Question{terminal: t, changes: ch, dir: dir, ours: dir, theirs: "the workspace", in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
 	plan.Plan = slices.DeleteFunc(plan.Plan, func(c hostdir.PlannedChange) bool { return c.Conflict && rule == threeway.KeepOurs })
 	for i := range plan.Plan {
 		plan.Plan[i].Conflict = plan.Plan[i].Conflict && rule == threeway.RefuseConflicts
@@ -96,7 +96,7 @@ func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *h
 
 // AskYesNo asks a question that has two answers, and reports whether the answer is yes.
 func AskYesNo(ctx context.Context, t Terminal, prompt string) (bool, error) {
-	q := &Question{t: t, in: bufio.NewReader(t.In)}
+	q := &Question{terminal: t, in: bufio.NewReader(t.In)}
 	answer, err := q.readLine(ctx, prompt)
 	return answer == "y" || answer == "yes", err
 }
@@ -111,17 +111,17 @@ const maxPrinted = 20
 // execute.
 func (q *Question) Print(ctx context.Context) error {
 	groups := q.groups
-	if !q.t.Verbose {
+	if !q.terminal.Verbose {
 		groups = foldGroups(groups, maxPrinted, ".")
 	}
 
 	width, unlisted := 0, 0
 	for _, g := range groups {
-		width = min(60, max(width, utf8.RuneCountInString(g.name())))
+		width = min(60, max(width, utf8.RuneCountInString(g.printedName())))
 	}
 
 	for i, g := range groups {
-		if i >= maxPrinted && !q.t.Verbose && !g.isGit {
+		if i >= maxPrinted && !q.terminal.Verbose && !g.isGit {
 			unlisted++
 			continue
 		}
@@ -131,36 +131,36 @@ func (q *Question) Print(ctx context.Context) error {
 			return err
 		}
 
-		fmt.Fprintln(q.t.Out, text)
+		fmt.Fprintln(q.terminal.Out, text)
 
 		if g.isGit {
 			for _, s := range commitSubjects(g) {
-				fmt.Fprintln(q.t.Out, s)
+				fmt.Fprintln(q.terminal.Out, s)
 			}
 		}
 	}
 
 	if unlisted > 0 {
-		fmt.Fprintf(q.t.Out, "and %d more\n", unlisted)
+		fmt.Fprintf(q.terminal.Out, "and %d more\n", unlisted)
 	}
 	if len(q.leftOut) > 0 {
-		fmt.Fprintln(q.t.Out, LeftOutText(q.leftOut, q.t.Verbose))
+		fmt.Fprintln(q.terminal.Out, LeftOutText(q.leftOut, q.terminal.Verbose))
 	}
-	fmt.Fprint(q.t.Out, service.HiddenText(q.hidden))
+	fmt.Fprint(q.terminal.Out, service.HiddenText(q.hidden))
 
 	for i, n := range q.notes {
-		if i == maxPrinted && !q.t.Verbose {
-			fmt.Fprintf(q.t.Out, "and %d more of these\n", len(q.notes)-i)
+		if i == maxPrinted && !q.terminal.Verbose {
+			fmt.Fprintf(q.terminal.Out, "and %d more of these\n", len(q.notes)-i)
 			break
 		}
 
-		fmt.Fprintln(q.t.Out, q.paint("careful, "+gitquote.ReadableName(n.Path)+": "+n.Reason, styles.Bold+styles.Red))
+		fmt.Fprintln(q.terminal.Out, q.paint("careful, "+gitquote.ReadableName(n.Path)+": "+n.Reason, styles.Bold+styles.Red))
 	}
 
 	for _, g := range q.groups {
 		for _, c := range g.changes {
 			if executes.IsExecuted(c.Path.String(), c.After) {
-				fmt.Fprintln(q.t.Out, q.paint(ExecutedWarning(c.Path.String()), styles.Bold+styles.Red))
+				fmt.Fprintln(q.terminal.Out, q.paint(ExecutedWarning(c.Path.String()), styles.Bold+styles.Red))
 			}
 		}
 	}
@@ -174,7 +174,7 @@ func ExecutedWarning(path string) string {
 }
 
 func (q *Question) paint(text, color string) string {
-	if !q.t.Color {
+	if !q.terminal.Color {
 		return text
 	}
 	return color + text + styles.Reset
@@ -182,7 +182,7 @@ func (q *Question) paint(text, color string) string {
 
 var letterColors = map[string]string{"A": styles.Green, "D": styles.Red, "M": styles.Cyan, "C": styles.Bold + styles.Red, "+": styles.Green, "-": styles.Red}
 
-// groupText returns the line about a group, with the name in a column of some width.
+// groupText returns the line about a group, with the name in a column of the given width.
 func (q *Question) groupText(ctx context.Context, g group, width int) (string, error) {
 	if g.isGit {
 		return gitText(g), nil
@@ -192,11 +192,11 @@ func (q *Question) groupText(ctx context.Context, g group, width int) (string, e
 
 	switch {
 	case len(g.changes) > 1:
-		parts = append(parts, g.counts())
+		parts = append(parts, g.countsText())
 	case c.Conflict:
 		parts = append(parts, "changed on both sides")
 	default:
-		t, err := diff.TextOfChange(ctx, q.ch.Source, c.Change)
+		t, err := diff.TextOfChange(ctx, q.changes.Source, c.Change)
 		if err != nil {
 			return "", err
 		}
@@ -222,7 +222,7 @@ func (q *Question) groupText(ctx context.Context, g group, width int) (string, e
 		}
 	}
 
-	line := fmt.Sprintf("%s  %-*s  %s", q.paint(letter, letterColors[letter]), width, g.name(), strings.Join(parts, " "))
+	line := fmt.Sprintf("%s  %-*s  %s", q.paint(letter, letterColors[letter]), width, g.printedName(), strings.Join(parts, " "))
 	return strings.TrimRight(line, " "), nil
 }
 
@@ -253,12 +253,12 @@ func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 	return err == nil, err
 }
 
-// maxFilesUnasked is the maximum number of changed files of a run that is removed without a second question.
-const maxFilesUnasked = 20
+// maxUnconfirmedFiles is the maximum number of changed files of a run that is removed without a second question.
+const maxUnconfirmedFiles = 20
 
 // confirmRemoval asks again before a run with commits or many files is removed.
 func (q *Question) confirmRemoval(ctx context.Context) (bool, error) {
-	if len(q.Commits()) == 0 && len(q.changedFiles().changes) <= maxFilesUnasked {
+	if len(q.Commits()) == 0 && len(q.changedFiles().changes) <= maxUnconfirmedFiles {
 		return true, nil
 	}
 	answer, err := q.readLine(ctx, "remove "+q.Summary()+"? Type discard again: ")
@@ -281,7 +281,7 @@ func (q *Question) changedFiles() (g group) {
 func (q *Question) Summary() string {
 	var parts []string
 	if g := q.changedFiles(); len(g.changes) > 0 {
-		parts = append(parts, english.Plural(len(g.changes), "file", "files")+" ("+g.counts()+")")
+		parts = append(parts, english.Plural(len(g.changes), "file", "files")+" ("+g.countsText()+")")
 	}
 
 	for _, g := range q.groups {

@@ -30,12 +30,12 @@ func (q *Question) chooseSome(ctx context.Context) error {
 		g, current := todo[0], todo
 		todo = todo[1:]
 
-		if q.ended || q.search != "" && !g.contains(ctx, q.ch.Source, q.search) {
+		if q.ended || q.searchText != "" && !g.contains(ctx, q.changes.Source, q.searchText) {
 			q.setChoice(g, hostdir.Choice{Leave: true})
 			continue
 		}
 
-		q.search = ""
+		q.searchText = ""
 		answer, err := q.askGroup(ctx, g)
 		switch {
 		case err != nil:
@@ -76,7 +76,7 @@ func (q *Question) askGroup(ctx context.Context, g group) (answer string, err er
 		answers = "ynsbq"
 	} else if !g.indivisible {
 		c := g.changes[0]
-		t, err := diff.TextOfChange(ctx, q.ch.Source, c.Change)
+		t, err := diff.TextOfChange(ctx, q.changes.Source, c.Change)
 		if err != nil {
 			return "", err
 		}
@@ -108,9 +108,9 @@ func (q *Question) askGroup(ctx context.Context, g group) (answer string, err er
 }
 
 func (q *Question) printHunks(hunks []diff.Hunk) {
-	out := q.t.Out
-	if q.t.Color {
-		out = &styles.Patch{W: out, InFile: true}
+	out := q.terminal.Out
+	if q.terminal.Color {
+		out = &styles.PatchWriter{W: out, InFile: true}
 	}
 
 	for _, h := range hunks {
@@ -124,11 +124,11 @@ func (q *Question) printHunks(hunks []diff.Hunk) {
 // askHunks asks about each hunk of a text file, and records the choice for the file. For the answer "b" at
 // the first hunk it returns "b".
 func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (string, error) {
-	fmt.Fprintln(q.t.Out, q.paint(g.name(), styles.Bold))
+	fmt.Fprintln(q.terminal.Out, q.paint(g.printedName(), styles.Bold))
 	isTaken, answer := make([]bool, len(hunks)), ""
 
 	for i := 0; i < len(hunks); i++ {
-		if answer != "a" && answer != "d" && !q.ended && q.search == "" {
+		if answer != "a" && answer != "d" && !q.ended && q.searchText == "" {
 			q.printHunks(hunks[i : i+1])
 			var err error
 			answer, err = q.askLetter(ctx, fmt.Sprintf("apply part %d of %d", i+1, len(hunks)), "ynadebq")
@@ -145,7 +145,7 @@ func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (st
 			}
 		}
 
-		isTaken[i] = (answer == "y" || answer == "a") && q.search == ""
+		isTaken[i] = (answer == "y" || answer == "a") && q.searchText == ""
 	}
 
 	var chosen []diff.Hunk
@@ -160,7 +160,7 @@ func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (st
 		return "", nil
 	}
 
-	text, err := diff.ApplyHunks(q.ch.Source, g.changes[0].Change, chosen)
+	text, err := diff.ApplyHunks(q.changes.Source, g.changes[0].Change, chosen)
 	if err != nil {
 		return "", err
 	}
@@ -196,7 +196,7 @@ func (g group) contains(ctx context.Context, src *tree.Source, text string) bool
 // editFile opens the new text of a file in the user's editor, and records the edited text as the choice.
 func (q *Question) editFile(g group) error {
 	c := g.changes[0]
-	text, err := io.ReadAll(c.After.Content.Reader(q.ch.Source.Files))
+	text, err := io.ReadAll(c.After.Content.Reader(q.changes.Source.Files))
 	if err != nil {
 		return err
 	}
@@ -214,8 +214,8 @@ func (q *Question) editFile(g group) error {
 
 	editor := cmp.Or(env.Get("VISUAL"), env.Get("EDITOR"), "vi")
 	cmd := exec.Command("sh", "-c", editor+` "$1"`, "sh", f.Name())
-	if err := q.t.Run(cmd); err != nil {
-		fmt.Fprintf(q.t.Out, "the editor failed: %v\n", err)
+	if err := q.terminal.Run(cmd); err != nil {
+		fmt.Fprintf(q.terminal.Out, "the editor failed: %v\n", err)
 		return nil
 	}
 

@@ -38,8 +38,8 @@ type Apply struct {
 }
 
 // Do applies the changes of the workspace of c to the directory of r. r has no name if the workspace is not a
-// run. A run then continues from the state of the directory, and is marked as applied if all its changes were
-// applied. If a run has several directories, Do first checks all of them and changes none if one has a
+// run. After the apply, a run continues from the state of the directory. It is marked as applied if all its changes
+// were applied. If a run has several directories, Do first checks all of them and changes none if one has a
 // conflict. The paths in a and in the result are relative for the first directory, and absolute for the others.
 func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (done *hostdir.ApplyResult, err error) {
 	rule, err := threeway.RuleOf(a.Ours, a.Theirs)
@@ -89,8 +89,8 @@ func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (don
 }
 
 // plan returns the result of a dry run of the apply to one directory.
-func (a Apply) plan(ctx context.Context, p *Part, first bool, rule threeway.Rule) (*hostdir.ApplyResult, error) {
-	o, err := a.options(ctx, p, first, rule)
+func (a Apply) plan(ctx context.Context, p *Part, isFirst bool, rule threeway.Rule) (*hostdir.ApplyResult, error) {
+	o, err := a.options(ctx, p, isFirst, rule)
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +100,8 @@ func (a Apply) plan(ctx context.Context, p *Part, first bool, rule threeway.Rule
 }
 
 // apply applies the changes of a part to its directory.
-func (a Apply) apply(ctx context.Context, p *Part, first bool, rule threeway.Rule) (*hostdir.ApplyResult, error) {
-	o, err := a.options(ctx, p, first, rule)
+func (a Apply) apply(ctx context.Context, p *Part, isFirst bool, rule threeway.Rule) (*hostdir.ApplyResult, error) {
+	o, err := a.options(ctx, p, isFirst, rule)
 	if err != nil {
 		return nil, err
 	}
@@ -115,11 +115,11 @@ func (a Apply) apply(ctx context.Context, p *Part, first bool, rule threeway.Rul
 	return done, p.Run.FinishApply(ctx, p.Client, done, allApplied, func(service.Progress) {})
 }
 
-// options returns the options of the apply to one directory, with the choices for its paths. first is set for
+// options returns the options of the apply to one directory, with the choices for its paths. isFirst is set for
 // the first directory of a run.
-func (a Apply) options(ctx context.Context, p *Part, first bool, rule threeway.Rule) (hostdir.ApplyOptions, error) {
+func (a Apply) options(ctx context.Context, p *Part, isFirst bool, rule threeway.Rule) (hostdir.ApplyOptions, error) {
 	o := hostdir.ApplyOptions{BaseFromDir: true, WorkspaceName: p.Run.Name, Everything: a.NoIgnore, Merge: a.Merge, ConflictRule: rule}
-	a = a.forDir(p.Run.Dir, first)
+	a = a.forDir(p.Run.Dir, isFirst)
 	if len(a.Leave)+len(a.Hunks) == 0 {
 		return o, nil
 	}
@@ -131,22 +131,22 @@ func (a Apply) options(ctx context.Context, p *Part, first bool, rule threeway.R
 		return o, err
 	}
 
-	o.Choose, err = a.pathChoices(ctx, p.Changes, plan.Plan)
+	o.Choose, err = a.choiceFunc(ctx, p.Changes, plan.Plan)
 	return o, err
 }
 
 // forDir returns a copy of a that has only the paths in one directory of the run, relative to this directory.
-func (a Apply) forDir(dir string, first bool) Apply {
+func (a Apply) forDir(dir string, isFirst bool) Apply {
 	all := a
 	a.Leave, a.Hunks = nil, make(map[string][]string)
 
 	for _, name := range all.Leave {
-		if rel, ok := relativeTo(dir, string(name), first); ok {
+		if rel, ok := relativeTo(dir, string(name), isFirst); ok {
 			a.Leave = append(a.Leave, naming.BytePath(rel))
 		}
 	}
 	for name, ids := range all.Hunks {
-		if rel, ok := relativeTo(dir, name, first); ok {
+		if rel, ok := relativeTo(dir, name, isFirst); ok {
 			a.Hunks[rel] = ids
 		}
 	}
@@ -156,9 +156,9 @@ func (a Apply) forDir(dir string, first bool) Apply {
 
 // relativeTo returns a path relative to a directory of the run; ok is false if the path is not in it. Relative
 // paths belong to the first directory.
-func relativeTo(dir, name string, first bool) (rel string, ok bool) {
+func relativeTo(dir, name string, isFirst bool) (rel string, ok bool) {
 	if !path.IsAbs(name) {
-		return name, first
+		return name, isFirst
 	}
 	return strings.CutPrefix(name, dir+"/")
 }
@@ -206,15 +206,15 @@ func joinResults(all []*hostdir.ApplyResult) *hostdir.ApplyResult {
 	return &joined
 }
 
-// ApplyChanges applies changes to a directory. The error for conflicts also has the result with their paths.
+// ApplyChanges applies changes to a directory. The error about conflicts contains the result, which has their paths.
 func ApplyChanges(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyOptions) (*hostdir.ApplyResult, error) {
 	if o.BaseFromDir {
-		if err := requirePresent(dir, ch.Source, ch.Base); err != nil {
+		if err := requireMounted(dir, ch.Source, ch.Base); err != nil {
 			return nil, err
 		}
 	}
 
-	o.AgentChange, o.MergeLines, o.Git = hooks.HookOnlyChange, gitbridge.MergeConfigs(diff.Merger{}.Merge), gitbridge.HostGit{}
+	o.AgentChange, o.MergeLines, o.Git = hooks.HookOnlyChecker, gitbridge.MergeConfigs(diff.Merger{}.Merge), gitbridge.HostGit{}
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	o.Hidden, o.Read = ch.Hidden, ReadOptions(dir, ch.Store(), ch.Hidden)
 	if o.Undo = ch.Undo; !o.DryRun && !o.Undo {
@@ -241,10 +241,10 @@ func ApplyChanges(ctx context.Context, ch *client.Changes, dir string, o hostdir
 
 // applyRecorder returns a function for ApplyOptions.Record. The function sends the changed paths of the directory to the
 // daemon, as they are before and after the apply, so that the apply can be undone.
-func applyRecorder(ctx context.Context, ch *client.Changes, dir string, own bool) func(bool, func(*tree.State, stream.Sink) error) error {
+func applyRecorder(ctx context.Context, ch *client.Changes, dir string, baseFromDir bool) func(bool, func(*tree.State, stream.Sink) error) error {
 	base, _ := ch.Base.ID()
 	now, _ := ch.Now.ID()
-	req := service.RecordApply{Dir: dir, Own: own, Base: base.String(), Now: now.String()}
+	req := service.RecordApply{Dir: dir, Own: baseFromDir, Base: base.String(), Now: now.String()}
 
 	return func(after bool, read func(*tree.State, stream.Sink) error) error {
 		ctx := ctx
@@ -267,8 +267,8 @@ func applyRecorder(ctx context.Context, ch *client.Changes, dir string, own bool
 	}
 }
 
-// requirePresent fails if a directory is empty because the file system that was copied is not mounted there.
-func requirePresent(dir string, src *tree.Source, base *tree.State) error {
+// requireMounted fails if a directory is empty because the file system that was copied is not mounted there.
+func requireMounted(dir string, src *tree.Source, base *tree.State) error {
 	missing, err := hostdir.ProbablyUnmounted(dir, src, base)
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "reading %s: %w", dir, err)
@@ -303,12 +303,12 @@ func (r *Run) FinishApply(ctx context.Context, c *client.Client, done *hostdir.A
 }
 
 // choiceFunc returns a function that returns the choice for a path.
-func (a Apply) pathChoices(ctx context.Context, ch *client.Changes, plan []hostdir.PlannedChange) (func(string) hostdir.Choice, error) {
+func (a Apply) choiceFunc(ctx context.Context, ch *client.Changes, plan []hostdir.PlannedChange) (func(string) hostdir.Choice, error) {
 	choices := make(map[string]hostdir.Choice)
 
 	for _, p := range plan {
 		name := p.Path.String()
-		choice := hostdir.Choice{Leave: a.isLeft(name)}
+		choice := hostdir.Choice{Leave: a.isLeftUnchanged(name)}
 		if !choice.Leave && (p.Before == nil || p.Before.IsDir()) && (p.After == nil || p.After.IsDir()) {
 			continue
 		}
@@ -329,7 +329,7 @@ func (a Apply) pathChoices(ctx context.Context, ch *client.Changes, plan []hostd
 		if c, ok := choices[name]; ok {
 			return c
 		}
-		return hostdir.Choice{Leave: a.isLeft(name)}
+		return hostdir.Choice{Leave: a.isLeftUnchanged(name)}
 	}, nil
 }
 
@@ -347,8 +347,8 @@ func FileHunks(ctx context.Context, f *Finder, c *client.Client, r *Run, name st
 	return text, err
 }
 
-// isLeft reports whether a.Leave has a path, or a directory above it.
-func (a Apply) isLeft(name string) bool {
+// isLeftUnchanged reports whether a.Leave has a path, or a directory above it.
+func (a Apply) isLeftUnchanged(name string) bool {
 	for ; name != "." && name != "/"; name = path.Dir(name) {
 		if slices.Contains(a.Leave, naming.BytePath(name)) {
 			return true
@@ -357,7 +357,7 @@ func (a Apply) isLeft(name string) bool {
 	return false
 }
 
-// chooseHunks returns the choice that applies only the hunks of a file with the given ids.
+// chooseHunks returns the choice that applies only those hunks of a file that have the given ids.
 func chooseHunks(ctx context.Context, ch *client.Changes, p hostdir.PlannedChange, ids []string) (hostdir.Choice, error) {
 	if p.Before == nil || p.After == nil || !p.Before.IsRegular() || !p.After.IsRegular() {
 		return hostdir.Choice{}, errs.Fail(errs.Invalid, "%s has no parts", p.Path.Short())

@@ -75,12 +75,12 @@ func Stores(root string) (out []string, err error) {
 	return out, err
 }
 
-// invalidInName matches the characters that the name of a run cannot have.
-var invalidInName = pattern.New(`[^A-Za-z0-9_-]+`)
+// invalidNameChars matches the characters that the name of a run cannot have.
+var invalidNameChars = pattern.New(`[^A-Za-z0-9_-]+`)
 
 // NamePrefix returns the beginning of the names of a directory's runs. In a name, a dash and a number follow.
 func NamePrefix(dir string) string {
-	name := strings.Trim(invalidInName().ReplaceAllString(filepath.Base(dir), "-"), "-")
+	name := strings.Trim(invalidNameChars().ReplaceAllString(filepath.Base(dir), "-"), "-")
 	if name == "" {
 		return "run"
 	}

@@ -45,11 +45,11 @@ func (f *Finder) ListWithCopies(ctx context.Context) (out, copies []Run, err err
 		return nil, nil, err
 	}
 
-	return f.ListStores(ctx, stores)
+	return f.ListAndPrune(ctx, stores)
 }
 
-// ListAndPrune does the work of ListWithCopies for some of the stores.
-func (f *Finder) ListStores(ctx context.Context, stores []string) (out, copies []Run, err error) {
+// ListAndPrune does what ListWithCopies does, but only for the given stores.
+func (f *Finder) ListAndPrune(ctx context.Context, stores []string) (out, copies []Run, err error) {
 	out = []Run{}
 	var mu sync.Mutex
 	var g errgroup.Group
@@ -57,7 +57,7 @@ func (f *Finder) ListStores(ctx context.Context, stores []string) (out, copies [
 
 	for _, store := range stores {
 		g.Go(func() error {
-			all, c, err := f.listStore(ctx, store)
+			all, c, err := f.listAndPruneStore(ctx, store)
 			mu.Lock()
 			defer mu.Unlock()
 
@@ -81,7 +81,7 @@ func (f *Finder) ListStores(ctx context.Context, stores []string) (out, copies [
 
 // listAndPruneStore returns the runs in a store, and the copy that they share, nil if there is none any more. It deletes
 // expired runs. It removes a store without runs, unless the store is so new that a run may be beginning in it.
-func (f *Finder) listStore(ctx context.Context, store string) (all []Run, c *Run, err error) {
+func (f *Finder) listAndPruneStore(ctx context.Context, store string) (all []Run, c *Run, err error) {
 	dir, _ := SourceDir(store)
 	err = f.WithStore(ctx, store, func(main *client.Client) error {
 		if all, err = List(ctx, main, dir, store); err == nil {
@@ -98,7 +98,7 @@ func (f *Finder) listStore(ctx context.Context, store string) (all []Run, c *Run
 		return all, nil, nil // another process removed the store
 	}
 
-	c = &Run{Dir: dir, State: Copy, Runs: len(all), Bytes: DiskUsage(store), Store: store, Created: st.ModTime(), LastUsed: st.ModTime()}
+	c = &Run{Dir: dir, State: CopyState, Runs: len(all), Bytes: DiskUsage(store), Store: store, Created: st.ModTime(), LastUsed: st.ModTime()}
 	for _, r := range all {
 		if c.DirGone = r.DirGone; r.LastUsed.After(c.LastUsed) {
 			c.LastUsed = r.LastUsed
@@ -108,7 +108,7 @@ func (f *Finder) listStore(ctx context.Context, store string) (all []Run, c *Run
 		return all, c, nil
 	}
 
-	removed, err := RemoveEmpty(store)
+	removed, err := RemoveIfEmpty(store)
 	if removed {
 		f.Note("the copy of %s is removed: no run needs it", dir)
 		c = nil
@@ -124,9 +124,9 @@ func (f *Finder) WithStore(ctx context.Context, store string, fn func(main *clie
 	})
 }
 
-// StoreOf returns a directory's path without symbolic links, and the path of the store of its runs, which may not
+// ResolveDirAndStore returns a directory's path without symbolic links, and the path of the store of its runs, which may not
 // exist.
-func StoreOf(dir string) (resolved, store string, err error) {
+func ResolveDirAndStore(dir string) (resolved, store string, err error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return "", "", err
@@ -142,7 +142,7 @@ func StoreOf(dir string) (resolved, store string, err error) {
 
 // WithLastApplied calls fn with the run of a directory that was applied last, not counting undone applies.
 func (f *Finder) WithLastApplied(ctx context.Context, dir string, fn func(r *Run, c *client.Client) error) error {
-	dir, store, err := StoreOf(dir)
+	dir, store, err := ResolveDirAndStore(dir)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (f *Finder) withConnection(ctx context.Context, r *Run, fn func(c *client.C
 // WithRun calls fn with a run and a connection to it. It looks for the name among the runs of the
 // directory, then among the runs of other directories. Without a name, it takes the directory's newest run.
 func (f *Finder) WithRun(ctx context.Context, dir, name string, fn func(r *Run, c *client.Client) error) error {
-	dir, store, err := StoreOf(dir)
+	dir, store, err := ResolveDirAndStore(dir)
 	if err != nil {
 		return err
 	}

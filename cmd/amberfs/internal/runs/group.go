@@ -52,8 +52,8 @@ func writeGroup(store, name string, members []Member) error {
 	return os.Rename(temp, file)
 }
 
-// Group returns the other directories of a run. Most runs have none.
-func Group(store, name string) (members []Member, err error) {
+// GroupMembers returns the other directories of a run. Most runs have none.
+func GroupMembers(store, name string) (members []Member, err error) {
 	b, err := os.ReadFile(groupFile(store, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -74,7 +74,7 @@ func HasGroups(store string) bool {
 	return len(files) > 0
 }
 
-// A Part is the part of a run in one of its directories, which is a run of its own. Client is connected with it.
+// A Part is the part of a run in one of its directories. Each part is a run of its own, with which Client is connected.
 type Part struct {
 	Run     Run
 	Client  *client.Client
@@ -86,7 +86,7 @@ func (f *Finder) WithGroup(ctx context.Context, r *Run, c *client.Client, fn fun
 	var members []Member
 	var err error
 	if r.Name != "" { // else it is no run
-		members, err = Group(r.Store, r.Name)
+		members, err = GroupMembers(r.Store, r.Name)
 	}
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (f *Finder) WithGroup(ctx context.Context, r *Run, c *client.Client, fn fun
 
 // withParts opens the part of r and the parts of members. It calls fn with all parts: first those in opened, then the
 // new ones.
-func (f *Finder) withParts(ctx context.Context, r *Run, c *client.Client, members []Member, parts []*Part, fn func([]*Part) error) error {
+func (f *Finder) withParts(ctx context.Context, r *Run, c *client.Client, members []Member, opened []*Part, fn func([]*Part) error) error {
 	if err := r.CheckApplicable(r.Dir); err != nil {
 		return err
 	}
@@ -108,23 +108,23 @@ func (f *Finder) withParts(ctx context.Context, r *Run, c *client.Client, member
 	}
 	defer ch.Close()
 
-	parts = append(parts, &Part{Run: *r, Client: c, Changes: ch})
+	opened = append(opened, &Part{Run: *r, Client: c, Changes: ch})
 	for i, m := range members {
 		if m.Name != "" {
 			return f.WithRun(ctx, m.Dir, m.Name, func(r *Run, c *client.Client) error {
-				return f.withParts(ctx, r, c, members[i+1:], parts, fn)
+				return f.withParts(ctx, r, c, members[i+1:], opened, fn)
 			})
 		}
 	}
 
-	return fn(parts)
+	return fn(opened)
 }
 
 // WithEachRun calls fn for the run that WithRun finds, and then for each run of its other directories.
 func (f *Finder) WithEachRun(ctx context.Context, dir, name string, fn func(r *Run, c *client.Client) error) error {
 	var members []Member
 	err := f.WithRun(ctx, dir, name, func(r *Run, c *client.Client) (err error) {
-		if members, err = Group(r.Store, r.Name); err != nil {
+		if members, err = GroupMembers(r.Store, r.Name); err != nil {
 			return err
 		}
 		return fn(r, c)

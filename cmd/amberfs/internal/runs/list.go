@@ -14,8 +14,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Copy is the value of Run.State for the copy of a directory that its runs share.
-const Copy = "copy"
+// CopyState is the value of Run.State for the copy of a directory that its runs share.
+const CopyState = "copy"
 
 // A Run is a run, or a copy of a directory, in a listing.
 type Run struct {

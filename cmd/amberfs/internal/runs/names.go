@@ -68,8 +68,8 @@ func ReleaseName(store, name string) {
 	}
 }
 
-// NamesIn returns the names of the runs in a store.
-func NamesIn(store string) (out []string) {
+// RunNames returns the names of the runs in a store.
+func RunNames(store string) (out []string) {
 	all, _ := os.ReadDir(filepath.Join(filepath.Dir(store), namesDir)) // without the directory there are no names
 	for _, e := range all {
 		if NameOwner(store, e.Name()) == store {
@@ -80,11 +80,11 @@ func NamesIn(store string) (out []string) {
 	return out
 }
 
-// RemoveEmpty removes a store without runs, and reports whether it did. It does not remove the store of a run that
+// RemoveIfEmpty removes a store without runs, and reports whether it did. It does not remove the store of a run that
 // is beginning: the daemon of that run has the lock of the store until the run has claimed its name.
-func RemoveEmpty(store string) (removed bool, err error) {
+func RemoveIfEmpty(store string) (removed bool, err error) {
 	err = storedir.WithLock(store, func(*vfs.Root) error {
-		if len(NamesIn(store)) > 0 {
+		if len(RunNames(store)) > 0 {
 			return nil
 		}
 		removed = true

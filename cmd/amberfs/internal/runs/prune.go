@@ -84,7 +84,7 @@ func (f *Finder) Prune(ctx context.Context, planned PruneList) (PruneList, error
 		if err := daemon.RemoveStore(s.Store); err != nil {
 			return p, err
 		}
-		for _, name := range NamesIn(s.Store) {
+		for _, name := range RunNames(s.Store) {
 			ReleaseName(s.Store, name)
 		}
 	}

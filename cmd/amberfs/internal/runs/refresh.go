@@ -43,7 +43,7 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 	}
 	defer ch.Close()
 
-	if err := requirePresent(dir, ch.Source, ch.Base); err != nil {
+	if err := requireMounted(dir, ch.Source, ch.Base); err != nil {
 		return done, err
 	}
 
@@ -67,13 +67,13 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 
 // ReadOptions returns the options with which a directory is read for a store.
 func ReadOptions(dir, store string, hidden hostdir.Hidden) hostdir.ReadOptions {
-	o := hostdir.ReadOptions{Exclude: notCopied(dir, store), Hidden: hidden, Git: gitbridge.HostGit{}, ReadDenied: true}
+	o := hostdir.ReadOptions{Exclude: excludedDirs(dir, store), Hidden: hidden, Git: gitbridge.HostGit{}, ReadDenied: true}
 	_, o.StubUnreadable = SourceDir(store)
 	return o
 }
 
-// notCopied returns the directories below dir that are not copied: stores, mounts and control directories.
-func notCopied(dir, store string) []string {
+// excludedDirs returns the directories below dir that are not copied: stores, mounts and control directories.
+func excludedDirs(dir, store string) []string {
 	out := []string{store, worktrees.CopyMountpoint(dir)}
 	if root, err := Root(); err == nil {
 		out = append(out, root)

@@ -26,7 +26,7 @@ type OtherDir struct {
 // joinOtherStores connects to the daemons of the other stores of a run, and starts the daemons that are not running. The
 // caller must leave these daemons, even after an error. mountCopies has a copy of the mount for each directory of
 // c.OtherDirs, or nil for a directory of the host.
-func joinOtherStores(ctx context.Context, c *Config, s daemon.MessageFunc) (all []*service.JoinConnection, trees []*os.File, err error) {
+func joinOtherStores(ctx context.Context, c *Config, s daemon.MessageFunc) (connections []*service.JoinConnection, mountCopies []*os.File, err error) {
 	if c.NoNamespaces && len(c.OtherDirs) > 0 {
 		return nil, nil, errs.Fail(errs.Failed, "several directories in a run need namespaces, which this system forbids to ordinary users").
 			WithHint("see `amberfs doctor`")
@@ -35,21 +35,21 @@ func joinOtherStores(ctx context.Context, c *Config, s daemon.MessageFunc) (all 
 	for i := range c.OtherDirs {
 		a := &c.OtherDirs[i]
 		if a.Store == "" {
-			trees = append(trees, nil)
+			mountCopies = append(mountCopies, nil)
 			continue
 		}
 
 		config := Config{Store: a.Store, UserNS: c.UserNS, Options: c.Options}
 		j, err := joinStore(ctx, &config, s)
 		if err != nil {
-			return all, trees, err
+			return connections, mountCopies, err
 		}
 
 		a.Server = config.Server
-		all, trees = append(all, j), append(trees, j.MountCopy)
+		connections, mountCopies = append(connections, j), append(mountCopies, j.MountCopy)
 	}
 
-	return all, trees, nil
+	return connections, mountCopies, nil
 }
 
 // daemonPIDs returns the ids of the processes that were started for the stores of a run.

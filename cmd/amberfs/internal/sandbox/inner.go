@@ -22,7 +22,7 @@ func RunInner(ctx context.Context, printNote func(string)) (int, error) {
 	runtime.LockOSThread() // capabilities and the parent-death signal belong to a thread
 	defer runtime.UnlockOSThread()
 
-	c, err := readInherited(os.NewFile(configFD, "configuration"))
+	c, err := readInheritedConfig(os.NewFile(configFD, "configuration"))
 	if err != nil {
 		return 0, err
 	}

@@ -86,8 +86,8 @@ func (c Config) memoryFile() (*os.File, error) {
 	return f, nil
 }
 
-// readInherited reads the configuration that the outer process passed on.
-func readInherited(f *os.File) (Config, error) {
+// readInheritedConfig reads the configuration that the outer process passed on.
+func readInheritedConfig(f *os.File) (Config, error) {
 	var c Config
 	err := gob.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(&c)
 	if err != nil || len(c.Command) == 0 && !c.ForkIsRoot {
@@ -131,12 +131,12 @@ func RunOuter(ctx context.Context, c Config, temp *TempDir, s daemon.MessageFunc
 	if err != nil {
 		return 0, err
 	}
-	others, trees, err := joinOtherStores(ctx, &c, s)
+	otherConnections, mountCopies, err := joinOtherStores(ctx, &c, s)
 	defer func() {
 		if c.TempDir != "" && !c.NoNamespaces {
 			killDaemons(c)
 		}
-		for _, j := range append(others, joined) {
+		for _, j := range append(otherConnections, joined) {
 			leaveDaemon(j, s)
 		}
 	}()
@@ -153,7 +153,7 @@ func RunOuter(ctx context.Context, c Config, temp *TempDir, s daemon.MessageFunc
 			"\n\tabsolute paths to " + c.Mountpoint + " lead to the original"})
 	}
 
-	if c.UserNS && !c.NoNamespaces && belongsToOthers(c.Mountpoint) {
+	if c.UserNS && !c.NoNamespaces && hasForeignEntries(c.Mountpoint) {
 		s(daemon.Message{Note: "files of other users and groups appear as yours here, with the access that you have: chgrp to another group, and ACL entries for others, fail"})
 	}
 
@@ -180,7 +180,7 @@ func RunOuter(ctx context.Context, c Config, temp *TempDir, s daemon.MessageFunc
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{config, nil, startedWrite, joined.MountCopy, joined.Conn}
-	cmd.ExtraFiles = append(cmd.ExtraFiles, trees...)
+	cmd.ExtraFiles = append(cmd.ExtraFiles, mountCopies...)
 	if temp != nil {
 		cmd.ExtraFiles[lockFD-configFD] = temp.lock
 	}
@@ -198,7 +198,7 @@ func RunOuter(ctx context.Context, c Config, temp *TempDir, s daemon.MessageFunc
 	}
 
 	joined.MountCopy.Close()
-	for _, j := range others {
+	for _, j := range otherConnections {
 		j.MountCopy.Close()
 	}
 
@@ -365,7 +365,8 @@ func joinStore(ctx context.Context, c *Config, s daemon.MessageFunc) (j *service
 	return j, err
 }
 
-// userGroups returns the ids of the user's groups. The daemon in a user namespace cannot read them.
+// userGroups returns the ids of the user's groups. They are passed to the daemon, which cannot read them in a user
+// namespace.
 func userGroups() []uint {
 	all := []uint{uint(os.Getegid())}
 	more, _ := os.Getgroups()
@@ -375,28 +376,28 @@ func userGroups() []uint {
 	return all
 }
 
-// belongsToOthers reports whether a directory, or one of its entries, belongs to another user or group.
-func belongsToOthers(dir string) bool {
+// hasForeignEntries reports whether a directory, or one of its entries, belongs to another user or group.
+func hasForeignEntries(dir string) bool {
 	other := func(path string) bool {
 		var st unix.Stat_t
 		return unix.Lstat(path, &st) == nil && (int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid())
 	}
-	names, _ := os.ReadDir(dir) // an unreadable directory is not in the run
+	names, _ := os.ReadDir(dir) // of an unreadable directory, only the directory itself is examined
 	return other(dir) || slices.ContainsFunc(names, func(e os.DirEntry) bool { return other(filepath.Join(dir, e.Name())) })
 }
 
 // attachMount mounts the copy of the daemon's mount, whose descriptor is copyFD, at the mount point of this run.
-func attachMount(c Config, tree int) error {
+func attachMount(c Config, copyFD int) error {
 	if !c.Server.HasTree { // the daemon has no right to copy its mount
 		var err error
-		if tree, err = unix.OpenTree(unix.AT_FDCWD, c.Server.Mountpoint, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
+		if copyFD, err = unix.OpenTree(unix.AT_FDCWD, c.Server.Mountpoint, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
 			return errs.Fail(errs.Busy, "the store %s is mounted at %s, and the mount cannot be used here: %w", c.Store, c.Server.Mountpoint, err).
 				WithHint("unmount it first with `amberfs umount %s`", c.Server.Mountpoint)
 		}
 	}
-	defer unix.Close(tree)
+	defer unix.Close(copyFD)
 
-	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, c.Mountpoint, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+	if err := unix.MoveMount(copyFD, "", unix.AT_FDCWD, c.Mountpoint, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return errs.Fail(errs.Failed, "cannot mount on %s: %w", c.Mountpoint, err)
 	}
 

@@ -74,7 +74,7 @@ func CommandInRoot(ctx context.Context, dir string, argv []string, image *info.I
 // other processes end with it.
 func MainInRoot(ctx context.Context, printNote func(string)) (int, error) {
 	runtime.LockOSThread() // capabilities belong to a thread
-	c, err := readInherited(os.NewFile(configFD, "configuration"))
+	c, err := readInheritedConfig(os.NewFile(configFD, "configuration"))
 	if err != nil {
 		return 0, err
 	}
@@ -157,7 +157,7 @@ func (c *Config) enterRoot(printNote func(string)) error {
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	if err := mountSystem(root, printNote); err != nil {
+	if err := mountSystemDirs(root, printNote); err != nil {
 		return err
 	}
 	if err := unix.Fchdir(root); err != nil {
@@ -174,10 +174,10 @@ func (c *Config) enterRoot(printNote func(string)) error {
 	return os.Chdir("/")
 }
 
-// mountSystem mounts /proc, /dev, /sys and two files of the host, which programs expect, in the root directory.
+// mountSystemDirs mounts /proc, /dev, /sys and two files of the host, which programs expect, in the root directory.
 // It follows no symbolic link out of the fork.
-func mountSystem(root int, printNote func(string)) error {
-	proc, err := newMount(root, "proc", "proc")
+func mountSystemDirs(rootFD int, printNote func(string)) error {
+	proc, err := mountNew(rootFD, "proc", "proc")
 	if err != nil {
 		return err
 	}
@@ -188,11 +188,11 @@ func mountSystem(root int, printNote func(string)) error {
 		}
 	}
 
-	if err := bindFromHost("/sys", root, "sys", true); err != nil {
+	if err := bindFromHost("/sys", rootFD, "sys", true); err != nil {
 		return err
 	}
 
-	dev, err := newMount(root, "dev", "tmpfs", "mode", "755")
+	dev, err := mountNew(rootFD, "dev", "tmpfs", "mode", "755")
 	if err != nil {
 		return err
 	}
@@ -212,13 +212,13 @@ func mountSystem(root int, printNote func(string)) error {
 	}
 
 	for name, fs := range map[string][]string{"pts": {"devpts", "mode", "620", "ptmxmode", "666"}, "shm": {"tmpfs", "mode", "1777"}} {
-		if _, err := newMount(dev, name, fs[0], fs[1:]...); err != nil {
+		if _, err := mountNew(dev, name, fs[0], fs[1:]...); err != nil {
 			return err
 		}
 	}
 
 	for _, name := range []string{"etc/resolv.conf", "etc/hosts"} {
-		if err := bindFromHost("/"+name, root, name, true); err != nil {
+		if err := bindFromHost("/"+name, rootFD, name, true); err != nil {
 			printNote(fmt.Sprintf("the fork has its own /%s: %v", name, err)) // mostly a dangling link
 		}
 	}
@@ -228,7 +228,7 @@ func mountSystem(root int, printNote func(string)) error {
 
 // mountNew mounts a new file system on a name below rootFD, and returns the descriptor of the mount. The options are
 // pairs of a name and a value.
-func newMount(root int, name, fsType string, options ...string) (m int, err error) {
+func mountNew(rootFD int, name, fsType string, options ...string) (fd int, err error) {
 	fs, err := unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", fsType, err)
@@ -246,16 +246,16 @@ func newMount(root int, name, fsType string, options ...string) (m int, err erro
 	if fsType != "devpts" {
 		flags |= unix.MOUNT_ATTR_NODEV
 	}
-	if m, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, flags); err != nil {
+	if fd, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, flags); err != nil {
 		return 0, fmt.Errorf("%s: %w", fsType, err)
 	}
 
-	return m, mountAt(m, root, name, true)
+	return fd, mountAt(fd, rootFD, name, true)
 }
 
 // bindFromHost mounts a file or directory of the host, with the mounts below it, on a name below rootFD. It does
 // nothing if the file does not exist on the host.
-func bindFromHost(source string, root int, name string, readOnly bool) error {
+func bindFromHost(source string, rootFD int, name string, readOnly bool) error {
 	var st unix.Stat_t
 	if err := unix.Stat(source, &st); err != nil {
 		return nil
@@ -270,22 +270,22 @@ func bindFromHost(source string, root int, name string, readOnly bool) error {
 	}
 	defer unix.Close(m)
 
-	return mountAt(m, root, name, st.Mode&unix.S_IFMT == unix.S_IFDIR)
+	return mountAt(m, rootFD, name, st.Mode&unix.S_IFMT == unix.S_IFDIR)
 }
 
 // mountAt mounts the mount with the descriptor fd on a name below rootFD, and creates the name if it is missing. It does
 // not close fd.
-func mountAt(m, root int, name string, dir bool) error {
-	target, err := openInRoot(root, name)
+func mountAt(fd, rootFD int, name string, isDir bool) error {
+	target, err := openInRoot(rootFD, name)
 	if errors.Is(err, unix.ENOENT) {
-		if err = createInRoot(root, name, dir); err == nil {
-			target, err = openInRoot(root, name)
+		if err = createInRoot(rootFD, name, isDir); err == nil {
+			target, err = openInRoot(rootFD, name)
 		}
 	}
 
 	if err == nil {
 		defer unix.Close(target)
-		err = unix.MoveMount(m, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+		err = unix.MoveMount(fd, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 	}
 	if err != nil {
 		return fmt.Errorf("mounting on /%s: %w", name, err)
@@ -295,17 +295,17 @@ func mountAt(m, root int, name string, dir bool) error {
 }
 
 // openInRoot opens a name below rootFD, as a process with this root directory would.
-func openInRoot(root int, name string) (fd int, err error) {
+func openInRoot(rootFD int, name string) (fd int, err error) {
 	for err = unix.EAGAIN; err == unix.EAGAIN; { // a concurrent mount or rename makes a lookup of ".." fail with EAGAIN
-		fd, err = unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+		fd, err = unix.Openat2(rootFD, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 	}
 	return fd, err
 }
 
 // createInRoot creates a directory or an empty file. If the name is a symbolic link, it creates the link's target, as
 // container engines do.
-func createInRoot(root int, name string, dir bool) error {
-	r, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", root))
+func createInRoot(rootFD int, name string, isDir bool) error {
+	r, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", rootFD))
 	if err != nil {
 		return err
 	}
@@ -317,7 +317,7 @@ func createInRoot(root int, name string, dir bool) error {
 		}
 		name = path.Clean(target)[1:]
 	}
-	if dir {
+	if isDir {
 		return r.MkdirAll(name, 0o755)
 	}
 	if err := r.MkdirAll(path.Dir(name), 0o755); err != nil {

@@ -17,14 +17,14 @@ func TestConfigTravelsWithAnyLength(t *testing.T) {
 	c := Config{Store: "/s", Mountpoint: "/not\xffUTF-8", Command: []string{"sh", "-c", strings.Repeat("echo 'a b'\n", 1<<20)}, UserNS: true}
 	f, err := c.memoryFile()
 	must.OK(t, err)
-	got, err := readInherited(f)
+	got, err := readInheritedConfig(f)
 	if err != nil || got.Command[2] != c.Command[2] || !got.UserNS || got.Store != "/s" || got.Mountpoint != c.Mountpoint {
 		t.Errorf("inherited = %d bytes of command, %v, %s, %q, %v", len(got.Command[2]), got.UserNS, got.Store, got.Mountpoint, err)
 	}
 	if f.Fd() != ^uintptr(0) {
 		t.Error("the program would get the file")
 	}
-	if _, err := readInherited(f); err == nil {
+	if _, err := readInheritedConfig(f); err == nil {
 		t.Error("no error without a configuration")
 	}
 }

@@ -13,9 +13,9 @@ import (
 // TryNamespaces tests whether this system allows runs: it creates the namespaces of a run, mounts a directory in them,
 // and ends them. If one of these steps fails, the error has the text that the step printed.
 func TryNamespaces(ctx context.Context) error {
-	user := !mounts.Privileged()
+	needsUserNS := !mounts.Privileged()
 	kind := newMountNS
-	if user {
+	if needsUserNS {
 		kind = newUserNS
 	}
 
@@ -27,7 +27,7 @@ func TryNamespaces(ctx context.Context) error {
 	defer os.Remove(dir)
 
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", MainInForkCommand, kind, dir, dir, "/proc/self/exe", "--version")
-	cmd.Args[0], cmd.Dir, cmd.SysProcAttr = "amberfs", "/", namespaceAttrs(user)
+	cmd.Args[0], cmd.Dir, cmd.SysProcAttr = "amberfs", "/", namespaceAttrs(needsUserNS)
 
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

@@ -69,7 +69,7 @@ type BisectResult struct {
 
 // bisectStates returns the snapshots from good to bad, sorted by time. The name of the present
 // state is "".
-func (f *forks) bisectStates(ctx context.Context, r BisectArgs) ([]info.Info, error) {
+func (f *searchForks) bisectStates(ctx context.Context, r BisectArgs) ([]info.Info, error) {
 	var good info.Info
 	bad := info.Info{Seq: math.MaxUint64}
 	err := f.Call(ctx, "", service.Show{Name: r.Good}, &good)
@@ -104,7 +104,7 @@ func Bisect(ctx context.Context, w Workspace, r BisectArgs, onRound func(Round))
 		return nil, err
 	}
 
-	f, err := newForks(w, "bisect")
+	f, err := newSearchForks(w, "bisect")
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func Bisect(ctx context.Context, w Workspace, r BisectArgs, onRound func(Round))
 		if errors.Is(err, context.DeadlineExceeded) {
 			status, err = 1, nil // a timeout counts as bad
 		}
-		if err := errors.Join(err, f.discard(ctx, fork)); err != nil {
+		if err := errors.Join(err, f.discardFork(ctx, fork)); err != nil {
 			return "", err
 		}
 

@@ -57,9 +57,9 @@ func (b *bisection) find(ctx context.Context, n int) (lastGood, firstBad int, er
 
 	for {
 		lastGood, firstBad = b.boundary()
-		states, tests := b.nextTests(lastGood, firstBad), b.Repeat
+		states, maxRuns := b.nextStates(lastGood, firstBad), b.Repeat
 		if len(states) == 0 && b.Repeat > 1 {
-			tests *= 2
+			maxRuns *= 2
 			states = slices.DeleteFunc([]int{lastGood, firstBad}, func(i int) bool { return confirmed[i] })
 			confirmed[lastGood], confirmed[firstBad] = true, true
 		}
@@ -68,7 +68,7 @@ func (b *bisection) find(ctx context.Context, n int) (lastGood, firstBad int, er
 		}
 
 		b.rounds++
-		if err := b.testStates(ctx, states, tests); err != nil {
+		if err := b.testStates(ctx, states, maxRuns); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -87,9 +87,9 @@ func (b *bisection) boundary() (lastGood, firstBad int) {
 	return lastGood, firstBad
 }
 
-// nextTests returns up to Jobs untested states between two states, such that they divide
+// nextStates returns up to Jobs untested states between two states, such that they divide
 // the interval evenly. If the state at a point of division was tested, it takes the nearest untested one.
-func (b *bisection) nextTests(lastGood, firstBad int) (out []int) {
+func (b *bisection) nextStates(lastGood, firstBad int) (out []int) {
 	var untested []int
 	for i := lastGood + 1; i < firstBad; i++ {
 		if b.verdicts[i] == "" {
@@ -114,13 +114,13 @@ func (b *bisection) nextTests(lastGood, firstBad int) (out []int) {
 }
 
 // testStates tests states in parallel.
-func (b *bisection) testStates(ctx context.Context, states []int, tests int) error {
+func (b *bisection) testStates(ctx context.Context, states []int, maxRuns int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(b.Jobs)
 
 	for _, i := range states {
 		group.Go(func() (err error) {
-			b.verdicts[i], err = b.testState(ctx, i, tests)
+			b.verdicts[i], err = b.testState(ctx, i, maxRuns)
 			return err
 		})
 	}
@@ -137,13 +137,13 @@ func (b *bisection) testStates(ctx context.Context, states []int, tests int) err
 
 // testState tests one state until it has had maxRuns runs, or until more runs cannot change the majority. It returns the
 // verdict of the majority.
-func (b *bisection) testState(ctx context.Context, i, tests int) (verdict, error) {
+func (b *bisection) testState(ctx context.Context, i, maxRuns int) (verdict, error) {
 	if b.votes[i] == nil {
 		b.votes[i] = map[verdict]int{}
 	}
 
 	v := b.votes[i]
-	for v[skipped] == 0 && v[good]+v[bad] < tests && 2*max(v[good], v[bad]) <= tests {
+	for v[skipped] == 0 && v[good]+v[bad] < maxRuns && 2*max(v[good], v[bad]) <= maxRuns {
 		got, err := b.test(ctx, i)
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return "", err

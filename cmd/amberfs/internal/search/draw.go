@@ -15,7 +15,7 @@ import (
 // Drawing returns a text with a line for each attempt, and its number of lines. On a terminal the text overwrites the
 // text of the previous call, which had oldLines lines. If the terminal has too few lines, only running attempts have a
 // line, and the last line counts the attempts by state.
-func Drawing(all []*Attempt, drawn, width, height int) (text string, lines int) {
+func Drawing(all []*Attempt, oldLines, width, height int) (text string, lines int) {
 	var rows []string
 	allFit := len(all) < height
 	counts := map[string]int{}
@@ -41,9 +41,9 @@ func Drawing(all []*Attempt, drawn, width, height int) (text string, lines int) 
 	}
 
 	var b strings.Builder
-	b.WriteString(strings.Repeat(styles.LineUp, min(drawn, height-1)))
+	b.WriteString(strings.Repeat(styles.LineUp, min(oldLines, height-1)))
 
-	for i := range max(len(rows), min(drawn, height-1)) {
+	for i := range max(len(rows), min(oldLines, height-1)) {
 		row := ""
 		if i < len(rows) {
 			row = cutToWidth(rows[i], width-1)
@@ -52,7 +52,7 @@ func Drawing(all []*Attempt, drawn, width, height int) (text string, lines int) 
 		b.WriteString(styles.LineClear + row + "\n")
 	}
 
-	return b.String(), max(len(rows), min(drawn, height-1))
+	return b.String(), max(len(rows), min(oldLines, height-1))
 }
 
 // cutToWidth cuts a text to a number of columns. It counts two for each character outside of ASCII.

@@ -85,7 +85,7 @@ func Explore(ctx context.Context, w Workspace, r ExploreArgs, onProgress func(al
 		return nil, err
 	}
 
-	f, err := newForks(w, "explore")
+	f, err := newSearchForks(w, "explore")
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func Explore(ctx context.Context, w Workspace, r ExploreArgs, onProgress func(al
 
 	for _, t := range done.Attempts {
 		if t != best || mergeErr == nil { // the user decides about the best one if its merge failed
-			if err := f.discard(ctx, t.Fork); err != nil {
+			if err := f.discardFork(ctx, t.Fork); err != nil {
 				return done, err
 			}
 			t.Fork = ""
@@ -175,14 +175,14 @@ func Explore(ctx context.Context, w Workspace, r ExploreArgs, onProgress func(al
 }
 
 // keepAttempt keeps the fork of an attempt, and takes a snapshot with the result in it.
-func (f *forks) keepAttempt(ctx context.Context, t *Attempt) error {
+func (f *searchForks) keepAttempt(ctx context.Context, t *Attempt) error {
 	f.keepFork(t.Fork)
 	result := snapshot.CaptureOptions{Message: fmt.Sprintf("attempt %d", t.Attempt), Labels: map[string]string{"check": t.State}}
 	return f.Call(ctx, t.Fork, result, nil)
 }
 
 // runAttempts runs all attempts, and returns the one to merge, nil if none passed.
-func (f *forks) runAttempts(ctx context.Context, r ExploreArgs, limit time.Duration, all []*Attempt, onProgress func(all []*Attempt, ended *Attempt)) (best *Attempt, _ error) {
+func (f *searchForks) runAttempts(ctx context.Context, r ExploreArgs, limit time.Duration, all []*Attempt, onProgress func(all []*Attempt, ended *Attempt)) (best *Attempt, _ error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
@@ -236,7 +236,7 @@ func (f *forks) runAttempts(ctx context.Context, r ExploreArgs, limit time.Durat
 
 // runAttempt runs the command, the check and the score of an attempt, and returns its final state. It calls onState
 // with each earlier state.
-func (f *forks) runAttempt(ctx context.Context, r ExploreArgs, t *Attempt, limit time.Duration, onState func(string)) (string, error) {
+func (f *searchForks) runAttempt(ctx context.Context, r ExploreArgs, t *Attempt, limit time.Duration, onState func(string)) (string, error) {
 	var err error
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -264,9 +264,9 @@ func (f *forks) runAttempt(ctx context.Context, r ExploreArgs, t *Attempt, limit
 	}
 
 	if passed && r.Score != "" {
-		from, _ := t.log.Seek(0, io.SeekCurrent) // it does not fail for a file
+		scoreOffset, _ := t.log.Seek(0, io.SeekCurrent) // it does not fail for a file
 		if status, ran := run("scoring", "sh", "-c", strings.ReplaceAll(r.Score, "{}", number)); ran {
-			text := lastLine(t.log, from)
+			text := lastLine(t.log, scoreOffset)
 			score, notNumber := strconv.ParseFloat(text, 64)
 			if notNumber != nil || status != 0 || math.IsNaN(score) || math.IsInf(score, 0) {
 				return "failed", errs.Fail(errs.Failed, "the score of attempt %d is not a number: %q, exit status %d", t.Attempt, text, status)
@@ -288,11 +288,11 @@ func (f *forks) runAttempt(ctx context.Context, r ExploreArgs, t *Attempt, limit
 }
 
 // lastLine returns the last line of an output after an offset, "" if it cannot be read.
-func lastLine(log *os.File, from int64) string {
+func lastLine(log *os.File, offset int64) string {
 	if st, err := log.Stat(); err == nil {
-		from = max(from, st.Size()-500)
+		offset = max(offset, st.Size()-500)
 	}
-	text, _ := io.ReadAll(io.NewSectionReader(log, from, 500))
+	text, _ := io.ReadAll(io.NewSectionReader(log, offset, 500))
 	text = bytes.TrimRight(text, "\n")
 	return string(bytes.TrimSpace(text[bytes.LastIndexByte(text, '\n')+1:]))
 }

@@ -37,7 +37,7 @@ type Workspace struct {
 
 // searchForks makes the forks in which a search runs commands. A second process, the janitor, discards the forks
 // that are left when the search ends.
-type forks struct {
+type searchForks struct {
 	Workspace
 	prefix       string         // of the names of the forks
 	janitorInput io.WriteCloser // the standard input of the janitor, which reads the names of forks to keep
@@ -45,12 +45,12 @@ type forks struct {
 }
 
 // newSearchForks starts the janitor of a search. The caller must call stop.
-func newForks(w Workspace, operation string) (_ *forks, err error) {
+func newSearchForks(w Workspace, operation string) (_ *searchForks, err error) {
 	if w.Root == "" {
 		return nil, errs.Fail(errs.Invalid, "the root of the workspace is not mounted here")
 	}
 
-	f := &forks{Workspace: w, prefix: fmt.Sprintf("%s-%08x-", operation, rand.Uint32())}
+	f := &searchForks{Workspace: w, prefix: fmt.Sprintf("%s-%08x-", operation, rand.Uint32())}
 	cmd := exec.Command("/proc/self/exe", JanitorCommand, w.Root, f.prefix)
 	cmd.Args[0], cmd.Dir, cmd.SysProcAttr = "amberfs", "/", &syscall.SysProcAttr{Setsid: true}
 	if f.janitorInput, err = cmd.StdinPipe(); err != nil {
@@ -68,17 +68,17 @@ func newForks(w Workspace, operation string) (_ *forks, err error) {
 	return f, nil
 }
 
-func (f *forks) keepFork(name string) { fmt.Fprintln(f.janitorInput, name) }
+func (f *searchForks) keepFork(name string) { fmt.Fprintln(f.janitorInput, name) }
 
-// JanitorCommand is the hidden command that must call DiscardOthers, with the root of the workspace and the prefix as
-// its arguments.
+// JanitorCommand is the hidden command that must call DiscardOtherForks. Its arguments are the root of the workspace and
+// the prefix.
 const JanitorCommand = "discard-forks"
 
-// DiscardOthers reads the names of the forks to keep from the reader in, which ends with the search. Then it discards
-// the other forks of the search. The names of all forks of the search begin with prefix.
-func (w Workspace) DiscardOthers(ctx context.Context, prefix string, in io.Reader) error {
+// DiscardOtherForks discards the forks of a search, except for those to keep. The names of all forks of the search begin
+// with prefix. DiscardOtherForks first reads the names of the forks to keep from keepNames, which ends with the search.
+func (w Workspace) DiscardOtherForks(ctx context.Context, prefix string, keepNames io.Reader) error {
 	kept := map[string]bool{}
-	for lines := bufio.NewScanner(in); lines.Scan(); {
+	for lines := bufio.NewScanner(keepNames); lines.Scan(); {
 		kept[lines.Text()] = true
 	}
 
@@ -86,7 +86,7 @@ func (w Workspace) DiscardOthers(ctx context.Context, prefix string, in io.Reade
 	err := w.Call(ctx, "", service.Forks{}, &l)
 	for _, f := range l.Forks {
 		if strings.HasPrefix(f.Name, prefix) && !kept[f.Name] {
-			err = errors.Join(err, w.discard(ctx, f.Name))
+			err = errors.Join(err, w.discardFork(ctx, f.Name))
 		}
 	}
 
@@ -94,17 +94,17 @@ func (w Workspace) DiscardOthers(ctx context.Context, prefix string, in io.Reade
 }
 
 // makeFork makes a fork of a snapshot, or of the present state for "".
-func (f *forks) makeFork(ctx context.Context, number, from string) (string, error) {
+func (f *searchForks) makeFork(ctx context.Context, number, baseSnapshot string) (string, error) {
 	name := f.prefix + number
-	return name, f.Call(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from}, nil)
+	return name, f.Call(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: baseSnapshot}, nil)
 }
 
-// discard deletes a fork, even if the command is interrupted.
-func (w Workspace) discard(ctx context.Context, name string) error {
+// discardFork deletes a fork, even if the command is interrupted.
+func (w Workspace) discardFork(ctx context.Context, name string) error {
 	return w.Call(context.WithoutCancel(ctx), "", service.DeleteFork{Name: name, Discard: true, Forget: true, Force: true}, nil)
 }
 
-func (f *forks) runInFork(ctx context.Context, fork string, out *os.File, env []string, argv ...string) (int, error) {
+func (f *searchForks) runInFork(ctx context.Context, fork string, out *os.File, env []string, argv ...string) (int, error) {
 	return sandbox.RunInFork(ctx, f.Root, filepath.Join(f.Root, naming.ForksDir, fork), out, append(env, "AMBERFS_FORK="+fork), argv...)
 }
 

@@ -7,14 +7,14 @@ import (
 )
 
 // PatchWriter colours the patch that is written to it, and writes it to W.
-type Patch struct {
+type PatchWriter struct {
 	W       io.Writer
 	InFile  bool   // the first file of the patch has begun; a list of files may come before it
 	inHunk  bool   // the last line was in a hunk
 	partial []byte // the bytes of a line without its newline
 }
 
-func (p *Patch) Write(b []byte) (int, error) {
+func (p *PatchWriter) Write(b []byte) (int, error) {
 	p.partial = append(p.partial, b...)
 
 	for {
@@ -31,7 +31,7 @@ func (p *Patch) Write(b []byte) (int, error) {
 }
 
 // Flush writes the last line if it has no newline.
-func (p *Patch) Flush() error {
+func (p *PatchWriter) Flush() error {
 	if len(p.partial) == 0 {
 		return nil
 	}
@@ -40,14 +40,14 @@ func (p *Patch) Flush() error {
 	return err
 }
 
-func (p *Patch) writeLine(line []byte) error {
+func (p *PatchWriter) writeLine(line []byte) error {
 	_, err := p.W.Write(append(p.colored(line), '\n'))
 	return err
 }
 
 // colored returns a line of a patch with its colour. In a hunk it looks at the first byte only, because a removed line
 // "-- x" looks like a header.
-func (p *Patch) colored(line []byte) []byte {
+func (p *PatchWriter) colored(line []byte) []byte {
 	color := ""
 
 	switch {

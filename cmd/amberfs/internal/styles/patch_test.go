@@ -10,7 +10,7 @@ import (
 
 func TestPatch(t *testing.T) {
 	var out strings.Builder
-	d := &Patch{W: &out}
+	d := &PatchWriter{W: &out}
 	patch := "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n--- x\n+++ y\n same\ndiff --git a/g b/g\n--- a/g\n"
 	for _, part := range []string{patch[:30], patch[30:31], patch[31:]} {
 		_, err := d.Write([]byte(part))

@@ -18,19 +18,19 @@ type entry struct {
 	dir, id string
 }
 
-// maxPathFile is the maximum number of bytes that are read of a file with a path.
-const maxPathFile = 8 << 10
+// maxPathFileBytes is the maximum number of bytes that are read of a file with a path.
+const maxPathFileBytes = 8 << 10
 
 // openEntry opens the entry of the worktree at a path. The caller closes it.
 func (r *Repository) openEntry(path string) (*entry, error) {
-	all := filepath.Join(r.Top, ".git", "worktrees")
-	names, err := os.ReadDir(all)
+	entriesDir := filepath.Join(r.Top, ".git", "worktrees")
+	names, err := os.ReadDir(entriesDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 
 	for _, n := range names {
-		dir := filepath.Join(all, n.Name())
+		dir := filepath.Join(entriesDir, n.Name())
 		b, err := vfs.OpenRoot(dir)
 		if err != nil {
 			continue // no directory, or one that this user may not open
@@ -68,7 +68,7 @@ func FindInFork(root, fork, path string) (*Repository, *Worktree) {
 			defer e.Close()
 
 			text, err := readLineIn(w.Path, ".git")
-			if err == nil && text == e.gitFile() {
+			if err == nil && text == e.gitFileText() {
 				return r, w
 			}
 
@@ -80,8 +80,8 @@ func FindInFork(root, fork, path string) (*Repository, *Worktree) {
 	}
 }
 
-// gitFile returns the text of the file .git in the worktree.
-func (e *entry) gitFile() string { return "gitdir: " + e.dir }
+// gitFileText returns the text of the file .git in the worktree.
+func (e *entry) gitFileText() string { return "gitdir: " + e.dir }
 
 // moveTo changes the path of the worktree. The directory at the new path must have no .git.
 func (e *entry) moveTo(path string) error {
@@ -89,7 +89,7 @@ func (e *entry) moveTo(path string) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(e.gitFile() + "\n")
+	_, err = f.WriteString(e.gitFileText() + "\n")
 	return errors.Join(err, f.Close(), e.write("gitdir", filepath.Join(path, ".git")+"\n"))
 }
 
@@ -133,7 +133,7 @@ func readLineIn(dir, name string) (string, error) {
 	}
 	defer f.Close()
 
-	text, err := io.ReadAll(io.LimitReader(f, maxPathFile))
+	text, err := io.ReadAll(io.LimitReader(f, maxPathFileBytes))
 	return strings.TrimSuffix(string(text), "\n"), err
 }
 

@@ -157,21 +157,21 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 		return w, errs.Fail(errs.Busy, "the HEAD of %s moved while %s was made", r.Top, name).WithHint("try again")
 	}
 
-	registered := filepath.Join(w.Path, registerDir, name)
+	registeredPath := filepath.Join(w.Path, registerDir, name)
 	add := []string{"worktree", "add", "--quiet", "--no-checkout", "-b", branch}
 	if r.isCopy { // a locked worktree is not pruned while the copy is not mounted
 		add = append(add, "--lock", "--reason", "amberfs worktree remove "+name)
 	}
-	if _, err := git(ctx, r.Top, append(add, registered, head)...); err != nil {
+	if _, err := git(ctx, r.Top, append(add, registeredPath, head)...); err != nil {
 		return w, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.removeEntry(context.WithoutCancel(ctx), registered), r.removeEntry(context.WithoutCancel(ctx), w.Path))
+			err = errors.Join(err, r.removeEntry(context.WithoutCancel(ctx), registeredPath), r.removeEntry(context.WithoutCancel(ctx), w.Path))
 		}
 	}()
 
-	e, err := r.openEntry(registered)
+	e, err := r.openEntry(registeredPath)
 	if err != nil {
 		return w, err
 	}
@@ -179,7 +179,7 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 
 	repository := r.Top
 	if !r.isCopy {
-		repository = w.Path // this index agrees with the fork's files
+		repository = w.Path // the index in the fork agrees with the fork's files
 	}
 	if err := e.copyIndex(filepath.Join(repository, ".git")); err != nil {
 		return w, err

@@ -50,7 +50,7 @@ func (c *callers) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
 	if h.Unique&wire.ResentBit == 0 {
 		return 0, false
 	}
-	return c.forest.Takeover.Done(h.Unique &^ wire.ResentBit)
+	return c.forest.Takeover.WasCarriedOut(h.Unique &^ wire.ResentBit)
 }
 
 // controlRequest returns a request to the control tree with its caller. If the kernel sent the request again,

@@ -90,8 +90,8 @@ func TestNotices(t *testing.T) {
 		t.Error("all names are looked up again for few")
 	}
 	epoch := []byte{16, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
-	many.Epoch = n.onReplaced(len(many.Entries))
-	if got := read(); !many.Epoch || !bytes.Equal(got, epoch) {
+	many.AllNamesExpire = n.onReplaced(len(many.Entries))
+	if got := read(); !many.AllNamesExpire || !bytes.Equal(got, epoch) {
 		t.Errorf("epoch notice % x", got)
 	}
 	n.invalidate(many, func() {})

@@ -180,7 +180,7 @@ func (n *notifier) isOutdated(forest *live.Forest, id live.NodeID) bool {
 func (n *notifier) drop(inv live.Invalidation) {
 	beforeDropping()
 
-	if inv.Epoch {
+	if inv.AllNamesExpire {
 		n.repeatEpoch(inv.Entries)
 	} else {
 		n.dropNames(inv.Entries)

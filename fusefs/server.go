@@ -97,7 +97,7 @@ func newServer(o Options, fd int, previous *takeover.Connection) (*Server, error
 	}
 
 	fs.forest.Takeover.SetMount(live.Mount{
-		Held:         lookups.IsHeld,
+		IsHeld:       lookups.IsHeld,
 		MountPoints:  func(view uint32) []string { return n.mountPoints()(view) },
 		CoveredPaths: func(view, pid uint32) []string { return coveredPaths(o.Store, o.Mountpoint, view, pid) },
 	})
@@ -172,7 +172,7 @@ func (s *Server) Serve() {
 	unix.Close(s.readers.fd)
 	s.fs.opts.Store.Hooks.OnReplaced(func(int) bool { return false })
 	s.fs.opts.Store.Hooks.OnInvalidate(func(_ live.Invalidation, onDropped func()) { onDropped() })
-	s.fs.forest.Takeover.SetMount(live.Mount{Held: func(live.NodeID) bool { return false }})
+	s.fs.forest.Takeover.SetMount(live.Mount{IsHeld: func(live.NodeID) bool { return false }})
 	s.fs.notifier.close()
 	close(s.served)
 }

@@ -20,13 +20,13 @@ type RequestResult struct {
 // ResultOf returns the result of a request that the kernel has sent again, nil if the request was not carried out
 // before.
 func (s *Store) ResultOf(request uint64) *RequestResult {
-	if _, done := s.forest.Takeover.Done(request); !done {
+	if _, done := s.forest.Takeover.WasCarriedOut(request); !done {
 		return nil
 	}
 
 	c, view := &RequestResult{Request: request}, uint32(0)
 
-	switch r := s.forest.Takeover.Record(request).(type) {
+	switch r := s.forest.Takeover.CatalogueRecord(request).(type) {
 	case *catalogue.Capture:
 		c.NewSnapshot, view = r.Info, r.WS
 	case *catalogue.Edit:

@@ -43,7 +43,7 @@ type change struct {
 type changePlan struct {
 	steps         []graft.Step
 	overlay       *graft.Overlay // for an import, which has no steps
-	graft         live.Graft
+	graft         live.GraftOptions
 	newObjects    *tree.State          // a tree with the new objects that only the steps use; nil: no new objects
 	record        catalogue.Edit       // plan sets RestoredView and DirState
 	keptPaths     []string             // paths that differ from the source and are not changed
@@ -223,8 +223,8 @@ func (c *change) holdState(st *tree.State) { c.releases = append(c.releases, c.w
 // returns, all objects that the record references are on disk; the journal may not be synced yet.
 func (c *change) applyAndJournal(ctx context.Context) (err error) {
 	c.record.WS, c.record.Time, c.record.Answer = c.w.ws.View, c.graft.Now, c.answer()
-	c.graft.Record = c.overlay == nil && len(c.steps) <= c.w.store.opt.MaxJournaledSteps && c.record.DirState == ""
-	if !c.graft.Record {
+	c.graft.RecordSteps = c.overlay == nil && len(c.steps) <= c.w.store.opt.MaxJournaledSteps && c.record.DirState == ""
+	if !c.graft.RecordSteps {
 		c.graft.Seal = func(st *tree.State) error { return c.seal(ctx, st) }
 	}
 

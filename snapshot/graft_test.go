@@ -37,7 +37,7 @@ func TestGraftOverOpenFiles(t *testing.T) {
 	write(t, s, in, "closed", "old closed")
 	_, err = f.Link(linked, root, "other")
 	must.OK(t, err)
-	f.Takeover.SetMount(live.Mount{Held: func(id live.NodeID) bool { return id == file }})
+	f.Takeover.SetMount(live.Mount{IsHeld: func(id live.NodeID) bool { return id == file }})
 	var gone []live.NodeID
 	s.Hooks.OnInvalidate(func(inv live.Invalidation, _ func()) { gone = append(gone, goneOf(inv)...) })
 
@@ -72,7 +72,7 @@ func TestGraftOverOpenFiles(t *testing.T) {
 	if _, err := f.GetAttr(linked); err != nil {
 		t.Error(err)
 	}
-	f.Takeover.SetMount(live.Mount{Held: func(live.NodeID) bool { return false }})
+	f.Takeover.SetMount(live.Mount{IsHeld: func(live.NodeID) bool { return false }})
 	f.Takeover.Forget(file)
 	if _, err := f.GetAttr(file); err == nil {
 		t.Error("nobody has it open, and it is still there")

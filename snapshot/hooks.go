@@ -24,7 +24,7 @@ func (h *Hooks) OnInvalidate(fn func(inv live.Invalidation, notified func())) {
 
 // OnReplaced sets the function that is called when a change that was not made through the mount is visible, and
 // other changes of the workspace are still blocked. Its argument is the number of replaced names, and its result
-// becomes Invalidation.Epoch. It is called without a lock held, and before the function of OnInvalidate.
+// becomes Invalidation.AllNamesExpire. It is called without a lock held, and before the function of OnInvalidate.
 func (h *Hooks) OnReplaced(fn func(names int) (epoch bool)) { h.onReplaced.Store(&fn) }
 
 // OnEvent sets the function that is called with each event: one for each operation on a workspace or snapshot, and
@@ -34,14 +34,14 @@ func (h *Hooks) OnEvent(fn func(events.Event, actors.Caller)) { h.onEvent.Store(
 
 // notifyReplaced calls the function of OnReplaced.
 func (h *Hooks) notifyReplaced(inv *live.Invalidation) {
-	if fn := h.onReplaced.Load(); fn != nil && !inv.Empty() {
-		inv.Epoch = (*fn)(len(inv.Entries))
+	if fn := h.onReplaced.Load(); fn != nil && !inv.IsEmpty() {
+		inv.AllNamesExpire = (*fn)(len(inv.Entries))
 	}
 }
 
 // notifyKernel calls the function of OnInvalidate.
 func (h *Hooks) notifyKernel(forest *live.Forest, inv live.Invalidation) {
-	if inv.Empty() {
+	if inv.IsEmpty() {
 		return
 	}
 	notified := func() { forest.Takeover.MarkNoticed(inv) }

@@ -88,7 +88,7 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 		rules := f.Policy()
 		o.Hidden = rules.HideMatcher()
 		c.message, c.check = "before merge of "+f.ws.Name, f.ws.CheckAlive
-		c.graft = live.Graft{Options: graft.Options{Source: in.After, View: f.ws.View}, ActorsOf: in.ActorsOf}
+		c.graft = live.GraftOptions{Options: graft.Options{Source: in.After, View: f.ws.View}, ActorsOf: in.ActorsOf}
 		return o.plan(ctx, c, in.Before, rule)
 	})
 	if c.Undo != "" {

@@ -145,7 +145,7 @@ func openParts(s *Store) error {
 	s.sealer.Source, s.sealer.Objects, s.gc.Source, s.gc.Objects = s.src, s.cas, s.src, s.objects
 	liveOptions := live.Options{Source: s.src, Log: s.log, ReadView: s.workspaces.readView, Admit: s.admit, Memory: s.mem, Salvage: s.opt.Salvage, Logger: s.logger}
 	if !s.opt.Quiet {
-		liveOptions.Overlap = s.captureBetweenActors
+		liveOptions.CaptureOnOverlap = s.captureBetweenActors
 	}
 
 	s.forest = live.New(liveOptions)

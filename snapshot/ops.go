@@ -190,7 +190,7 @@ func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (M
 		}
 
 		c.message = fmt.Sprintf("before undo of operation %d", op.Number)
-		c.graft = live.Graft{Options: graft.Options{Source: states[1], View: op.BeforeView}}
+		c.graft = live.GraftOptions{Options: graft.Options{Source: states[1], View: op.BeforeView}}
 		c.check = func() error {
 			_, err := s.cat.UndoableOp(w.ws, op.Number)
 			return err

@@ -17,7 +17,7 @@ import (
 // directories that are in neither the newest snapshot nor the base, and where the caller sees
 // another file system.
 func (w *Workspace) placeholders(c actors.Caller) (found []naming.BytePath, err error) {
-	covered := w.store.forest.Takeover.Covered(w.ws.View, c.PID)
+	covered := w.store.forest.Takeover.CoveredPaths(w.ws.View, c.PID)
 	if len(covered) == 0 {
 		return nil, nil
 	}
@@ -41,7 +41,7 @@ func (w *Workspace) placeholders(c actors.Caller) (found []naming.BytePath, err 
 	}
 
 	for _, path := range covered {
-		if empty, err := live.EmptyAt(w.store.src, now, path); err != nil || !empty {
+		if empty, err := live.IsEmptyAt(w.store.src, now, path); err != nil || !empty {
 			continue // the path stays in snapshots if it cannot be read
 		}
 		if !existsInAny(w.store.src, before, path) {
@@ -55,7 +55,7 @@ func (w *Workspace) placeholders(c actors.Caller) (found []naming.BytePath, err 
 // existsInAny reports whether a path exists in one of the states. It also returns true if a state cannot be read.
 func existsInAny(src *tree.Source, states []*tree.State, path string) bool {
 	for _, st := range states {
-		if _, err := live.EmptyAt(src, st, path); !errors.Is(err, tree.ErrNotExist) {
+		if _, err := live.IsEmptyAt(src, st, path); !errors.Is(err, tree.ErrNotExist) {
 			return true
 		}
 	}

@@ -38,7 +38,7 @@ func TestHeldTree(t *testing.T) {
 	for _, id := range ids {
 		held[id] = true
 	}
-	f.Takeover.SetMount(live.Mount{Held: func(id live.NodeID) bool {
+	f.Takeover.SetMount(live.Mount{IsHeld: func(id live.NodeID) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return held[id]

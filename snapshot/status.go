@@ -17,7 +17,7 @@ func (w *Workspace) Status() info.Status {
 	st := info.Status{
 		Store: s.dir, PackSizes: info.PackSizes{StoredBytes: c.Stored, ChunkBytes: c.Bytes, Objects: c.Objects, Packs: c.Packs},
 		JournalBytes: s.log.Size(), Records: s.log.RecordCount(), NotStored: s.sealer.Len(), CacheBytes: s.src.CacheBytes(), Health: "ok",
-		Frozen: s.forest.Freezer.Frozen(),
+		Frozen: s.forest.Freezer.IsFrozen(),
 	}
 
 	s.withReadLock(func(tx *live.Tx) {
@@ -40,7 +40,7 @@ func (w *Workspace) Status() info.Status {
 	st.Metrics = s.metrics.Get()
 	st.UnsharedBytes, st.UnsharedLimit = w.Quota().Usage()
 
-	if err := errors.Join(s.log.WriteErr(), s.forest.Failed()); err != nil {
+	if err := errors.Join(s.log.WriteErr(), s.forest.Failure()); err != nil {
 		st.Health = err.Error() + "; unmount and mount again before changes are possible"
 	} else if free, err := s.FreeBytes(); err == nil {
 		st.DiskFreeBytes = free

@@ -64,9 +64,8 @@ type Options struct {
 	// Elapsed is a monotonic clock that also counts while the machine sleeps. nil:
 	// CLOCK_BOOTTIME, or Now if Now is set.
 	Elapsed func() time.Duration
-	// Takeover opens the store for a process that takes over a kernel connection from another
-	// process. The state of that connection is kept: see live.Takeover.Inherit and
-	// live.Takeover.Done.
+	// Takeover opens the store for a process that takes over a kernel connection from another process. The state of
+	// that connection is kept: see live.Takeover.Inherit and live.Takeover.WasCarriedOut.
 	Takeover bool
 	// ReadOnly writes no journal records and no metadata. Only reads and Verify work.
 	ReadOnly bool

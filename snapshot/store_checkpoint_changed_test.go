@@ -51,7 +51,7 @@ func TestCheckpointOfAChangedRecord(t *testing.T) {
 	s, err := Open(t.TempDir(), Options{Quiet: true})
 	must.OK(t, err)
 	defer s.Close()
-	s.Forest().Takeover.SetMount(live.Mount{Held: func(live.NodeID) bool { return true }})
+	s.Forest().Takeover.SetMount(live.Mount{IsHeld: func(live.NodeID) bool { return true }})
 	_, err = s.Forest().Create(s.Main().Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	_, err = s.Forest().Unlink(s.Main().Root(), "x")

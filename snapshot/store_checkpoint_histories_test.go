@@ -24,7 +24,7 @@ func TestCheckpointsOfHistories(t *testing.T) {
 		s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
 		must.OK(t, err)
 		clear(held)
-		s.Forest().Takeover.SetMount(live.Mount{Held: func(id live.NodeID) bool { return held[id] }})
+		s.Forest().Takeover.SetMount(live.Mount{IsHeld: func(id live.NodeID) bool { return held[id] }})
 		return s
 	}
 	x := &walker{t: t, r: r, s: open()}

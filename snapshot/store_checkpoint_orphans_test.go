@@ -18,7 +18,7 @@ func orphanStore(t *testing.T) *Store {
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
 	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
-	s.forest.Takeover.SetMount(live.Mount{Held: func(id live.NodeID) bool { return id.View() == live.MainView }})
+	s.forest.Takeover.SetMount(live.Mount{IsHeld: func(id live.NodeID) bool { return id.View() == live.MainView }})
 	return s
 }
 

@@ -22,7 +22,7 @@ func TestNumbersOfViewsAreGivenBack(t *testing.T) {
 	for _, name := range []string{"gone", "held"} {
 		must.OK(t, w.Snapshots().Delete(name, actors.Caller{}))
 	}
-	s.forest.Takeover.SetMount(live.Mount{Held: func(id live.NodeID) bool { return id == live.Node(held.View, live.RootIno) }})
+	s.forest.Takeover.SetMount(live.Mount{IsHeld: func(id live.NodeID) bool { return id == live.Node(held.View, live.RootIno) }})
 	s.withLock(func(tx *live.Tx) { tx.SetCounters(0, live.MaxView-1) })
 	seen := map[uint32]string{first.View: "first"}
 	again := false

@@ -50,7 +50,7 @@ func (s *Resends) Read(fd int, b []byte) (int, error) {
 	switch op, unique := wire.Opcode(b[:n]), wire.Unique(b); {
 	case op == wire.OpForget || op == wire.OpBatchForget || op == wire.OpInterrupt: // the kernel sends these before others
 	case unique&wire.ResentBit != 0:
-		s.takeover.Done(unique &^ wire.ResentBit)
+		s.takeover.WasCarriedOut(unique &^ wire.ResentBit)
 	default:
 		s.allRead.Store(true)
 		s.onSettled(s.takeover.SettleRequests())

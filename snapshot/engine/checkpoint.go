@@ -192,7 +192,7 @@ func (p *Checkpointer) makeCheckpoint(ctx context.Context) (unsealedErr, err err
 func (p *Checkpointer) BeginCheckpoint() (*Checkpoint, error) {
 	var c *Checkpoint
 	err := p.Forest.Update(true, func(tx *live.Tx) error {
-		if err := tx.Failed(); err != nil {
+		if err := tx.Failure(); err != nil {
 			return err // the store must be opened again, which replays the journal from the last checkpoint
 		}
 
@@ -225,11 +225,11 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 		snapshots:    make(map[uint32]*catalogue.Snapshot),
 		editSteps:    p.EditSteps.Load(),
 		replayBytes:  p.Memory.BytesToReplay(),
-		lowestPos:    tx.LowestUnreferenced(),
+		lowestPos:    tx.LowestUnreferencedPos(),
 		partlySealed: make(map[uint32]*catalogue.PartlySealed),
 	}
 
-	tx.ForgetActor()
+	tx.RequireActorRecord()
 	c.changedRecords, c.rootCount = p.Catalogue.Unwritten.TakeKeys()
 	for _, view := range tx.Changes().TakeChanged(live.ForCheckpoint) {
 		c.changedRecords[catalogue.Key(catalogue.WorkspacePrefix, view)] = view

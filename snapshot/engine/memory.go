@@ -108,7 +108,7 @@ func (m *Memory) RemoveWorkspace(view uint32) {
 }
 
 // Take implements live.Memory.
-func (m *Memory) Take(view uint32, taken, more int64, urgent bool) bool {
+func (m *Memory) Take(view uint32, usedBytes, moreBytes int64, urgent bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -117,13 +117,13 @@ func (m *Memory) Take(view uint32, taken, more int64, urgent bool) bool {
 		return true // the view is not added yet
 	}
 
-	m.account.Add(c.tenant, taken)
-	c.chargedBytes += taken
-	m.replayBytes += taken
-	fits := m.account.Take(c.tenant, more, urgent)
+	m.account.Add(c.tenant, usedBytes)
+	c.chargedBytes += usedBytes
+	m.replayBytes += usedBytes
+	fits := m.account.Take(c.tenant, moreBytes, urgent)
 	if fits {
-		c.chargedBytes += more
-		m.replayBytes += more
+		c.chargedBytes += moreBytes
+		m.replayBytes += moreBytes
 	}
 
 	if !fits || m.account.OverHalf(c.tenant) {
@@ -134,7 +134,7 @@ func (m *Memory) Take(view uint32, taken, more int64, urgent bool) bool {
 }
 
 // Await implements live.Memory.
-func (m *Memory) Await(ctx context.Context, view uint32, more int64, urgent bool) error {
+func (m *Memory) Await(ctx context.Context, view uint32, moreBytes int64, urgent bool) error {
 	patience := mainPatience
 	m.mu.Lock()
 	c := m.views[view]
@@ -163,7 +163,7 @@ func (m *Memory) Await(ctx context.Context, view uint32, more int64, urgent bool
 	defer stop()
 	defer context.AfterFunc(m.Loops.Context, stop)()
 
-	for freed := m.account.Freed(); !m.account.Fits(c.tenant, more, urgent); freed = m.account.Freed() {
+	for freed := m.account.Freed(); !m.account.Fits(c.tenant, moreBytes, urgent); freed = m.account.Freed() {
 		m.mu.Lock()
 		m.sealSoonLocked(c.tenant)
 		m.mu.Unlock()
@@ -366,8 +366,8 @@ func (m *Memory) ReturnSealed(view uint32, mark int64) {
 // EndRecovery ends the recovery. After it, workspaces are sealed in the background.
 func (m *Memory) EndRecovery() { m.recoveryEnded.Store(true) }
 
-// Relieve implements live.Memory.
-func (m *Memory) Relieve() error {
+// SealIfNearlyFull implements live.Memory.
+func (m *Memory) SealIfNearlyFull() error {
 	if !m.account.NearlyFull() {
 		return nil
 	}

@@ -35,7 +35,7 @@ func (d *journalScan) visitFrozen(s *tree.State) {
 // lowest returns the lowest journal position that the states in frozen, the present views and the
 // orphans reference. It skips pages that were visited before. The caller holds the lock of the forest.
 func (d *journalScan) lowest(tx *live.Tx, frozen []*tree.State) int64 {
-	d.lowestPos = min(d.lowestPos, tx.LowestUnreferenced())
+	d.lowestPos = min(d.lowestPos, tx.LowestUnreferencedPos())
 	for _, s := range frozen {
 		d.seen.Each(s, true, d.visit)
 	}

@@ -71,7 +71,7 @@ func TestCloneOfWhatWentAway(t *testing.T) {
 	if n, err := f.CopyRange(Node(MainView+7, a.ID.Ino()), 0, to.ID, 0, 10_000); n != 10_000 || err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}
-	if err := f.Failed(); err != nil {
+	if err := f.Failure(); err != nil {
 		t.Error(err)
 	}
 }

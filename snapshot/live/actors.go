@@ -112,19 +112,19 @@ func (tx viewActors) ActorNames(view uint32) []string { return tx.attribution(vi
 // EndInterval begins a new interval at a snapshot that is taken now. It returns the frozen actor sets of the
 // interval that ends.
 func (tx viewActors) EndInterval(view uint32) []*actors.Set {
-	tx.trees.changed.MarkChanged(view)
+	tx.trees.changedViews.MarkChanged(view)
 	return tx.attribution(view).NextInterval()
 }
 
 // AddActorSets adds the sets of the previous interval to the present interval, because the snapshot
 // between the two was removed.
 func (tx viewActors) AddActorSets(view uint32, sets []*actors.Set) {
-	tx.trees.changed.MarkChanged(view)
+	tx.trees.changedViews.MarkChanged(view)
 	tx.attribution(view).Return(sets)
 }
 
-// JoinActors replaces sets, which an earlier call of Actors has returned, by the set joined, or by none if joined
-// is nil. See actors.RecentSets.Join.
+// JoinActors replaces the sets that an earlier call of ActorSets has returned by one joined set. If joined is nil,
+// it removes them. See actors.RecentSets.Join.
 func (tx viewActors) JoinActors(view uint32, sets []*actors.Set, joined *actors.Set) bool {
 	return tx.attribution(view).Join(sets, joined)
 }
@@ -138,11 +138,11 @@ func (e *Edit) SetActors(s *actors.Set) {
 	e.attribution.Return([]*actors.Set{s})
 }
 
-// ForgetActor makes the next change append a record of its actor. A checkpoint calls it: a recovery that begins at
-// the checkpoint attributes the changes before the first record of an actor to actors.Unknown. The next change
-// appends a record even for actors.Unknown: if the checkpoint fails, recovery begins earlier and has read records
-// of other actors.
-func (tx viewActors) ForgetActor() { tx.trees.mu.journaled = noActor }
+// RequireActorRecord makes the next change append a record of its actor. A checkpoint calls it, because a recovery
+// that begins at the checkpoint would otherwise attribute the next changes to actors.Unknown. Even a change by
+// actors.Unknown then appends a record: if the checkpoint fails, recovery begins earlier and has read records of
+// other actors.
+func (tx viewActors) RequireActorRecord() { tx.trees.mu.journaledActor = noActor }
 
 // noActor is a text that is not the name of an actor.
 const noActor = "\x00"

@@ -20,7 +20,7 @@ func (v *view) commit(r *record, data []byte) error {
 	if err := v.checkUnprotected(r); err != nil {
 		return err
 	}
-	if err := v.attribute(r); err != nil {
+	if err := v.findAndJournalActor(r); err != nil {
 		return err
 	}
 	if err := v.prepare(r); err != nil {
@@ -53,7 +53,7 @@ func (v *view) commit(r *record, data []byte) error {
 
 	v.trees.mu.failed = ErrFailed // stays set if apply panics
 	if err := v.apply(r); err != nil {
-		return v.trees.fail(err)
+		return v.trees.recordFailure(err)
 	}
 
 	v.trees.mu.failed = nil
@@ -61,9 +61,9 @@ func (v *view) commit(r *record, data []byte) error {
 	return nil
 }
 
-// prepare copies the pages and inodes that a change will modify, unless the epoch owns them, and reads
-// all objects that the change will need. So the change fails because of a damaged object before its
-// record is journaled, and apply cannot fail. The effects of prepare are not visible to other requests.
+// prepare copies the pages and inodes that a change will modify, unless the epoch owns them, and reads all objects
+// that the change will need. So the change fails because of a damaged object before its record is journaled, and
+// apply cannot fail. The effects of prepare are not visible to other requests.
 func (v *view) prepare(r *record) error {
 	switch r.kind {
 	case recCreate:
@@ -77,7 +77,7 @@ func (v *view) prepare(r *record) error {
 	case recUnlink:
 		return v.ownEntry(r.parent, r.name)
 	case recRename:
-		err := errors.Join(v.ownEntry(r.parent, r.name), v.ownEntry(r.to.Parent, r.to.Name))
+		err := errors.Join(v.ownEntry(r.parent, r.name), v.ownEntry(r.newLink.Parent, r.newLink.Name))
 		if err != nil || r.flags&unix.RENAME_WHITEOUT == 0 {
 			return err
 		}
@@ -95,16 +95,16 @@ func (v *view) prepare(r *record) error {
 	}
 
 	// The record changes the bytes of a file.
-	if err := n.Content.Preload(v.source().Files, r.off, r.n); err != nil || r.kind != recClone {
+	if err := n.Content.Preload(v.source().Files, r.off, r.length); err != nil || r.kind != recClone {
 		return tree.LoadError(err)
 	}
 
-	from, err := v.trees.inode(Node(r.from.view, r.from.ino))
+	from, err := v.trees.inode(Node(r.cloneFrom.view, r.cloneFrom.ino))
 	if err != nil {
 		return err
 	}
 
-	return tree.LoadError(from.Content.Preload(v.source().Files, r.from.off, r.n))
+	return tree.LoadError(from.Content.Preload(v.source().Files, r.cloneFrom.off, r.length))
 }
 
 // ownSlot prepares the addition of an inode to the view's table, see tree.State.OwnSlot.
@@ -132,17 +132,17 @@ func (v *view) ownEntry(parent uint64, name string) error {
 	return tree.LoadError(errors.Join(err, v.ownOrphanSlot(e.Ino)))
 }
 
-// fail records that a change was journaled and could not be applied. Only a fault in the program can cause
+// recordFailure records that a change was journaled and could not be applied. Only a fault in the program can cause
 // this. The state may contain a part of the change, so all further changes fail until the store
 // is opened again; recovery then applies the change. The caller holds the forest's lock.
-func (t *trees) fail(err error) error {
+func (t *trees) recordFailure(err error) error {
 	t.mu.failed = fmt.Errorf("%w: %w", ErrFailed, err)
 	t.logger.Error("no more changes until the store is opened again", "error", t.mu.failed)
 	return err
 }
 
-// Failed returns the error with which all changes fail, see trees.fail, or nil.
-func (f *Forest) Failed() error {
+// Failure returns the error with which all changes fail, see trees.recordFailure, or nil.
+func (f *Forest) Failure() error {
 	f.trees.mu.RLock()
 	defer f.trees.mu.RUnlock()
 	return f.trees.mu.failed
@@ -164,8 +164,8 @@ func (r *record) mayFree() bool {
 // apply changes the view by a record. Views are changed only here and, for edits, in Tx.Apply.
 func (v *view) apply(r *record) error {
 	v.changeMark.MarkChanged()
-	v.trees.mu.changes++
-	v.lastChange = v.trees.mu.changes
+	v.trees.mu.changeCount++
+	v.changeNumber = v.trees.mu.changeCount
 	v.trees.mu.inApply = true
 	v.state.Depth = max(v.state.Depth, r.depth)
 	defer func() { v.trees.mu.inApply = false }()
@@ -194,11 +194,11 @@ func (v *view) applyRecord(r *record) error {
 		e.Add(r.parent, r.name, n)
 
 	case recLink:
-		v.link(e, r)
+		v.applyLink(e, r)
 	case recUnlink:
 		e.Remove(r.parent, r.name)
 	case recRename:
-		v.rename(e, r)
+		v.applyRename(e, r)
 	default:
 		return v.applyToInode(r)
 	}
@@ -215,8 +215,8 @@ func (v *view) newEditor(now int64) *tree.Editor {
 	return &v.editor
 }
 
-// link gives an inode one more name. An orphan gets its first name.
-func (v *view) link(e *tree.Editor, r *record) {
+// applyLink gives an inode one more name. An orphan gets its first name.
+func (v *view) applyLink(e *tree.Editor, r *record) {
 	orphan, err := v.inode(r.ino)
 	if err != nil || orphan.Nlink > 0 {
 		e.Link(r.parent, r.name, r.ino)
@@ -229,8 +229,8 @@ func (v *view) link(e *tree.Editor, r *record) {
 	e.Add(r.parent, r.name, &n)
 }
 
-// rename applies a recRename.
-func (v *view) rename(e *tree.Editor, r *record) {
+// applyRename applies a recRename.
+func (v *view) applyRename(e *tree.Editor, r *record) {
 	from, to := tree.Link{Parent: r.parent, Name: r.name}, r.to
 
 	switch {
@@ -256,7 +256,7 @@ func (v *view) applyToInode(r *record) error {
 
 	before := n.FileSize()
 	if r.kind != recSetAttr || r.setAttr.CountsAsChange() {
-		v.markChanged(r.ino)
+		v.attributeInode(r.ino)
 	}
 
 	n.Ctime = r.time
@@ -273,7 +273,7 @@ func (v *view) applyToInode(r *record) error {
 	case recRemoveXattr:
 		n.RemoveXattr(r.name)
 	default:
-		err = v.setData(n, r)
+		err = v.applyToData(n, r)
 	}
 
 	if n.Nlink > 0 {

@@ -46,9 +46,9 @@ func (w Writer) SetAttr(id NodeID, s SetAttr) (a Attr, err error) {
 	}
 }
 
-// setAttr sets attributes. A truncation of a file with many extents is done in steps, from the end of
-// the file: then setAttr returns the new end of the file, and the caller calls it again. After the last
-// step it returns the attributes and an end of 0.
+// setAttr sets attributes. It truncates a file with many extents in several calls, from the end of the file. After
+// each step it returns the new end of the file, and the caller calls it again. After the last step it returns the
+// attributes and an end of 0.
 func (w Writer) setAttr(id NodeID, s SetAttr) (a Attr, end int64, err error) {
 	err = w.changeInode(id, func(v *view, n *tree.Inode) error {
 		if s.Size != nil && !n.IsRegular() {
@@ -69,7 +69,7 @@ func (w Writer) setAttr(id NodeID, s SetAttr) (a Attr, end int64, err error) {
 		}
 
 		r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, setAttr: s}
-		a, err = v.attrAfter(&r)
+		a, err = v.commitAndGetAttr(&r)
 		return err
 	})
 	return a, end, err

@@ -13,9 +13,9 @@ import (
 const (
 	// MaxFileSize is the largest offset in a file.
 	MaxFileSize = 1<<62 - 1
-	// blobSize is the smallest size in bytes of a write whose bytes are journaled without the forest's
-	// lock, so that a small write does not wait for a large one.
-	blobSize = 64 << 10
+	// The bytes of a write of at least minBlobSize bytes are journaled without the forest's lock, so that a small
+	// write does not wait for a large one.
+	minBlobSize = 64 << 10
 	// maxRuns is the largest number of runs of a file that one step changes or copies under the forest's
 	// lock. Other requests can take the lock between two steps.
 	maxRuns = 4096
@@ -76,9 +76,9 @@ func (w Writer) Write(id NodeID, p []byte, off int64, killPriv bool) (int, error
 		return 0, err
 	}
 
-	r := record{kind: recWrite, view: id.View(), ino: id.Ino(), off: off, n: int64(len(p)), clearPriv: killPriv}
+	r := record{kind: recWrite, view: id.View(), ino: id.Ino(), off: off, length: int64(len(p)), clearPriv: killPriv}
 	data := p
-	if len(p) >= blobSize {
+	if len(p) >= minBlobSize {
 		pos, done, err := w.trees.blobs.Write(recBlob, p, false)
 		if err != nil {
 			return 0, err
@@ -162,7 +162,7 @@ func (w Writer) fallocate(id NodeID, off, end int64, mode uint32, reserved int64
 			return fmt.Errorf("%w: the file would have more than %d parts", errs.TooBig, content.MaxExtents)
 		}
 
-		r := record{kind: recFallocate, view: v.id, time: now(), ino: id.Ino(), off: off, n: to - off, flags: mode}
+		r := record{kind: recFallocate, view: v.id, time: now(), ino: id.Ino(), off: off, length: to - off, flags: mode}
 		return v.commit(&r, nil)
 	})
 
@@ -189,14 +189,14 @@ func (r Reader) Seek(id NodeID, off int64, whence int) (int64, error) {
 	})
 }
 
-// CopyRange copies bytes between files, also of different views: afterwards both files reference the same stored
-// bytes. It returns the number of copied bytes, which is less than n if the range has many extents. If the target
-// has too many extents, the error is errs.CrossDevice, and the caller can read and write the bytes instead.
+// CopyRange copies bytes between files, which may be in different views: afterwards both files reference the same
+// stored bytes. It returns the number of copied bytes, which is less than n if the range has many extents. If the
+// target has too many extents, the error is errs.CrossDevice, and the caller can read and write the bytes instead.
 func (w Writer) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int64) (int64, error) {
 	if soff < 0 || doff < 0 || n < 0 {
 		return 0, errs.Invalid
 	}
-	n, cost, err := w.trees.copyStep(src, soff, dst, doff, n)
+	n, cost, err := w.trees.planCopyStep(src, soff, dst, doff, n)
 	if err != nil {
 		return 0, err
 	}
@@ -229,16 +229,16 @@ func (w Writer) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int6
 			return errs.CrossDevice
 		}
 
-		r := record{kind: recClone, view: v.id, time: now(), ino: dst.Ino(), off: doff, from: cloneSource{src.View(), src.Ino(), soff}, n: n}
+		r := record{kind: recClone, view: v.id, time: now(), ino: dst.Ino(), off: doff, cloneFrom: cloneSource{src.View(), src.Ino(), soff}, length: n}
 		return v.commit(&r, nil)
 	})
 
 	return n, err
 }
 
-// copyStep returns the number of bytes that the next step of CopyRange copies. cost is the memory in bytes of the
-// new extents, without the first.
-func (t *trees) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (bytes, cost int64, err error) {
+// planCopyStep returns the number of bytes that the next step of CopyRange copies. cost is the memory in bytes of
+// the new extents except for the first one.
+func (t *trees) planCopyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (bytes, cost int64, err error) {
 	err = t.withReadLock(func() error {
 		from, err := t.inode(src)
 		if err != nil {
@@ -270,22 +270,22 @@ func (t *trees) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (byt
 	return bytes, cost, err
 }
 
-// setData applies the records that change the bytes of a file.
-func (v *view) setData(n *tree.Inode, r *record) (err error) {
+// applyToData applies the records that change the bytes of a file.
+func (v *view) applyToData(n *tree.Inode, r *record) (err error) {
 	c := n.Content.VersionFor(v.trees.mu.epoch)
 	files := v.source().Files
 
 	switch r.kind {
 	case recWrite, recWriteAt:
-		err = c.Write(files, r.off, r.n, r.dataPos, r.payloadPos)
+		err = c.Write(files, r.off, r.length, r.dataPos, r.payloadPos)
 	case recFallocate:
-		err = fallocate(files, c, r)
+		err = applyFallocate(files, c, r)
 	case recClone:
 		var from *tree.Inode
-		if from, err = v.trees.inode(Node(r.from.view, r.from.ino)); err != nil {
+		if from, err = v.trees.inode(Node(r.cloneFrom.view, r.cloneFrom.ino)); err != nil {
 			return err
 		}
-		err = c.CloneRange(files, r.off, from.Content, r.from.off, r.n)
+		err = c.CloneRange(files, r.off, from.Content, r.cloneFrom.off, r.length)
 	}
 	if err != nil {
 		return err
@@ -300,15 +300,15 @@ func (v *view) setData(n *tree.Inode, r *record) (err error) {
 	return nil
 }
 
-// fallocate applies a recFallocate to the content c.
-func fallocate(src *content.Source, c *content.Content, r *record) error {
+// applyFallocate applies a recFallocate to the content c.
+func applyFallocate(src *content.Source, c *content.Content, r *record) error {
 	keep := r.flags&unix.FALLOC_FL_KEEP_SIZE != 0
 	switch {
 	case r.flags&unix.FALLOC_FL_PUNCH_HOLE != 0:
-		return c.Punch(src, r.off, r.n)
+		return c.Punch(src, r.off, r.length)
 	case r.flags&unix.FALLOC_FL_ZERO_RANGE != 0:
-		return c.Zero(src, r.off, r.n, keep)
+		return c.Zero(src, r.off, r.length, keep)
 	}
 
-	return c.Allocate(src, r.off, r.n, keep)
+	return c.Allocate(src, r.off, r.length, keep)
 }

@@ -17,17 +17,17 @@ import (
 // without the forest's lock. The change becomes visible when Tx.Apply replaces the view by the copy. An edit
 // that is not applied has no effect.
 //
-// The changes are attributed to the actor that began the edit, unless Graft.ActorsOf returns other actors.
+// The changes are attributed to the actor that began the edit, unless GraftOptions.ActorsOf returns other actors.
 type Edit struct {
-	trees       *trees
-	view        *view
-	target      graft.Target  // a copy of the view's state
-	heldBack    []*view       // views whose changes wait for End
-	done        chan struct{} // closed by End
-	inv         Invalidation
-	sealed      bool               // in recovery: SetResult has set a sealed state without steps, so inv is unknown
-	removed     []*tree.Inode      // in recovery: the inodes that the edit removes
-	mountPoints map[tree.Link]bool // names on which or below which file systems are mounted; nil before loadMountPoints
+	trees           *trees
+	view            *view
+	target          graft.Target  // a copy of the view's state
+	heldBack        []*view       // views whose changes wait for End
+	done            chan struct{} // closed by End
+	invalidation    Invalidation
+	hasSealedResult bool               // in recovery: SetResult has set a sealed state without steps, so the invalidation is unknown
+	removedInodes   []*tree.Inode      // in recovery: the inodes that the edit removes
+	mountPoints     map[tree.Link]bool // names on which or below which file systems are mounted; nil before loadMountPoints
 
 	stepActors  []string // the actors of the present step
 	attribution actors.RecentSets
@@ -68,7 +68,7 @@ func (t *trees) beginEdit(id uint32, holdBack []uint32, actor string) (*Edit, er
 		steps: Blobs{log: t.blobs, urgent: true}, enc: wire.NewEncoder(nil),
 	}
 	e.target = graft.Target{
-		Editor:      tree.Editor{State: v.state.Clone(), Source: t.waitingSrc, Epoch: t.newEpoch(), OnChanged: e.markChanged},
+		Editor:      tree.Editor{State: v.state.Clone(), Source: t.waitingSrc, Epoch: t.newEpoch(), OnChanged: e.attributeInode},
 		Base:        v.state,
 		ReserveInos: Counters{t}.ReserveInos, NextIno: t.mu.nextIno,
 		OnReplaced: e.addReplaced, IsMountPoint: e.isMountPoint, MountOrphan: e.orphanBeneathMount,
@@ -109,7 +109,7 @@ func (e *Edit) End() {
 }
 
 // Steps returns the places of the recorded steps in the journal. Until End the journal keeps the steps. After End
-// it keeps them as long as recovery needs a record after them.
+// the journal keeps them as long as recovery needs the record that the caller has appended after them.
 func (e *Edit) Steps() []graft.JournalSpan { return e.steps.Spans }
 
 // NextIno returns a number that is higher than the inode numbers of the edited state.
@@ -118,7 +118,7 @@ func (e *Edit) NextIno() uint64 { return e.target.NextIno }
 // SetResult makes st, a sealed state with inode numbers below next, the result of the edit. Recovery calls it for
 // an edit without steps.
 func (e *Edit) SetResult(st *tree.State, next uint64) error {
-	e.target.State, e.target.NextIno, e.sealed = st, next, true
+	e.target.State, e.target.NextIno, e.hasSealedResult = st, next, true
 	return e.findRemovedInodes()
 }
 
@@ -134,10 +134,10 @@ func (e *Edit) Depth() int { return e.target.State.Depth }
 func (tx *Tx) Apply(e *Edit) Invalidation {
 	t, v := tx.trees, e.view
 	v.changeMark.MarkChanged()
-	t.mu.changes++
-	v.lastChange = t.mu.changes
+	t.mu.changeCount++
+	v.changeNumber = t.mu.changeCount
 	if t.mu.replaying {
-		e.inherit()
+		e.addToInheritance()
 	} else if t.mount.Load() != nil {
 		e.replacedState = v.state
 		v.replacedStates = append(v.replacedStates, e.replacedState)
@@ -148,11 +148,11 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 	t.memory.Take(v.id, int64(e.unsealedSteps)*InodeBytes, 0, true)
 	v.attribution.Append(&e.attribution)
 	t.raiseNextIno(e.target.NextIno - 1)
-	if !t.mu.replaying && !e.inv.Empty() {
-		t.mu.unnoticed[v.id] = append(t.mu.unnoticed[v.id], e.inv.rootNames())
+	if !t.mu.replaying && !e.invalidation.IsEmpty() {
+		t.mu.unnoticed[v.id] = append(t.mu.unnoticed[v.id], e.invalidation.rootNames())
 	}
 
-	return e.inv
+	return e.invalidation
 }
 
 // keepHeldInodes makes orphans of the inodes that an applied edit has removed and to which the kernel has
@@ -163,10 +163,10 @@ func (e *Edit) keepHeldInodes() {
 	}
 
 	// Drop the mountOrphans to which the kernel has no reference any more.
-	maps.DeleteFunc(e.view.mountOrphans, func(_ tree.Link, ino uint64) bool { return !e.trees.held(Node(e.view.id, ino)) })
+	maps.DeleteFunc(e.view.mountOrphans, func(_ tree.Link, ino uint64) bool { return !e.trees.isHeld(Node(e.view.id, ino)) })
 
-	for i := range e.inv.Entries {
-		if entry := &e.inv.Entries[i]; entry.OldNode != 0 && e.keepHeld(entry.OldNode) {
+	for i := range e.invalidation.Entries {
+		if entry := &e.invalidation.Entries[i]; entry.OldNode != 0 && e.orphanIfHeld(entry.OldNode) {
 			entry.HeldNode = entry.OldNode
 			if entry.MountPoint {
 				if e.view.mountOrphans == nil {
@@ -184,16 +184,16 @@ func (e *Edit) keepHeldInodes() {
 	e.replacedState = nil
 }
 
-// keepHeld makes an inode of the replaced state an orphan if the kernel has a reference to the inode. It
+// orphanIfHeld makes an inode of the replaced state an orphan if the kernel has a reference to the inode. It
 // reports whether the inode is an orphan now.
-func (e *Edit) keepHeld(id NodeID) (kept bool) {
+func (e *Edit) orphanIfHeld(id NodeID) (kept bool) {
 	_ = e.trees.withReadLock(func() error {
-		if !e.trees.held(id) {
+		if !e.trees.isHeld(id) {
 			return nil
 		}
 		n, err := e.view.inode(id.Ino()) // makes the inode an orphan, see view.orphan
 		kept = err == nil && n.Nlink == 0
-		if kept && !e.trees.held(id) { // the kernel has dropped its last reference after the check above
+		if kept && !e.trees.isHeld(id) { // the kernel has dropped its last reference after the check above
 			e.view.orphans.remove(e.trees.waitingSrc, e.trees.mu.epoch, id.Ino())
 			kept = false
 		}

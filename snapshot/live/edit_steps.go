@@ -10,33 +10,33 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Graft are the options for making the steps of an edit.
-type Graft struct {
+// GraftOptions are the options for making the steps of an edit.
+type GraftOptions struct {
 	graft.Options
 	// ActorsOf, if set, returns the actors of a step. If it returns none, the step has the actors of the edit.
 	ActorsOf func(*graft.Step) ([]string, error)
-	// If Record is set, the edit writes its steps to the journal, see Edit.Steps.
-	Record bool
+	// If RecordSteps is set, the edit writes its steps to the journal, see Edit.Steps.
+	RecordSteps bool
 	// Seal, if set, seals the edited state, see graft.Target.
 	Seal func(*tree.State) error
 }
 
 // Graft makes steps in the edited view.
-func (e *Edit) Graft(ctx context.Context, steps []graft.Step, g Graft) error {
+func (e *Edit) Graft(ctx context.Context, steps []graft.Step, g GraftOptions) error {
 	e.beginGraft(&g)
 	return e.endGraft(e.target.Graft(ctx, steps, g.Options))
 }
 
 // Overlay makes the steps of an overlay in the edited view.
-func (e *Edit) Overlay(ctx context.Context, o *graft.Overlay, g Graft) error {
+func (e *Edit) Overlay(ctx context.Context, o *graft.Overlay, g GraftOptions) error {
 	e.beginGraft(&g)
 	return e.endGraft(e.target.Overlay(ctx, o, g.Options))
 }
 
 // beginGraft sets up the target for the options g.
-func (e *Edit) beginGraft(g *Graft) {
-	if g.Record {
-		e.target.RecordOp = e.record
+func (e *Edit) beginGraft(g *GraftOptions) {
+	if g.RecordSteps {
+		e.target.RecordOp = e.recordStep
 	}
 
 	if seal := g.Seal; seal != nil {
@@ -68,11 +68,13 @@ func (e *Edit) endGraft(changed []uint64, err error) error {
 	if err != nil || e.enc.Len() == 0 {
 		return err
 	}
-	return e.write()
+	return e.writeSteps()
 }
 
 // addChanged adds an inode to the invalidation.
-func (e *Edit) addChanged(ino uint64) { e.inv.Inodes = append(e.inv.Inodes, Node(e.view.id, ino)) }
+func (e *Edit) addChanged(ino uint64) {
+	e.invalidation.Inodes = append(e.invalidation.Inodes, Node(e.view.id, ino))
+}
 
 // addReplaced adds a name to the invalidation.
 func (e *Edit) addReplaced(r graft.ReplacedName) {
@@ -80,7 +82,7 @@ func (e *Edit) addReplaced(r graft.ReplacedName) {
 	if r.OldIno != 0 {
 		entry.OldNode = Node(e.view.id, r.OldIno)
 	}
-	e.inv.Entries = append(e.inv.Entries, entry)
+	e.invalidation.Entries = append(e.invalidation.Entries, entry)
 }
 
 // Counters allocates epochs and inode numbers. No number is allocated twice.
@@ -115,23 +117,23 @@ func (c Counters) ReserveInos(e *tree.Editor, n uint64) (first uint64, err error
 	return c.trees.newInos(e, n)
 }
 
-// stepsBlob is the approximate number of bytes of steps in one blob.
-const stepsBlob = 1 << 20
+// stepsBlobSize is the approximate size in bytes of a blob of steps.
+const stepsBlobSize = 1 << 20
 
-// record encodes a step, and writes the encoded steps if they have at least stepsBlob bytes.
-func (e *Edit) record(c *graft.Op) error {
+// recordStep encodes a step, and writes the encoded steps if they have at least stepsBlobSize bytes.
+func (e *Edit) recordStep(c *graft.Op) error {
 	c.Encode(e.enc)
 	e.StepCount++
 	e.unsealedSteps++
-	if e.enc.Len() < stepsBlob {
+	if e.enc.Len() < stepsBlobSize {
 		return nil
 	}
 
-	return e.write()
+	return e.writeSteps()
 }
 
-// write writes the encoded steps to the journal.
-func (e *Edit) write() error {
+// writeSteps writes the encoded steps to the journal.
+func (e *Edit) writeSteps() error {
 	_, err := e.steps.Write(e.enc.Bytes())
 	e.enc.Reset()
 	return err
@@ -157,7 +159,7 @@ func (e *Edit) Redo(steps []graft.JournalSpan, now int64, depth int) error {
 		if err != nil {
 			return err
 		}
-		if err := e.relieve(); err != nil {
+		if err := e.sealIfTooLarge(); err != nil {
 			return err
 		}
 	}
@@ -165,12 +167,12 @@ func (e *Edit) Redo(steps []graft.JournalSpan, now int64, depth int) error {
 	return e.findRemovedInodes()
 }
 
-// relieve seals the edited state if the state takes too much memory, see Memory.SealEdit.
-func (e *Edit) relieve() error {
-	sealed, err := e.trees.memory.SealEdit(e.view.id, e.target.State, int64(e.unsealedSteps)*InodeBytes+e.trees.pages.Load())
+// sealIfTooLarge seals the edited state if the state takes too much memory, see Memory.SealEdit.
+func (e *Edit) sealIfTooLarge() error {
+	sealed, err := e.trees.memory.SealEdit(e.view.id, e.target.State, int64(e.unsealedSteps)*InodeBytes+e.trees.copiedPageBytes.Load())
 	if sealed {
 		e.unsealedSteps, e.target.Epoch = 0, e.trees.newEpoch()
-		e.trees.pages.Store(0)
+		e.trees.copiedPageBytes.Store(0)
 	}
 	return err
 }

@@ -75,7 +75,7 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 		for _, i := range order {
 			turned = append(turned, steps[i])
 		}
-		must.OK(t, e.Graft(t.Context(), turned, Graft{Options: graft.Options{Source: then, View: MainView, Now: 5}, Record: true}))
+		must.OK(t, e.Graft(t.Context(), turned, GraftOptions{Options: graft.Options{Source: then, View: MainView, Now: 5}, RecordSteps: true}))
 		must.OK(t, f.Update(false, func(tx *Tx) error {
 			b, err := json.Marshal(e.Steps())
 			if err == nil {

@@ -70,11 +70,11 @@ func TestManyExtents(t *testing.T) {
 	}
 	steps := func(what string, want int, fn func() error) {
 		t.Helper()
-		had, before := extents(), f.trees.mu.changes
+		had, before := extents(), f.trees.mu.changeCount
 		if err := fn(); err != nil {
 			t.Fatal(what, err)
 		}
-		if got := int(f.trees.mu.changes - before); got < want || got > 3*want {
+		if got := int(f.trees.mu.changeCount - before); got < want || got > 3*want {
 			t.Errorf("%s of %d extents takes %d steps, not %d", what, had-extents(), got, want)
 		}
 	}

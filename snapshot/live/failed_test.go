@@ -49,7 +49,7 @@ type unlimitedMemory struct{}
 
 func (unlimitedMemory) Take(uint32, int64, int64, bool) bool             { return true }
 func (unlimitedMemory) Await(context.Context, uint32, int64, bool) error { return nil }
-func (unlimitedMemory) Relieve() error                                   { return nil }
+func (unlimitedMemory) SealIfNearlyFull() error                          { return nil }
 func (unlimitedMemory) SealEdit(uint32, *tree.State, int64) (sealed bool, err error) {
 	return false, nil
 }
@@ -66,7 +66,7 @@ func TestHalfDoneChange(t *testing.T) {
 	root, failed := Node(MainView, RootIno), errors.New("half-way")
 	for how, change := range map[string]func(f *Forest) error{
 		"panic": func(f *Forest) error {
-			f.Takeover.SetMount(Mount{Held: func(NodeID) bool { panic("half-way") }})
+			f.Takeover.SetMount(Mount{IsHeld: func(NodeID) bool { panic("half-way") }})
 			_, err := f.Unlink(root, "victim")
 			return err
 		},
@@ -109,7 +109,7 @@ func TestHalfDoneChange(t *testing.T) {
 				foreign++
 				return nil
 			})
-			if err != nil || lost.Changes > 0 {
+			if err != nil || lost.Count > 0 {
 				t.Fatal(lost, err)
 			}
 			if _, err := f.Lookup(root, "victim"); errors.Is(err, errs.NotExist) == (foreign == 1) {

@@ -37,9 +37,9 @@ type Options struct {
 	Admit func(view uint32, n int64) error
 	// Memory is charged for every change.
 	Memory Memory
-	// Overlap, if set, takes a snapshot of the view before the actor changes a file that another actor has changed
+	// CaptureOnOverlap, if set, takes a snapshot of the view before the actor changes a file that another actor has changed
 	// since the newest snapshot. It is called with the forest's lock held, at most once a second for a view.
-	Overlap func(tx *Tx, view uint32, actor string) error
+	CaptureOnOverlap func(tx *Tx, view uint32, actor string) error
 	// Salvage makes Replay skip records that cannot be applied.
 	Salvage bool
 	Logger  *slog.Logger
@@ -68,41 +68,41 @@ type Writer struct {
 // trees contains the views, the lock that guards them, the journal to which changes are appended, and the
 // sources from which pages are read. Comments call the lock trees.mu "the forest's lock".
 type trees struct {
-	residentSrc *tree.Source // reads only memory, else fails with Unread errors; for use under the lock, see source
-	localSrc    *tree.Source // reads memory and disk, else fails with a cas.AbsentError
-	waitingSrc  *tree.Source // reads memory, disk and network, and waits for them
-	log         *journal.Journal
-	memory      Memory
-	pages       *atomic.Int64 // bytes of pages that were copied under the lock, see tree.Source.CountingCopies
-	requests    doneRequests
-	readView    func(src *tree.Source, view uint32) (*tree.State, error)
-	admit       func(view uint32, n int64) error
-	blobs       *journal.UnreferencedBytes
-	mount       atomic.Pointer[Mount]           // see Takeover.SetMount
-	changed     *changed.Set[uint32]            // see Tx.Changes
-	overlap     func(view uint32, actor string) // calls Options.Overlap; may be nil
-	logger      *slog.Logger
+	residentSrc      *tree.Source // reads only memory, else fails with Unread errors; for use under the lock, see source
+	localSrc         *tree.Source // reads memory and disk, else fails with a cas.AbsentError
+	waitingSrc       *tree.Source // reads memory, disk and network, and waits for them
+	log              *journal.Journal
+	memory           Memory
+	copiedPageBytes  *atomic.Int64 // bytes of pages that were copied under the lock, see tree.Source.CountingCopies
+	requests         doneRequests
+	readView         func(src *tree.Source, view uint32) (*tree.State, error)
+	admit            func(view uint32, n int64) error
+	blobs            *journal.UnreferencedBytes
+	mount            atomic.Pointer[Mount]           // see Takeover.SetMount
+	changedViews     *changed.Set[uint32]            // see Tx.Changes
+	captureOnOverlap func(view uint32, actor string) // calls Options.CaptureOnOverlap; may be nil
+	logger           *slog.Logger
 
 	mu struct {
 		sync.RWMutex
-		views    map[uint32]*view
-		epoch    uint64
-		nextIno  uint64
-		nextView uint32
-		changes  uint64        // number of applied records
-		frozen   chan struct{} // closed by Thaw; nil if the forest is not frozen
+		views       map[uint32]*view
+		epoch       uint64
+		nextIno     uint64
+		nextView    uint32
+		changeCount uint64        // number of applied records
+		frozen      chan struct{} // closed by Thaw; nil if the forest is not frozen
 
 		inApply bool // a journaled record is being applied
 
-		actor     string // the actor of the present change, while the lock is held
-		journaled string // the actor in the last recActor record
-		request   uint64 // the request of the present change, while the lock is held; 0 for none
+		actor          string // the actor of the present change, while the lock is held
+		journaledActor string // the actor in the last recActor record
+		request        uint64 // the request of the present change, while the lock is held; 0 for none
 
 		replaying bool // a recovery is running: the nodes to which the kernel has references are unknown
 		inherited inheritedEdits
 		unnoticed map[uint32][][]string // by view, for each edit without MarkNoticed: names in the root, see Inheritance.Stale
 
-		failed error // the error that stopped all changes, see fail
+		failed error // the error that stopped all changes, see recordFailure
 		enc    *wire.Encoder
 	}
 }
@@ -114,8 +114,8 @@ type view struct {
 	state          *tree.State
 	editor         tree.Editor // see newEditor
 	orphans        orphanSet
-	lastChange     uint64        // value of trees.mu.changes after the last change of the view
-	changeMark     *changed.Mark // the mark of the view in trees.changed
+	changeNumber   uint64        // value of trees.mu.changeCount after the last change of the view
+	changeMark     *changed.Mark // the mark of the view in trees.changedViews
 	editDone       chan struct{} // closed at the end of the running edit, for which changes wait; nil without an edit
 	readOnly       bool          // see SetReadOnly
 	ended          bool          // its nodes are stale, see Tx.SetViewEnded
@@ -133,22 +133,22 @@ func New(o Options) *Forest {
 	pages := new(atomic.Int64)
 	src := o.Source.CountingCopies(pages)
 	t := &trees{
-		residentSrc: src, localSrc: src, waitingSrc: src, pages: pages,
+		residentSrc: src, localSrc: src, waitingSrc: src, copiedPageBytes: pages,
 		log: o.Log, memory: o.Memory, readView: o.ReadView, admit: o.Admit, blobs: journal.NewUnreferencedBytes(o.Log),
-		changed: changed.New[uint32](changedReaders), logger: o.Logger,
+		changedViews: changed.New[uint32](changedReaderCount), logger: o.Logger,
 	}
 
 	t.mu.views = make(map[uint32]*view)
 	t.requests.clear()
-	t.mu.inherited, t.mu.unnoticed = newInherited(), make(map[uint32][][]string)
+	t.mu.inherited, t.mu.unnoticed = newInheritedEdits(), make(map[uint32][][]string)
 	t.mu.epoch = 1
 	t.mu.nextIno = RootIno + 1
 	t.mu.nextView = MainView + 1
 	t.mu.enc = wire.NewEncoder(nil)
-	t.mu.journaled = actors.Unknown
-	if o.Overlap != nil {
-		t.overlap = func(view uint32, actor string) {
-			if err := t.update(func(tx *Tx) error { return o.Overlap(tx, view, actor) }); err != nil {
+	t.mu.journaledActor = actors.Unknown
+	if o.CaptureOnOverlap != nil {
+		t.captureOnOverlap = func(view uint32, actor string) {
+			if err := t.update(func(tx *Tx) error { return o.CaptureOnOverlap(tx, view, actor) }); err != nil {
 				t.logger.Debug("no snapshot between two actors", "error", err)
 			}
 		}
@@ -162,8 +162,8 @@ func New(o Options) *Forest {
 
 // newView returns a view that owns the state s.
 func (t *trees) newView(id uint32, s *tree.State) *view {
-	v := &view{trees: t, id: id, state: s, orphans: orphanSet{state: &tree.State{}}, changeMark: t.changed.Add(id)}
-	v.editor.OnChanged, v.editor.OnUnnamed = v.markChanged, v.keepUnnamed
+	v := &view{trees: t, id: id, state: s, orphans: orphanSet{state: &tree.State{}}, changeMark: t.changedViews.Add(id)}
+	v.editor.OnChanged, v.editor.OnUnnamed = v.attributeInode, v.keepUnnamed
 	v.orphans.onChange = v.changeMark.MarkChanged
 	return v
 }
@@ -192,9 +192,9 @@ func (t *trees) lockUnless(done <-chan struct{}, views []uint32) bool {
 	}
 }
 
-// change calls fn with the forest's lock held for a change of a node's view. If fn fails because an object is not
-// in memory, change reads the object without the lock and calls fn again. If fn fails because the change needs
-// more memory, the error is a cas.DelayError.
+// change locks the forest to change the view of the node id, and calls fn. If fn fails because an object is not in
+// memory, change reads the object without the lock and calls fn again. If fn fails because the change needs more
+// memory, the error is a cas.DelayError.
 func (w Writer) change(id NodeID, fn func() error) error {
 	return tree.Again(func() error {
 		w.trees.lock(id.View())

@@ -64,8 +64,8 @@ func (t *trees) thaw(ch chan struct{}) bool {
 	return true
 }
 
-// Frozen reports whether the forest is frozen.
-func (f Freezer) Frozen() bool {
+// IsFrozen reports whether the forest is frozen.
+func (f Freezer) IsFrozen() bool {
 	f.trees.mu.RLock()
 	defer f.trees.mu.RUnlock()
 	return f.trees.mu.frozen != nil

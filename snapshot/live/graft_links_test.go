@@ -46,7 +46,7 @@ func TestGraftJoinsTheUnchangedName(t *testing.T) {
 		steps = append(steps, graft.StepOf(c))
 		return nil
 	}))
-	must.OK(t, e.Graft(t.Context(), steps, Graft{Options: graft.Options{Source: then, View: MainView, Now: 9}}))
+	must.OK(t, e.Graft(t.Context(), steps, GraftOptions{Options: graft.Options{Source: then, View: MainView, Now: 9}}))
 	must.OK(t, f.Update(false, func(tx *Tx) error { tx.Apply(e); return nil }))
 	for _, name := range []string{"a", "b"} {
 		if n := try(f.Lookup(root, name)); n.ID != a.ID || n.Nlink != 2 {

@@ -38,10 +38,10 @@ func (t Takeover) Inherit() (Inheritance, error) {
 	t.trees.mu.RLock()
 	defer t.trees.mu.RUnlock()
 
-	in := Inheritance{Notices: t.trees.mu.inherited.notices, Stale: maps.Clone(t.trees.mu.inherited.stale), Unanswered: t.trees.requests.nodes()}
+	in := Inheritance{Notices: t.trees.mu.inherited.notices, Stale: maps.Clone(t.trees.mu.inherited.stale), Unanswered: t.trees.requests.inheritedNodes()}
 
 	for id, v := range t.trees.mu.views {
-		inos, err := v.orphans.numbers(t.trees.waitingSrc)
+		inos, err := v.orphans.inos(t.trees.waitingSrc)
 		if err != nil {
 			return in, tree.LoadError(err)
 		}
@@ -57,7 +57,7 @@ func (t Takeover) Inherit() (Inheritance, error) {
 func (t Takeover) MarkInheritedNoticed() {
 	t.trees.mu.Lock()
 	defer t.trees.mu.Unlock()
-	t.trees.mu.inherited = newInherited()
+	t.trees.mu.inherited = newInheritedEdits()
 }
 
 // Disinherit drops the inheritance that recovery found, because the connection to the kernel has ended.
@@ -88,9 +88,9 @@ func (t Takeover) Connect() error {
 // disinherit does the work of Disinherit. The caller holds the forest's lock.
 func (t *trees) disinherit() {
 	t.requests.clear()
-	t.mu.inherited = newInherited()
+	t.mu.inherited = newInheritedEdits()
 	for _, v := range t.mu.views {
-		v.orphans.set(&tree.State{})
+		v.orphans.replaceAll(&tree.State{})
 	}
 }
 
@@ -100,31 +100,31 @@ type inheritedEdits struct {
 	stale   map[uint32][]string
 }
 
-func newInherited() inheritedEdits {
+func newInheritedEdits() inheritedEdits {
 	return inheritedEdits{stale: make(map[uint32][]string)}
 }
 
-// findRemovedInodes finds the inodes that an edit removes. Recovery calls it after the edit's last step, because the
-// kernel may have references to these inodes.
+// findRemovedInodes finds the inodes that an edit removes. The kernel may have references to them. Recovery calls
+// it after the edit's last step.
 func (e *Edit) findRemovedInodes() error {
-	return e.view.state.EachNotIn(e.target.Source, e.target.State, func(n *tree.Inode) { e.removed = append(e.removed, n) })
+	return e.view.state.EachNotIn(e.target.Source, e.target.State, func(n *tree.Inode) { e.removedInodes = append(e.removedInodes, n) })
 }
 
-// inherit adds an edit that recovery applies to the inheritance: its removed inodes become orphans, and its
+// addToInheritance adds an edit that recovery applies to the inheritance: its removed inodes become orphans, and its
 // changes become notices or stale names. The caller holds the forest's lock.
-func (e *Edit) inherit() {
-	for _, n := range e.removed {
+func (e *Edit) addToInheritance() {
+	for _, n := range e.removedInodes {
 		e.view.orphans.put(e.trees.waitingSrc, e.trees.mu.epoch, n)
 	}
-	for i := range e.inv.Entries {
-		e.inv.Entries[i].HeldNode = e.inv.Entries[i].OldNode
+	for i := range e.invalidation.Entries {
+		e.invalidation.Entries[i].HeldNode = e.invalidation.Entries[i].OldNode
 	}
 
 	in := &e.trees.mu.inherited
-	if e.sealed {
+	if e.hasSealedResult {
 		in.stale[e.view.id] = append(in.stale[e.view.id], e.rootNames()...)
-	} else if !e.inv.Empty() {
-		in.notices = append(in.notices, e.inv)
+	} else if !e.invalidation.IsEmpty() {
+		in.notices = append(in.notices, e.invalidation)
 	}
 }
 
@@ -140,8 +140,8 @@ func (tx *Tx) SetStaleNames(views map[uint32][][]byte) {
 	}
 }
 
-// StaleNames returns, for a checkpoint, the names that changed in edits of which the kernel may not have been
-// notified. By view, it has the names in the root directory that the edits changed.
+// StaleNames returns names in the root directory of each view, for a checkpoint. Edits changed something at or
+// below these names, and the kernel may not have been notified of the edits.
 func (tx *Tx) StaleNames() map[uint32][][]byte {
 	in, all := &tx.trees.mu.inherited, make(map[uint32][][]byte)
 	add := func(view uint32, names []string) {

@@ -29,7 +29,7 @@ func TestOrphansOfAnEdit(t *testing.T) {
 	ok(create(f, "other"))
 	held, err := f.Lookup(root, "held")
 	ok(err)
-	f.Takeover.SetMount(Mount{Held: func(id NodeID) bool { return id == held.ID }})
+	f.Takeover.SetMount(Mount{IsHeld: func(id NodeID) bool { return id == held.ID }})
 	_, err = f.Write(held.ID, []byte("content"), 0, false)
 	ok(err)
 
@@ -43,7 +43,7 @@ func TestOrphansOfAnEdit(t *testing.T) {
 		}
 		return nil
 	}))
-	ok(e.Graft(t.Context(), steps, Graft{Options: graft.Options{Source: empty, View: MainView, Now: 5}}))
+	ok(e.Graft(t.Context(), steps, GraftOptions{Options: graft.Options{Source: empty, View: MainView, Now: 5}}))
 	ok(f.Update(false, func(tx *Tx) error {
 		tx.Apply(e)
 		return nil

@@ -8,8 +8,8 @@ type Invalidation struct {
 	// Inodes are nodes whose attributes or bytes changed, and directories whose
 	// entries changed.
 	Inodes []NodeID
-	// Epoch is set if the kernel will look up every name again after the change.
-	Epoch bool
+	// AllNamesExpire is set if the kernel will look up every name again after the change.
+	AllNamesExpire bool
 }
 
 // view returns the view of all entries and nodes. The invalidation must not be empty.
@@ -30,8 +30,8 @@ func (v Invalidation) rootNames() (names []string) {
 	return names
 }
 
-// Empty reports whether the invalidation has neither entries nor inodes.
-func (v Invalidation) Empty() bool { return len(v.Entries) == 0 && len(v.Inodes) == 0 }
+// IsEmpty reports whether the invalidation has neither entries nor inodes.
+func (v Invalidation) IsEmpty() bool { return len(v.Entries) == 0 && len(v.Inodes) == 0 }
 
 // An Entry is a name in a directory that an edit changed.
 type Entry struct {

@@ -10,9 +10,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// ReadDir calls fn for the entries of a directory without `.` and `..`, until fn returns false. It skips the entries
-// up to the one whose cookie is after; if after is 0, it skips none. Entries that exist during the whole listing are
-// listed once, even if other entries are added or removed.
+// ReadDir calls fn for the entries of a directory without `.` and `..`, until fn returns false. after is the cookie
+// of the last entry of the previous call, or 0: ReadDir begins with the entry behind it. Entries that exist during
+// the whole listing are listed once, even if other entries are added or removed.
 func (r Reader) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie uint64) bool) error {
 	return list(r.trees, id, after, func(_ *tree.State, e tree.Dirent, cookie uint64) (bool, error) { return fn(e, cookie), nil })
 }
@@ -126,7 +126,7 @@ func (r Reader) Path(id NodeID, maxBytes int) (string, error) {
 func (t Takeover) Forget(id NodeID) {
 	t.trees.mu.RLock()
 	defer t.trees.mu.RUnlock()
-	if v, ok := t.trees.mu.views[id.View()]; ok && !t.trees.held(id) {
+	if v, ok := t.trees.mu.views[id.View()]; ok && !t.trees.isHeld(id) {
 		v.orphans.remove(t.trees.waitingSrc, t.trees.mu.epoch, id.Ino())
 	}
 }

@@ -11,16 +11,16 @@ import (
 
 // A Memory limits the memory of changes that are not sealed yet.
 type Memory interface {
-	// Take charges a view for taken, the bytes that are in use already, and for more, the bytes that a
-	// change will use. If more exceeds the limit of the view, Take charges only taken and returns
-	// false. With urgent, the limit is a little higher. The caller holds the forest's lock.
-	Take(view uint32, taken, more int64, urgent bool) bool
-	// Await waits until Take could charge a view for more bytes. The caller does not hold the forest's
-	// lock. The error is errs.Quota, or the error of ctx.
-	Await(ctx context.Context, view uint32, more int64, urgent bool) error
-	// Relieve seals the replayed changes if they take too much memory. Recovery calls it without the
+	// Take charges a view for usedBytes, which are in use already, and for moreBytes, which a change will use. If
+	// moreBytes exceed the limit of the view, Take charges only usedBytes and returns false. If urgent is set, the
+	// limit is a little higher. The caller holds the forest's lock.
+	Take(view uint32, usedBytes, moreBytes int64, urgent bool) bool
+	// Await waits until Take could charge a view for moreBytes. The caller does not hold the forest's lock. The
+	// error is errs.Quota, or the error of ctx.
+	Await(ctx context.Context, view uint32, moreBytes int64, urgent bool) error
+	// SealIfNearlyFull seals the replayed changes if they take too much memory. Recovery calls it without the
 	// forest's lock.
-	Relieve() error
+	SealIfNearlyFull() error
 	// SealEdit seals the state of an edit if it takes too much memory, and reports whether it has sealed
 	// the state. bytes is the memory of the state. Recovery calls SealEdit with the forest's lock held.
 	SealEdit(view uint32, st *tree.State, bytes int64) (sealed bool, err error)
@@ -53,31 +53,31 @@ const (
 // add. The error is a memoryShortage if the change would exceed the view's limit. The caller holds the
 // forest's lock.
 func (v *view) charge(r *record) error {
-	more, urgent, err := v.growth(r)
+	more, urgent, err := v.growthBytes(r)
 	if err != nil {
 		return err
 	}
-	if !v.trees.memory.Take(v.id, v.trees.pages.Swap(0), more, urgent) {
+	if !v.trees.memory.Take(v.id, v.trees.copiedPageBytes.Swap(0), more, urgent) {
 		return &memoryShortage{v.trees.memory, v.id, more, urgent}
 	}
 
 	return nil
 }
 
-// growth returns the approximate memory in bytes that a change uses until it is sealed. urgent reports
+// growthBytes returns the approximate memory in bytes that a change uses until it is sealed. urgent reports
 // whether the change may free disk space or memory. A new version of a content is charged for all its
 // extents, also for those copied from the previous version, because it keeps them after the previous
 // version was sealed.
-func (v *view) growth(r *record) (bytes int64, urgent bool, err error) {
+func (v *view) growthBytes(r *record) (bytes int64, urgent bool, err error) {
 	switch r.kind {
 	case recCreate:
-		bytes = InodeBytes + r.create.bytes() + 2*int64(len(r.name))
+		bytes = InodeBytes + r.create.extraBytes() + 2*int64(len(r.name))
 	case recLink:
 		bytes = nameBytes + 2*int64(len(r.name))
 	case recUnlink:
 		return 0, true, nil
 	case recRename:
-		bytes, urgent = nameBytes+2*int64(len(r.to.Name)), true
+		bytes, urgent = nameBytes+2*int64(len(r.newLink.Name)), true
 		if r.flags&unix.RENAME_WHITEOUT != 0 {
 			bytes, urgent = bytes+InodeBytes, false
 		}
@@ -93,17 +93,17 @@ func (v *view) growth(r *record) (bytes int64, urgent bool, err error) {
 		case *r.setAttr.Size == 0:
 			return contentBytes, true, nil
 		default:
-			bytes, err = v.growthOfContent(r, 1)
+			bytes, err = v.contentGrowthBytes(r, 1)
 		}
 
 	default:
-		bytes, err = v.growthOfData(r)
+		bytes, err = v.dataGrowthBytes(r)
 	}
 	return bytes, urgent, err
 }
 
-// growthOfData returns the growth in bytes of a change of the bytes of a file.
-func (v *view) growthOfData(r *record) (bytes int64, err error) {
+// dataGrowthBytes does the work of growthBytes for a change of the bytes of a file.
+func (v *view) dataGrowthBytes(r *record) (bytes int64, err error) {
 	extents := 2 // the new extent may split another one
 
 	switch {
@@ -112,23 +112,23 @@ func (v *view) growthOfData(r *record) (bytes int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		_, runs := n.Content.EndOfRuns(r.off, r.off+r.n, content.MaxExtents)
+		_, runs := n.Content.EndOfRuns(r.off, r.off+r.length, content.MaxExtents)
 		extents += runs
 
 	case r.kind == recClone:
-		from, err := v.trees.inode(Node(r.from.view, r.from.ino))
+		from, err := v.trees.inode(Node(r.cloneFrom.view, r.cloneFrom.ino))
 		if err != nil {
 			return 0, err
 		}
-		_, runs := from.Content.EndOfRuns(r.from.off, r.from.off+r.n, content.MaxExtents)
+		_, runs := from.Content.EndOfRuns(r.cloneFrom.off, r.cloneFrom.off+r.length, content.MaxExtents)
 		extents += runs
 	}
 
-	return v.growthOfContent(r, extents)
+	return v.contentGrowthBytes(r, extents)
 }
 
-// growthOfContent returns the growth in bytes of a change that adds the given number of extents to a file.
-func (v *view) growthOfContent(r *record, extents int) (bytes int64, err error) {
+// contentGrowthBytes does the work of growthBytes for a change that adds the given number of extents to a file.
+func (v *view) contentGrowthBytes(r *record, extents int) (bytes int64, err error) {
 	n, err := v.inode(r.ino)
 	if err != nil {
 		return 0, err
@@ -142,8 +142,8 @@ func (v *view) growthOfContent(r *record, extents int) (bytes int64, err error) 
 	return bytes, nil
 }
 
-// bytes returns the approximate memory in bytes of a new inode in addition to InodeBytes.
-func (c *Create) bytes() int64 {
+// extraBytes returns the approximate memory in bytes of a new inode in addition to InodeBytes.
+func (c *Create) extraBytes() int64 {
 	n := len(c.Target)
 	for _, x := range c.Xattrs {
 		n += nameBytes + len(x.Name) + len(x.Value)
@@ -153,9 +153,9 @@ func (c *Create) bytes() int64 {
 
 // chargeReplayed charges the view, without a limit, for a record that recovery replays.
 func (v *view) chargeReplayed(r *record) {
-	more, _, err := v.growth(r)
+	more, _, err := v.growthBytes(r)
 	if err != nil {
 		more = 0 // apply fails with the same error
 	}
-	v.trees.memory.Take(v.id, v.trees.pages.Swap(0)+more, 0, true)
+	v.trees.memory.Take(v.id, v.trees.copiedPageBytes.Swap(0)+more, 0, true)
 }

@@ -365,13 +365,13 @@ func (w *world) checkTakeover(k *system) {
 		w.checkHandles(k, ws)
 	}
 	for request, want := range w.sent {
-		if answer, done := k.f.Takeover.Done(request); done != want.done || answer != want.answer {
+		if answer, done := k.f.Takeover.WasCarriedOut(request); done != want.done || answer != want.answer {
 			w.t.Fatalf("request %d: done %v with %x, want %v with %x", request, done, answer, want.done, want.answer)
 		}
 	}
 	k.f.Takeover.SettleRequests()
 	for request, want := range w.sent {
-		if _, done := k.f.Takeover.Done(request); done != want.done {
+		if _, done := k.f.Takeover.WasCarriedOut(request); done != want.done {
 			w.t.Fatalf("request %d is forgotten before it was answered", request)
 		}
 	}

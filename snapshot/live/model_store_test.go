@@ -48,7 +48,7 @@ func (y *system) open(takeover bool) (err error) {
 		return err
 	}
 	y.f = y.s.Forest()
-	y.f.Takeover.SetMount(live.Mount{Held: func(id live.NodeID) bool { return y.held[id] }})
+	y.f.Takeover.SetMount(live.Mount{IsHeld: func(id live.NodeID) bool { return y.held[id] }})
 	return nil
 }
 

@@ -8,9 +8,9 @@ import (
 
 // A Mount answers questions of the forest about the mount. Its functions must not call the forest.
 type Mount struct {
-	// Held reports whether the kernel has a reference to a node: the node is open, otherwise in use, or only in
+	// IsHeld reports whether the kernel has a reference to a node: the node is open, otherwise in use, or only in
 	// the kernel's cache.
-	Held func(NodeID) bool
+	IsHeld func(NodeID) bool
 	// MountPoints, if set, returns the paths in a view on which file systems are mounted, relative to the view's
 	// root.
 	MountPoints func(view uint32) []string
@@ -24,16 +24,16 @@ type Mount struct {
 // kernel has references.
 func (t Takeover) SetMount(m Mount) { t.trees.mount.Store(&m) }
 
-// Held reports whether the kernel has a reference to a node, see Mount.
-func (t Takeover) Held(id NodeID) bool { return t.trees.held(id) }
+// IsHeld reports whether the kernel has a reference to a node, see Mount.
+func (t Takeover) IsHeld(id NodeID) bool { return t.trees.isHeld(id) }
 
-func (t *trees) held(id NodeID) bool {
+func (t *trees) isHeld(id NodeID) bool {
 	m := t.mount.Load()
-	return m != nil && m.Held(id)
+	return m != nil && m.IsHeld(id)
 }
 
-// Covered returns the paths in a view at which a process does not see the view's files, see Mount.
-func (t Takeover) Covered(view, pid uint32) []string {
+// CoveredPaths returns the paths in a view at which a process does not see the view's files, see Mount.
+func (t Takeover) CoveredPaths(view, pid uint32) []string {
 	if m := t.trees.mount.Load(); m != nil && m.CoveredPaths != nil && pid != 0 {
 		return m.CoveredPaths(view, pid)
 	}
@@ -46,7 +46,7 @@ func (t Takeover) Covered(view, pid uint32) []string {
 // isMountPoint reports whether a file system is mounted on a name with the inode ino, or below it. The kernel has
 // a reference to every inode above a mount, so for most names the mounts need not be read.
 func (e *Edit) isMountPoint(name tree.Link, ino uint64) bool {
-	if !e.trees.held(Node(e.view.id, ino)) {
+	if !e.trees.isHeld(Node(e.view.id, ino)) {
 		return false
 	}
 	e.loadMountPoints()
@@ -73,18 +73,18 @@ func (e *Edit) loadMountPoints() {
 	}
 }
 
-// orphanBeneathMount returns the orphan that an earlier edit removed from a name, or 0. A file system must still be
-// mounted on the orphan, and the orphan must have the file type of the inode like. The edit gives the orphan to the
-// name again, so that the mount is visible.
-func (e *Edit) orphanBeneathMount(name tree.Link, like *tree.Inode) uint64 {
+// orphanBeneathMount returns the orphan that an earlier edit removed from a name, or 0. It returns the orphan only
+// if a file system is still mounted on it, and if it has the same file type as replacement, the new inode of the
+// name. The edit gives the name to the orphan instead, so that the mount is visible.
+func (e *Edit) orphanBeneathMount(name tree.Link, replacement *tree.Inode) uint64 {
 	ino, ok := e.view.mountOrphans[name]
-	if !ok || !e.trees.held(Node(e.view.id, ino)) {
+	if !ok || !e.trees.isHeld(Node(e.view.id, ino)) {
 		return 0
 	}
 	if e.loadMountPoints(); len(e.mountPoints) == 0 {
 		return 0
 	}
-	if n, err := e.view.orphans.get(e.trees.waitingSrc, ino); err != nil || n.Type() != like.Type() {
+	if n, err := e.view.orphans.get(e.trees.waitingSrc, ino); err != nil || n.Type() != replacement.Type() {
 		return 0
 	}
 

@@ -61,9 +61,9 @@ func (t *trees) changeableDir(id NodeID) (*view, *tree.Inode, error) {
 	return v, n, err
 }
 
-// dirWithout returns a directory as changeableDir does. The error is errs.Exist if the directory has an entry with
+// dirWithoutEntry returns a directory as changeableDir does. The error is errs.Exist if the directory has an entry with
 // the given name.
-func (t *trees) dirWithout(parent NodeID, name string) (*view, *tree.Inode, error) {
+func (t *trees) dirWithoutEntry(parent NodeID, name string) (*view, *tree.Inode, error) {
 	if err := tree.CheckName(name); err != nil {
 		return nil, nil, err
 	}
@@ -84,9 +84,9 @@ func (t *trees) dirWithout(parent NodeID, name string) (*view, *tree.Inode, erro
 	return v, dir, nil
 }
 
-// dirWith returns a directory as changeableDir does, and the inode of its entry with the given name. The error is
+// dirWithEntry returns a directory as changeableDir does, and the inode of its entry with the given name. The error is
 // errs.NotExist if there is no such entry.
-func (t *trees) dirWith(parent NodeID, name string) (*view, *tree.Inode, *tree.Inode, error) {
+func (t *trees) dirWithEntry(parent NodeID, name string) (*view, *tree.Inode, *tree.Inode, error) {
 	if err := tree.CheckName(name); err != nil {
 		return nil, nil, nil, err
 	}
@@ -118,7 +118,7 @@ func inheritGroup(dir *tree.Inode, c *Create) {
 
 // Create creates a file, directory, symbolic link or special node.
 func (w Writer) Create(parent NodeID, name string, c Create) (Attr, error) {
-	return w.create(parent, name, c, w.trees.dirWithout)
+	return w.create(parent, name, c, w.trees.dirWithoutEntry)
 }
 
 // Tmpfile creates a file without a name. Link may give it a name later.
@@ -160,7 +160,7 @@ func (w Writer) create(parent NodeID, name string, c Create, find func(NodeID, s
 		}
 
 		r := record{kind: recCreate, view: v.id, time: now(), parent: parent.Ino(), name: name, ino: ino, create: c, depth: depth}
-		a, err = v.attrAfter(&r)
+		a, err = v.commitAndGetAttr(&r)
 		return err
 	})
 
@@ -190,7 +190,7 @@ func (w Writer) Link(id, newParent NodeID, name string) (a Attr, err error) {
 	}
 
 	err = w.change(id, func() error {
-		v, _, err := w.trees.dirWithout(newParent, name)
+		v, _, err := w.trees.dirWithoutEntry(newParent, name)
 		if err != nil {
 			return err
 		}
@@ -207,15 +207,15 @@ func (w Writer) Link(id, newParent NodeID, name string) (a Attr, err error) {
 		}
 
 		r := record{kind: recLink, view: v.id, time: now(), ino: n.Ino, parent: newParent.Ino(), name: name}
-		a, err = v.attrAfter(&r)
+		a, err = v.commitAndGetAttr(&r)
 		return err
 	})
 
 	return a, err
 }
 
-// attrAfter commits a change, and returns the attributes of its inode afterwards.
-func (v *view) attrAfter(r *record) (Attr, error) {
+// commitAndGetAttr commits a change, and returns the attributes of its inode afterwards.
+func (v *view) commitAndGetAttr(r *record) (Attr, error) {
 	if err := v.commit(r, nil); err != nil {
 		return Attr{}, err
 	}
@@ -244,7 +244,7 @@ func (w Writer) Rmdir(parent NodeID, name string) (NodeID, error) {
 // remove removes a name. If isDir is set, the name must be a directory, else it must not be one.
 func (w Writer) remove(parent NodeID, name string, isDir bool) (removed NodeID, err error) {
 	err = w.change(parent, func() error {
-		v, _, n, err := w.trees.dirWith(parent, name)
+		v, _, n, err := w.trees.dirWithEntry(parent, name)
 		if err != nil {
 			return err
 		}
@@ -284,7 +284,7 @@ func (w Writer) Rename(oldParent NodeID, oldName string, newParent NodeID, newNa
 	}
 
 	err = w.change(oldParent, func() error {
-		v, oldDir, n, err := w.trees.dirWith(oldParent, oldName)
+		v, oldDir, n, err := w.trees.dirWithEntry(oldParent, oldName)
 		if err != nil {
 			return err
 		}
@@ -309,7 +309,7 @@ func (w Writer) Rename(oldParent NodeID, oldName string, newParent NodeID, newNa
 			return err
 		}
 
-		r := record{kind: recRename, view: v.id, time: now(), parent: oldParent.Ino(), name: oldName, to: tree.Link{Parent: newParent.Ino(), Name: newName}, flags: flags, depth: depth}
+		r := record{kind: recRename, view: v.id, time: now(), parent: oldParent.Ino(), name: oldName, newLink: tree.Link{Parent: newParent.Ino(), Name: newName}, flags: flags, depth: depth}
 		if flags&whiteout != 0 {
 			r.create = Create{Mode: unix.S_IFCHR, Caller: c}
 			inheritGroup(oldDir, &r.create)

@@ -8,9 +8,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An orphanSet has the inodes of a view that have no name and to which the kernel has references, or after a
-// recovery may have references. A caller of put holds the forest's lock for writing or, after a restore, for
-// reading. A caller of remove holds the forest's lock for reading.
+// An orphanSet has the inodes of a view that have no name and to which the kernel has references. After a recovery,
+// the kernel may have references to them. A caller of put holds the forest's lock for writing or, after a restore,
+// for reading. A caller of remove holds the forest's lock for reading.
 type orphanSet struct {
 	mu       sync.RWMutex
 	state    *tree.State // without a root
@@ -24,7 +24,7 @@ func (o *orphanSet) get(src *tree.Source, ino uint64) (*tree.Inode, error) {
 	return o.state.Get(src, ino)
 }
 
-// own returns an orphan that epoch may change.
+// own returns an orphan that may be changed in the given epoch.
 func (o *orphanSet) own(src *tree.Source, epoch, ino uint64) (*tree.Inode, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -49,8 +49,8 @@ func (o *orphanSet) ownSlot(src *tree.Source, epoch, ino uint64) error {
 	return o.state.OwnSlot(src, epoch, ino)
 }
 
-// set replaces all orphans. The state belongs to o afterwards.
-func (o *orphanSet) set(s *tree.State) {
+// replaceAll replaces all orphans. The state belongs to o afterwards.
+func (o *orphanSet) replaceAll(s *tree.State) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.state.Inodes > 0 || s.Inodes > 0 {
@@ -59,8 +59,8 @@ func (o *orphanSet) set(s *tree.State) {
 	o.state = s
 }
 
-// numbers returns the inode numbers of the orphans.
-func (o *orphanSet) numbers(src *tree.Source) (inos []uint64, err error) {
+// inos returns the inode numbers of the orphans.
+func (o *orphanSet) inos(src *tree.Source) (inos []uint64, err error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	err = o.state.EachNotIn(src, &tree.State{}, func(n *tree.Inode) { inos = append(inos, n.Ino) })
@@ -93,7 +93,7 @@ func (o *orphanSet) eachContent(fn func(*content.Content)) {
 // keepUnnamed makes an inode that lost its last name an orphan, if the kernel has a reference to the inode or, in
 // a recovery, may have one.
 func (v *view) keepUnnamed(n *tree.Inode) {
-	if !v.trees.mu.replaying && !v.trees.held(Node(v.id, n.Ino)) {
+	if !v.trees.mu.replaying && !v.trees.isHeld(Node(v.id, n.Ino)) {
 		return
 	}
 	orphan := *n
@@ -112,15 +112,15 @@ func (v *view) orphan(ino uint64) (*tree.Inode, error) {
 	n, err := v.orphans.get(v.source(), ino)
 	for i := 0; errors.Is(err, tree.ErrNoInode) && i < len(v.replacedStates); i++ {
 		if n, err = v.replacedStates[i].Get(v.source(), ino); err == nil {
-			n, err = v.keepReplaced(n)
+			n, err = v.orphanReplaced(n)
 		}
 	}
 
 	return n, err
 }
 
-// keepReplaced makes an inode of a replaced state an orphan.
-func (v *view) keepReplaced(n *tree.Inode) (*tree.Inode, error) {
+// orphanReplaced makes an inode of a replaced state an orphan.
+func (v *view) orphanReplaced(n *tree.Inode) (*tree.Inode, error) {
 	if err := v.orphans.ownSlot(v.source(), v.trees.mu.epoch, n.Ino); err != nil {
 		return nil, err
 	}
@@ -128,15 +128,15 @@ func (v *view) keepReplaced(n *tree.Inode) (*tree.Inode, error) {
 	return v.orphans.get(v.source(), n.Ino)
 }
 
-// keepAllReplaced makes orphans of all inodes of replaced states to which the kernel has references. The
+// orphanAllReplaced makes orphans of all inodes of replaced states to which the kernel has references. The
 // caller holds the forest's lock.
-func (v *view) keepAllReplaced() error {
+func (v *view) orphanAllReplaced() error {
 	v.trees.mu.inApply = true // read from disk under the lock
 	defer func() { v.trees.mu.inApply = false }()
 
 	for _, st := range v.replacedStates {
 		if err := st.EachNotIn(v.source(), v.state, func(n *tree.Inode) {
-			if v.trees.held(Node(v.id, n.Ino)) {
+			if v.trees.isHeld(Node(v.id, n.Ino)) {
 				_, _ = v.orphan(n.Ino)
 			}
 		}); err != nil {

@@ -73,8 +73,8 @@ func (p *protectedPath) child(name string) *protectedPath {
 	return unprotected
 }
 
-// protectedAt returns the read-only paths at and below an inode.
-func (v *view) protectedAt(ino uint64) (*protectedPath, error) {
+// protectedPathsAt returns the read-only paths at and below an inode.
+func (v *view) protectedPathsAt(ino uint64) (*protectedPath, error) {
 	p := &v.protection
 	if ino == RootIno {
 		return p.root, nil
@@ -90,7 +90,7 @@ func (v *view) protectedAt(ino uint64) (*protectedPath, error) {
 
 	found := unprotected
 	for _, link := range n.Links {
-		parent, err := v.protectedAt(link.Parent)
+		parent, err := v.protectedPathsAt(link.Parent)
 		if err != nil {
 			return nil, err
 		}
@@ -133,14 +133,14 @@ func (v *view) checkUnprotected(r *record) error {
 		if err := v.checkNameUnprotected(r.parent, r.name, true); err != nil {
 			return err
 		}
-		return v.checkNameUnprotected(r.to.Parent, r.to.Name, true)
+		return v.checkNameUnprotected(r.newLink.Parent, r.newLink.Name, true)
 	}
 
 	return v.checkInodeUnprotected(r.ino)
 }
 
 func (v *view) checkInodeUnprotected(ino uint64) error {
-	at, err := v.protectedAt(ino)
+	at, err := v.protectedPathsAt(ino)
 	if err == nil && at.readOnly {
 		err = ErrProtected
 	}
@@ -150,7 +150,7 @@ func (v *view) checkInodeUnprotected(ino uint64) error {
 // checkNameUnprotected returns ErrProtected if the path of a name in a directory is read-only. If the name is
 // moved or replaced, it also returns ErrProtected if a path below it is read-only.
 func (v *view) checkNameUnprotected(parent uint64, name string, moved bool) error {
-	parentPaths, err := v.protectedAt(parent)
+	parentPaths, err := v.protectedPathsAt(parent)
 	if err != nil {
 		return err
 	}

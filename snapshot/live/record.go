@@ -51,15 +51,15 @@ type record struct {
 	ino        uint64
 	parent     uint64
 	name       string
-	to         tree.Link // the new name of a rename
+	newLink    tree.Link // the new name of a rename
 	flags      uint32    // rename flags or fallocate mode
 	create     Create    // the new inode; of a rename the whiteout
 	setAttr    SetAttr
 	off        int64
-	n          int64
+	length     int64
 	dataPos    int64       // journal position of the bytes of a write
 	payloadPos int64       // journal position of the payload that contains the bytes of the write
-	from       cloneSource // for recClone: the source of the bytes
+	cloneFrom  cloneSource // for recClone: the source of the bytes
 	value      []byte      // the value of an extended attribute
 	clearPriv  bool        // clear set-user-ID, set-group-ID and capabilities; in recSetXattr clear only set-group-ID
 	depth      int         // State.Depth of the view after a directory was created or moved
@@ -117,8 +117,8 @@ func (r *record) encodeBody(e *wire.Encoder) {
 	case recRename:
 		e.Uvarint(r.parent)
 		e.String(r.name)
-		e.Uvarint(r.to.Parent)
-		e.String(r.to.Name)
+		e.Uvarint(r.newLink.Parent)
+		e.String(r.newLink.Name)
 		e.Uvarint(uint64(r.flags))
 		e.Uvarint(uint64(r.depth))
 
@@ -136,23 +136,23 @@ func (r *record) encodeBody(e *wire.Encoder) {
 		e.Uvarint(uint64(r.off))
 		e.Bool(r.clearPriv)
 		if r.kind == recWriteAt {
-			e.Uvarint(uint64(r.n))
+			e.Uvarint(uint64(r.length))
 			e.Uvarint(uint64(r.dataPos))
 		}
 
 	case recFallocate:
 		e.Uvarint(r.ino)
 		e.Uvarint(uint64(r.off))
-		e.Uvarint(uint64(r.n))
+		e.Uvarint(uint64(r.length))
 		e.Uvarint(uint64(r.flags))
 
 	case recClone:
 		e.Uvarint(r.ino)
 		e.Uvarint(uint64(r.off))
-		e.Uvarint(uint64(r.from.view))
-		e.Uvarint(r.from.ino)
-		e.Uvarint(uint64(r.from.off))
-		e.Uvarint(uint64(r.n))
+		e.Uvarint(uint64(r.cloneFrom.view))
+		e.Uvarint(r.cloneFrom.ino)
+		e.Uvarint(uint64(r.cloneFrom.off))
+		e.Uvarint(uint64(r.length))
 
 	case recSetXattr:
 		e.Uvarint(r.ino)
@@ -186,7 +186,7 @@ func DamagesOnlyBytes(t journal.Type, payload []byte) bool {
 func (r *record) makesDir() bool { return r.create.Mode&unix.S_IFMT == unix.S_IFDIR }
 
 // decodeRecord decodes a record. data is the offset of the bytes of a recWrite in the payload, else 0.
-func decodeRecord(kind journal.Type, payload []byte) (r *record, data int, err error) {
+func decodeRecord(kind journal.Type, payload []byte) (r *record, dataOffset int, err error) {
 	d := wire.NewDecoder(payload)
 	r = &record{kind: kind}
 	r.view = uint32(d.Uint(MaxView))
@@ -206,7 +206,7 @@ func decodeRecord(kind journal.Type, payload []byte) (r *record, data int, err e
 		d.Fail("the checksum of a write does not match")
 	}
 
-	r.n = int64(d.Remaining())
+	r.length = int64(d.Remaining())
 	return r, d.Offset(), d.Err()
 }
 
@@ -241,8 +241,8 @@ func (r *record) decodeBody(d *wire.Decoder) {
 	case recRename:
 		r.parent = ino()
 		r.name = d.String()
-		r.to.Parent = ino()
-		r.to.Name = d.String()
+		r.newLink.Parent = ino()
+		r.newLink.Name = d.String()
 		r.flags = u32()
 		r.depth = int(d.Uint(tree.MaxDepth - 1))
 		if r.flags&unix.RENAME_WHITEOUT != 0 {
@@ -258,7 +258,7 @@ func (r *record) decodeBody(d *wire.Decoder) {
 		r.off = d.Length()
 		r.clearPriv = d.Bool()
 		if r.kind == recWriteAt {
-			r.n = d.Length()
+			r.length = d.Length()
 			r.dataPos = d.Length()
 			r.payloadPos = r.dataPos // the payload of a blob consists of the bytes
 		}
@@ -266,16 +266,16 @@ func (r *record) decodeBody(d *wire.Decoder) {
 	case recFallocate:
 		r.ino = ino()
 		r.off = d.Length()
-		r.n = d.Length()
+		r.length = d.Length()
 		r.flags = u32()
 
 	case recClone:
 		r.ino = ino()
 		r.off = d.Length()
-		r.from.view = uint32(d.Uint(MaxView))
-		r.from.ino = ino()
-		r.from.off = d.Length()
-		r.n = d.Length()
+		r.cloneFrom.view = uint32(d.Uint(MaxView))
+		r.cloneFrom.ino = ino()
+		r.cloneFrom.off = d.Length()
+		r.length = d.Length()
 
 	case recSetXattr:
 		r.ino = ino()

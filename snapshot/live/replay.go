@@ -12,9 +12,9 @@ import (
 
 // SkippedRecords are the records that a salvage did not apply.
 type SkippedRecords struct {
-	Changes int64            // the number of these records
-	Views   map[uint32]int64 // the number of changes by view
-	Foreign []ForeignRecord  // records of the caller's own types, at most maxForeign
+	Count       int64            // of all these records
+	CountByView map[uint32]int64 // of the changes of each view
+	Foreign     []ForeignRecord  // records of the caller's own types, at most maxForeignRecords
 }
 
 // A ForeignRecord is a record of a type that belongs to the caller of Replay.
@@ -23,7 +23,7 @@ type ForeignRecord struct {
 	Payload []byte
 }
 
-const maxForeign = 10_000
+const maxForeignRecords = 10_000
 
 // A Recovery has the methods that restore the forest from the last checkpoint and the journal.
 type Recovery struct {
@@ -36,7 +36,7 @@ type Recovery struct {
 // goroutines use the forest.
 func (r Recovery) SetSource(local *tree.Source) {
 	r.trees.localSrc = local
-	r.trees.residentSrc = local.Resident().CountingCopies(r.trees.pages)
+	r.trees.residentSrc = local.Resident().CountingCopies(r.trees.copiedPageBytes)
 }
 
 // SetReadOnly makes all changes of a view fail with ErrTooHeavy.
@@ -47,18 +47,18 @@ func (r Recovery) SetReadOnly(view uint32) {
 }
 
 // Replay applies the records of the journal from a position on. If skipAll is set, it applies no records, but
-// counts all as skipped. It passes records of the caller's own types to foreign, with the forest's lock held.
+// counts all as skipped. It passes records of the caller's own types to applyForeign, with the forest's lock held.
 //
 // A salvage skips all records after damage in the journal: they may depend on lost records, and a part of a file's
 // history would lead to contents that the file never had.
-func (r Recovery) Replay(from int64, skipAll bool, foreign func(tx *Tx, t journal.Type, payload []byte) error) (SkippedRecords, error) {
+func (r Recovery) Replay(from int64, skipAll bool, applyForeign func(tx *Tx, t journal.Type, payload []byte) error) (SkippedRecords, error) {
 	r.trees.mu.Lock()
 	defer r.trees.mu.Unlock()
 
 	r.trees.mu.actor, r.trees.mu.replaying = actors.Unknown, true
 	defer func() { r.trees.mu.replaying = false }()
 
-	p := &replay{Recovery: r, foreign: foreign, from: from, skipAll: skipAll, skipped: SkippedRecords{Views: make(map[uint32]int64)}}
+	p := &replay{Recovery: r, applyForeign: applyForeign, from: from, skipAll: skipAll, skipped: SkippedRecords{CountByView: make(map[uint32]int64)}}
 	err := r.trees.log.Replay(from, p.replayRecord)
 	return p.skipped, err
 }
@@ -66,10 +66,10 @@ func (r Recovery) Replay(from int64, skipAll bool, foreign func(tx *Tx, t journa
 // A replay is the state of one call of Replay.
 type replay struct {
 	Recovery
-	foreign func(tx *Tx, t journal.Type, payload []byte) error
-	from    int64
-	skipAll bool // all further records are skipped
-	skipped SkippedRecords
+	applyForeign func(tx *Tx, t journal.Type, payload []byte) error
+	from         int64
+	skipAll      bool // all further records are skipped
+	skipped      SkippedRecords
 }
 
 // replayRecord applies or skips the next record of the journal.
@@ -78,7 +78,7 @@ func (p *replay) replayRecord(t journal.Type, pos int64, payload []byte, payload
 	case t == recBlob:
 		return nil
 	case t == recActor:
-		p.trees.mu.actor, p.trees.mu.journaled = string(payload), string(payload)
+		p.trees.mu.actor, p.trees.mu.journaledActor = string(payload), string(payload)
 		return nil
 	case t == recMount:
 		p.trees.disinherit()
@@ -93,20 +93,20 @@ func (p *replay) replayRecord(t journal.Type, pos int64, payload []byte, payload
 		return p.skipFailed(pos, t, payload, err)
 	}
 
-	return p.relieve()
+	return p.sealIfNearlyFull()
 }
 
-// relieve seals the replayed changes if they take too much memory, see Memory.Relieve.
-func (p *replay) relieve() error {
+// sealIfNearlyFull seals the replayed changes if they take too much memory, see Memory.SealIfNearlyFull.
+func (p *replay) sealIfNearlyFull() error {
 	p.trees.mu.Unlock()
 	defer p.trees.mu.Lock()
-	return p.trees.memory.Relieve()
+	return p.trees.memory.SealIfNearlyFull()
 }
 
 // apply applies a record. It ignores a record of a view that does not exist, because the view was dropped.
 func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 	if t >= FirstForeign {
-		return p.foreign(newTx(p.trees), t, bytes.Clone(payload))
+		return p.applyForeign(newTx(p.trees), t, bytes.Clone(payload))
 	}
 	r, data, err := decodeRecord(t, payload)
 	if err != nil {
@@ -116,7 +116,7 @@ func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 		r.dataPos, r.payloadPos = payloadPos+int64(data), payloadPos
 	}
 	if r.request != 0 {
-		p.trees.requests.inherit(r.request, requestResult{node: r.answer()})
+		p.trees.requests.addInherited(r.request, requestResult{node: r.answer()})
 	}
 
 	v, ok := p.trees.mu.views[r.view]
@@ -144,15 +144,15 @@ func (p *replay) skipFailed(pos int64, t journal.Type, payload []byte, err error
 
 // add adds a skipped record.
 func (l *SkippedRecords) add(t journal.Type, payload []byte) {
-	l.Changes++
+	l.Count++
 	if t >= FirstForeign {
-		if len(l.Foreign) < maxForeign {
+		if len(l.Foreign) < maxForeignRecords {
 			l.Foreign = append(l.Foreign, ForeignRecord{t, bytes.Clone(payload)})
 		}
 		return
 	}
 
 	if r, _, err := decodeRecord(t, payload); err == nil {
-		l.Views[r.view]++
+		l.CountByView[r.view]++
 	}
 }

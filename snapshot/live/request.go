@@ -56,8 +56,7 @@ func (r *doneRequests) add(request uint64, answer NodeID) {
 	r.unanswered[request] = requestResult{node: answer}
 }
 
-// inherit adds a request that recovery found.
-func (r *doneRequests) inherit(request uint64, c requestResult) {
+func (r *doneRequests) addInherited(request uint64, c requestResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.inherited[request] = c
@@ -71,10 +70,10 @@ func (t Takeover) MarkAnswered(request uint64) {
 	delete(r.unanswered, request)
 }
 
-// Done reports whether the previous daemon has made the change of a request that the kernel sent again. answer is
-// the created or linked node that the answer describes, or 0. Done may be called several times before
-// MarkAnswered.
-func (t Takeover) Done(request uint64) (answer NodeID, done bool) {
+// WasCarriedOut reports whether the previous daemon has made the change of a request that the kernel sent again.
+// answer is the created or linked node that the answer describes, or 0. WasCarriedOut may be called several times
+// before MarkAnswered.
+func (t Takeover) WasCarriedOut(request uint64) (answer NodeID, done bool) {
 	r := &t.trees.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,17 +90,17 @@ func (t Takeover) Done(request uint64) (answer NodeID, done bool) {
 	return c.node, done
 }
 
-// Record returns the catalogue record of a request for which Done returned true. It returns nil if the
-// journal no longer contains the record.
-func (t Takeover) Record(request uint64) any {
+// CatalogueRecord returns the catalogue record of a request for which WasCarriedOut returned true. It returns nil
+// if the journal no longer contains the record.
+func (t Takeover) CatalogueRecord(request uint64) any {
 	r := &t.trees.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.unanswered[request].record
 }
 
-// SettleRequests is called after Done was called for every request that the kernel sent again. The kernel has
-// received the answers to all other inherited requests. SettleRequests returns the nodes that these answers
+// SettleRequests is called after WasCarriedOut was called for every request that the kernel sent again. The kernel
+// has received the answers to all other inherited requests. SettleRequests returns the nodes that these answers
 // describe.
 func (t Takeover) SettleRequests() (known []NodeID) {
 	r := &t.trees.requests
@@ -119,8 +118,8 @@ func (t Takeover) SettleRequests() (known []NodeID) {
 	return known
 }
 
-// nodes returns the nodes that the answers to inherited requests describe.
-func (r *doneRequests) nodes() map[NodeID]bool {
+// inheritedNodes returns the nodes that the answers to inherited requests describe.
+func (r *doneRequests) inheritedNodes() map[NodeID]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -141,7 +140,7 @@ func (r *doneRequests) clear() {
 // SetRequests sets the inherited requests to the result of Requests that the last checkpoint stored.
 func (tx *Tx) SetRequests(all map[uint64]uint64) {
 	for request, answer := range all {
-		tx.trees.requests.inherit(request, requestResult{node: NodeID(answer)})
+		tx.trees.requests.addInherited(request, requestResult{node: NodeID(answer)})
 	}
 }
 
@@ -166,7 +165,7 @@ func (tx *Tx) Requests() map[uint64]uint64 {
 // caller's own type.
 func (tx *Tx) MarkCarriedOut(request uint64, record any) {
 	if tx.trees.mu.replaying {
-		tx.trees.requests.inherit(request, requestResult{record: record})
+		tx.trees.requests.addInherited(request, requestResult{record: record})
 	} else {
 		tx.trees.requests.add(request, 0)
 	}

@@ -154,7 +154,7 @@ func TestCarriedOutOnce(t *testing.T) {
 }
 
 func carriedOutOnce(t *testing.T, y *system, c changing) {
-	if _, done := y.f.Takeover.Done(resent); done {
+	if _, done := y.f.Takeover.WasCarriedOut(resent); done {
 		t.Fatal("done before it was asked for")
 	}
 	want, err := c.do(y.s, y.f.ForRequest("", resent), actors.Caller{Request: resent})
@@ -162,7 +162,7 @@ func carriedOutOnce(t *testing.T, y *system, c changing) {
 	after := everything(t, y)
 	check := func(when string, y *system) {
 		t.Helper()
-		if answer, done := y.f.Takeover.Done(resent); !done || answer != want {
+		if answer, done := y.f.Takeover.WasCarriedOut(resent); !done || answer != want {
 			t.Fatalf("%s: done %v with %x, want %x", when, done, answer, want)
 		}
 		if got := everything(t, y); !slices.Equal(got, after) {
@@ -198,18 +198,18 @@ func carriedOutOnce(t *testing.T, y *system, c changing) {
 	last.f.Takeover.MarkAnswered(resent)
 	last.f.Takeover.SettleRequests()
 	must.OK(t, last.checkpoint())
-	if _, done := last.takenOver(t).f.Takeover.Done(resent); done {
+	if _, done := last.takenOver(t).f.Takeover.WasCarriedOut(resent); done {
 		t.Error("an answered request is kept")
 	}
 	must.OK(t, once.f.Takeover.Connect())
 	for when, y := range map[string]*system{"after a new connection": once, "after a crash of that": once.takenOver(t)} {
-		if _, done := y.f.Takeover.Done(resent); done {
+		if _, done := y.f.Takeover.WasCarriedOut(resent); done {
 			t.Errorf("done, %s", when)
 		}
 	}
 	alone, err := y.killed(t, false)
 	must.OK(t, err)
-	if _, done := alone.f.Takeover.Done(resent); done {
+	if _, done := alone.f.Takeover.WasCarriedOut(resent); done {
 		t.Error("done, though nobody took the connection over")
 	}
 	must.OK(t, alone.close())

@@ -44,7 +44,7 @@ func (t *trees) update(fn func(tx *Tx) error) error {
 	switch {
 	case !tx.appended:
 	case err != nil:
-		return t.fail(err)
+		return t.recordFailure(err)
 	default:
 		t.mu.failed = nil
 	}
@@ -74,9 +74,9 @@ func (tx *Tx) Append(t journal.Type, payload []byte) error {
 	return nil
 }
 
-// Failed returns the error with which all changes fail, or nil. After such an error, the state in memory may
+// Failure returns the error with which all changes fail, or nil. After such an error, the state in memory may
 // contain a part of a change.
-func (tx *Tx) Failed() error { return tx.trees.mu.failed }
+func (tx *Tx) Failure() error { return tx.trees.mu.failed }
 
 // State returns the present state of a writable view. It may be read only while
 // the forest's lock is held.
@@ -101,7 +101,7 @@ func (tx *Tx) Capture(view uint32) (*tree.State, error) {
 // ChangeNumber returns a number that is higher after every change of a view.
 func (tx *Tx) ChangeNumber(view uint32) uint64 {
 	if v, ok := tx.trees.mu.views[view]; ok {
-		return v.lastChange
+		return v.changeNumber
 	}
 	return 0
 }
@@ -116,13 +116,13 @@ func (tx *Tx) AddView(id uint32, s *tree.State) {
 // SetOrphans sets the orphans of a view. The state belongs to the view afterwards.
 func (tx *Tx) SetOrphans(view uint32, s *tree.State) {
 	tx.trees.mu.epoch++
-	tx.trees.mu.views[view].orphans.set(s)
+	tx.trees.mu.views[view].orphans.replaceAll(s)
 }
 
 // DropView removes a writable view. Operations on its nodes then fail with errs.Stale.
 func (tx *Tx) DropView(id uint32) {
 	delete(tx.trees.mu.views, id)
-	tx.trees.changed.Remove(id)
+	tx.trees.changedViews.Remove(id)
 }
 
 // SetViewEnded sets whether operations on the nodes of a writable view fail with errs.Stale.
@@ -135,12 +135,12 @@ const (
 	ForCheckpoint = iota
 	// ForPolicies reads the views that may have changed since the policies were last applied.
 	ForPolicies
-	changedReaders // the number of readers
+	changedReaderCount // the number of readers
 )
 
-// Changes returns the set of changed views. For each reader it contains the views that may have changed since
-// this reader last read the set. The set changes only under the forest's lock.
-func (tx *Tx) Changes() *changed.Set[uint32] { return tx.trees.changed }
+// Changes returns the set of changed views. For each reader it contains the views that may have changed since this
+// reader last read the set. The set changes only under the forest's lock.
+func (tx *Tx) Changes() *changed.Set[uint32] { return tx.trees.changedViews }
 
 // NewView returns a number for a new view: the next number, or after MaxView a number that is free again. A
 // number is free if no view has it and the kernel has no reference to the root of such a view. The kernel then
@@ -162,7 +162,7 @@ func (tx *Tx) NewView() (uint32, error) {
 
 // isFree reports whether a view number is free, see NewView.
 func (tx *Tx) isFree(id uint32) bool {
-	if _, ok := tx.trees.mu.views[id]; ok || tx.trees.held(Node(id, RootIno)) {
+	if _, ok := tx.trees.mu.views[id]; ok || tx.trees.isHeld(Node(id, RootIno)) {
 		return false
 	}
 	_, err := tx.trees.readView(tx.trees.waitingSrc, id)
@@ -184,15 +184,15 @@ func (tx *Tx) SetCounters(ino uint64, view uint32) {
 // JournalEnd returns the position of the journal after the last record.
 func (tx *Tx) JournalEnd() int64 { return tx.trees.log.End() }
 
-// LowestUnreferenced returns the lowest journal position of bytes to which no record refers yet: the bytes of
+// LowestUnreferencedPos returns the lowest journal position of bytes to which no record refers yet: the bytes of
 // running writes. Recovery will need these bytes for the records of the writes, even if later writes replace the
 // bytes in the file.
-func (tx *Tx) LowestUnreferenced() int64 { return tx.trees.blobs.Lowest() }
+func (tx *Tx) LowestUnreferencedPos() int64 { return tx.trees.blobs.Lowest() }
 
 // EachContent calls fn for the contents in memory of all views and orphans that are not sealed. It skips
 // pages that seen has visited.
 func (tx *Tx) EachContent(seen *tree.UnsealedContents, fn func(*content.Content)) {
-	for _, id := range tx.trees.changed.Changed(ForCheckpoint) {
+	for _, id := range tx.trees.changedViews.Changed(ForCheckpoint) {
 		v := tx.trees.mu.views[id]
 		v.orphans.eachContent(fn)
 		seen.Each(v.state, false, fn)
@@ -208,7 +208,7 @@ func (tx *Tx) Orphans(views []uint32) (map[uint32]*tree.State, error) {
 		if !ok {
 			continue
 		}
-		if err := v.keepAllReplaced(); err != nil {
+		if err := v.orphanAllReplaced(); err != nil {
 			return nil, err
 		}
 		if st := v.orphans.clone(); st.Inodes > 0 {

@@ -345,7 +345,7 @@ func TestNoReadWithTheLock(t *testing.T) {
 			f.Recovery.SetSource(f.trees.waitingSrc)
 			for _, in := range views {
 				d.doing, d.reads = name, map[cas.Hash]int{}
-				before := f.trees.mu.changes
+				before := f.trees.mu.changeCount
 				if err := request(func(path string) NodeID { return Node(in, inos[path]) }); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -357,7 +357,7 @@ func TestNoReadWithTheLock(t *testing.T) {
 						t.Errorf("%s: %s was read %d times", name, h, n)
 					}
 				}
-				if n := f.trees.mu.changes - before; n > 1 {
+				if n := f.trees.mu.changeCount - before; n > 1 {
 					t.Errorf("%s: %d changes", name, n)
 				}
 			}

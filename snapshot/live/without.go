@@ -35,13 +35,13 @@ func (tx *Tx) WithoutEmpty(st *tree.State, paths []string) *tree.State {
 	return e.State
 }
 
-// EmptyAt reports whether a state has, at a path, an empty directory or an empty file that has no other name.
-func EmptyAt(src *tree.Source, st *tree.State, path string) (bool, error) {
+// IsEmptyAt reports whether a state has, at a path, an empty directory or an empty file that has no other name.
+func IsEmptyAt(src *tree.Source, st *tree.State, path string) (bool, error) {
 	_, n, err := findEmpty(src, st, path)
 	return n != nil, err
 }
 
-// findEmpty returns the directory of a path, and the inode at the path if EmptyAt reports true for it, else nil.
+// findEmpty returns the directory of a path, and the inode at the path if IsEmptyAt reports true for it, else nil.
 // The error is errs.NotExist if the path does not exist.
 func findEmpty(src *tree.Source, st *tree.State, path string) (dir, n *tree.Inode, err error) {
 	n, err = st.Get(src, tree.RootIno)

@@ -27,13 +27,13 @@ func (l *LostData) AddTo(r *Report, damage []*journal.DamageError, start int64, 
 		changesLost = changesLost || !d.OnlyBytes && (d.Pos >= start || d.Segment == "")
 	}
 
-	r.LostChanges = max(r.LostChanges, l.Skipped.Changes)
+	r.LostChanges = max(r.LostChanges, l.Skipped.Count)
 	for _, name := range l.LostWorkspaces {
 		r.AddAffected(Affected{Workspace: name})
 	}
 
 	for view, w := range cat.Workspaces.All() {
-		if _, skipped := l.Skipped.Views[view]; changesLost || skipped {
+		if _, skipped := l.Skipped.CountByView[view]; changesLost || skipped {
 			r.AddAffected(Affected{Workspace: w.Name})
 		}
 	}

@@ -142,7 +142,7 @@ func TestDamagedTreeObjects(t *testing.T) {
 				if _, lerr := f.Lookup(root, "full"); err != nil && lerr == nil && (step.name == "create" || step.name == "capture") {
 					t.Errorf("object %d, %s: %v", i, step.name, err)
 				}
-				if err := f.Failed(); err != nil {
+				if err := f.Failure(); err != nil {
 					t.Errorf("object %d, %s: %v", i, step.name, err)
 					break
 				}
@@ -209,7 +209,7 @@ func TestNamesOfOneHash(t *testing.T) {
 			t.Errorf("%s: %v", op, err)
 		}
 	}
-	if err := f.Failed(); err != nil {
+	if err := f.Failure(); err != nil {
 		t.Error(err)
 	}
 }

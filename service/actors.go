@@ -246,12 +246,12 @@ func actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inode) (names []s
 
 	for _, n := range nodes {
 		if n != nil {
-			names = append(names, open.Set.ActorsOf(n.Ino)...)
+			names = append(names, open.ActorSet.ActorsOf(n.Ino)...)
 		}
 	}
 
 	if len(names) == 0 {
-		names = open.Set.ActorsWithoutInodes()
+		names = open.ActorSet.ActorsWithoutInodes()
 	}
 
 	slices.Sort(names)

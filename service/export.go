@@ -226,7 +226,7 @@ func GitInfo(i info.Info, parents []string) gitbridge.Info {
 // authors returns the actors that a commit names. It omits actors that stand for a user, because git adds the name of
 // the user from its configuration.
 func authors(ws *snapshot.Workspace, names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), ws.Store().Actors().IsUser)
+	return slices.DeleteFunc(slices.Clone(names), ws.Store().Actors().IsUserName)
 }
 
 func recordExport(_ context.Context, r *Request, a Exported) (None, error) {

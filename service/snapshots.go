@@ -245,9 +245,9 @@ func removeSnapshots(_ context.Context, r *Request, a Remove) (Removed, error) {
 	return Removed{names, until}, err
 }
 
-func compactSnapshots(ctx context.Context, r *Request, a snapshot.CompactOptions) (snapshot.CompactResult, error) {
+func compactSnapshots(ctx context.Context, r *Request, a snapshot.CompactOptions) (snapshot.Compacted, error) {
 	if a.Name == "" {
-		return snapshot.CompactResult{}, errs.Fail(errs.Invalid, "the new snapshot needs a name").WithHint("give it as name, in a shell with --name")
+		return snapshot.Compacted{}, errs.Fail(errs.Invalid, "the new snapshot needs a name").WithHint("give it as name, in a shell with --name")
 	}
 	a.Caller = r.Caller
 	return r.Workspace.Snapshots().Compact(ctx, a)

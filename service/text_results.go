@@ -253,7 +253,7 @@ func joinTexts[T any](list []T, text func(T) string) string {
 	return b.String()
 }
 
-func compactedLines(result *snapshot.CompactResult) string {
+func compactedLines(result *snapshot.Compacted) string {
 	text := "snapshot " + result.Name + " created: " + result.ID + "\n"
 	if len(result.Removed) > 0 {
 		text += "deleted " + strings.Join(result.Removed, " ") + "\n"

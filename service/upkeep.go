@@ -31,7 +31,7 @@ type upkeep struct {
 // status returns the status of the workspace, the store and the daemon. A caller that is confined to a
 // fork gets the status of the fork alone.
 func (u *upkeep) status(_ context.Context, r *Request, _ GetStatus) (Status, error) {
-	st := Status{Status: r.Workspace.Status(), Gateway: r.Workspace.Store().Actors().Gateway(r.Workspace.View())}
+	st := Status{Status: r.Workspace.Status(), Gateway: r.Workspace.Store().Actors().GatewayCommand(r.Workspace.View())}
 
 	if confinedToFork(r) {
 		own := st.Status

@@ -50,7 +50,7 @@ func (ss Snapshots) OpenInterval(i catalogue.Interval) (*blame.OpenInterval, err
 
 	before, after := s.Hold(o.Before), s.Hold(o.After)
 	o.Close = func() { before(); after() }
-	o.Set = s.parts.Union(sets)
+	o.ActorSet = s.parts.Union(sets)
 	if i.IsPresent() { // replace the sets by their union, so that repeated calls do not make the list of sets long
 		s.withLock(func(tx *live.Tx) { tx.JoinActors(ss.w.ws.View, sets.Sets, actors.Union(sets.Sets...)) })
 	}

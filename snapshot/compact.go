@@ -22,8 +22,8 @@ type CompactOptions struct {
 	Caller  actors.Caller `json:"-"`
 }
 
-// CompactResult is the result of Compact: the new snapshot, and the names of the deleted and of the kept snapshots.
-type CompactResult struct {
+// Compacted is the result of Compact: the new snapshot, and the names of the deleted and of the kept snapshots.
+type Compacted struct {
 	info.Info
 	Removed []string `json:"removed" jsonschema:"the deleted snapshots"`
 	Kept    []string `json:"kept" jsonschema:"snapshots that were kept because they are pinned"`
@@ -32,13 +32,13 @@ type CompactResult struct {
 // Compact makes one snapshot with all paths of the named snapshots. It takes each path from the newest of them that
 // contains the path. It deletes the named snapshots, except pinned ones. If the policy protects one of them,
 // Compact fails and changes nothing.
-func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (CompactResult, error) {
+func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, error) {
 	s := ss.w.store
 	if err := naming.Check(o.Name); err != nil {
-		return CompactResult{}, err
+		return Compacted{}, err
 	}
 	if err := naming.CheckDescription(o.Message, nil); err != nil {
-		return CompactResult{}, err
+		return Compacted{}, err
 	}
 
 	var snaps []*catalogue.Snapshot
@@ -46,7 +46,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (CompactResul
 	var err error
 	ss.w.withReadLock(func() { snaps, states, err = ss.findToCompact(o) })
 	if err != nil {
-		return CompactResult{}, err
+		return Compacted{}, err
 	}
 	for _, st := range states {
 		defer s.Hold(st)()
@@ -54,24 +54,24 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (CompactResul
 
 	st, err := graft.Union(ctx, s.src, s.forest.Counters, states)
 	if err != nil {
-		return CompactResult{}, err
+		return Compacted{}, err
 	}
 	defer s.Hold(st)()
 
 	id, err := s.sealer.SealInTurn(ctx, ss.w.ws.View, st)
 	if err != nil {
-		return CompactResult{}, err
+		return Compacted{}, err
 	}
 	if err := s.cas.Commit(); err != nil {
-		return CompactResult{}, err
+		return Compacted{}, err
 	}
 
 	highest, err := st.HighestIno(s.src)
 	if err != nil {
-		return CompactResult{}, err
+		return Compacted{}, err
 	}
 
-	var out CompactResult
+	var out Compacted
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		if err := s.cat.CheckCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err != nil {
 			return err
@@ -90,12 +90,12 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (CompactResul
 			return err
 		}
 
-		out = CompactResult{s.cat.Snapshots.At(r.Snapshot.View).Info, removed, kept}
+		out = Compacted{s.cat.Snapshots.At(r.Snapshot.View).Info, removed, kept}
 
 		return nil
 	})
 	if err != nil {
-		return CompactResult{}, err
+		return Compacted{}, err
 	}
 
 	s.Hooks.emit(events.Event{Workspace: ss.w.ws.View, Action: "captured", From: o.Name}, o.Caller)

@@ -192,7 +192,7 @@ func TestStartRefused(t *testing.T) {
 		"path":     func(i *info.Info) { i.Name = "../../x" },
 		"control":  func(i *info.Info) { i.Name = "create" },
 		"no name":  func(i *info.Info) { i.Name = "" },
-		"message":  func(i *info.Info) { i.Message = strings.Repeat("m", naming.MaxDescription+1) },
+		"message":  func(i *info.Info) { i.Message = strings.Repeat("m", naming.MaxDescriptionBytes+1) },
 		"too long": func(i *info.Info) { i.Name = strings.Repeat("n", 200) },
 	} {
 		bad := pushed

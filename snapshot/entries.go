@@ -96,7 +96,7 @@ func (e *workspaceTable) workspacesForPolicies(views []uint32) iter.Seq[policy.W
 			e.parts.WithReadLock(func(tx *live.Tx) {
 				n := tx.ChangeNumber(w.ws.View)
 				out = policy.Workspace{
-					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, UndoView: w.ws.UndoView, ChangeCount: n, RecordCount: w.ws.ChangeCount + w.ws.ForkChangeCount, Changed: n != w.ws.ChangeNumberAtCapture,
+					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, UndoView: w.ws.UndoView, ChangeNumber: n, RecordChangeCount: w.ws.ChangeCount + w.ws.ForkChangeCount, HasChanges: n != w.ws.ChangeNumberAtCapture,
 					NewestFirst: w.Snapshots().retained(), Remove: w.Snapshots().removeOld, EndForks: w.expire,
 					Capture: func() error {
 						_, err := w.Capture(CaptureOptions{Kind: info.KindAuto})

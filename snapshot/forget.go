@@ -123,8 +123,8 @@ func (f *forgetRun) checkOptions() (err error) {
 	if kinds != 1 || len(r.Paths) < len(f.options.Paths) {
 		return errs.New(errs.Invalid, "malformed request: forget takes paths below the root, or the content of a file, or patterns")
 	}
-	if len(f.options.Content) > forget.MaxBytes {
-		return errs.New(errs.TooBig, "the content has %d bytes, at most %d are possible", len(f.options.Content), forget.MaxBytes)
+	if len(f.options.Content) > forget.MaxSearchBytes {
+		return errs.New(errs.TooBig, "the content has %d bytes, at most %d are possible", len(f.options.Content), forget.MaxSearchBytes)
 	}
 	if len(f.options.Content) > 0 && len(bytes.Trim(f.options.Content, "\x00")) == 0 {
 		return errs.New(errs.Invalid, "malformed request: the content has zero bytes only")

@@ -135,7 +135,7 @@ func (fs Forks) forkSides(f *Workspace, c *change) (sides blame.States, err erro
 		return nil
 	})
 
-	sides.Set = s.parts.Union(changed)
+	sides.ActorSet = s.parts.Union(changed)
 	return sides, err
 }
 

@@ -105,7 +105,7 @@ func openStore(s *Store) error {
 		s.actors.LoadNames(b, func(b []byte) error { return vfs.WriteFile(s.opt.FS, names, b) })
 	}
 
-	from, err := storedir.FillingFrom(s.dir)
+	from, err := storedir.FillingSource(s.dir)
 	s.created = s.created || from != ""
 	return err
 }

@@ -63,7 +63,7 @@ func TestRecordsOfTheCatalogueAreBounded(t *testing.T) {
 	if err := graft(1<<20 - 1000); err != nil {
 		t.Error("the greatest image:", err)
 	}
-	if _, err := w.Capture(snapshot.CaptureOptions{Name: "message", Message: strings.Repeat("<", naming.MaxDescription)}); err != nil {
+	if _, err := w.Capture(snapshot.CaptureOptions{Name: "message", Message: strings.Repeat("<", naming.MaxDescriptionBytes)}); err != nil {
 		t.Error("the greatest message:", err)
 	}
 	must.OK(t, s.Checkpoint(t.Context()))

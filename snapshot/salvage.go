@@ -72,7 +72,7 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 	}
 
 	if s.opt.Salvage {
-		s.withReadLock(func(*live.Tx) { s.lostData.AddTo(r, s.log.Damage(), s.ckpt.LastPos.Load(), s.cat) })
+		s.withReadLock(func(*live.Tx) { s.lostData.AddToReport(r, s.log.Damage(), s.ckpt.LastPos.Load(), s.cat) })
 		s.parts.Incomplete.Store(len(r.Affected) > 0 || r.Hidden)
 	}
 

@@ -32,8 +32,8 @@ const (
 // Options are the arguments of Open. Zero values are defaults.
 type Options struct {
 	// FillSource is the directory or image from which the caller will fill a new store, "" for none. Until the
-	// caller calls MarkFilled, Created is true each time the store is opened. With Quiet, MarkFilled does not sync
-	// the disk. Sync does it after the next opening.
+	// caller calls MarkFilled, Created is true each time the store is opened. With Quiet, the filling does not wait
+	// for the disk. After the next opening, Sync makes the files durable.
 	FillSource string
 	Logger     *slog.Logger
 	FS         vfs.FS // the file system of packs and journal; nil: the store's directory on the real disk

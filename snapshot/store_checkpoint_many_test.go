@@ -20,7 +20,7 @@ func TestMuchToWriteDown(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
 	must.OK(t, err)
-	long := strings.Repeat("x", naming.MaxDescription)
+	long := strings.Repeat("x", naming.MaxDescriptionBytes)
 	const many = 300
 	for i := range many {
 		_, err = s.Main().Capture(snapshot.CaptureOptions{Name: fmt.Sprint("s", i), Message: long})

@@ -46,7 +46,7 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 	s.room.StoredBytes.Store(1 << 40)
 	s.gc.CountRemoval(0) // else the check whether gc is due does not run
 	done()
-	await.Blocked(t, 1, "(*Collector).collect")
+	await.Blocked(t, 1, "(*Collector).runRound")
 	before := len(w.List())
 	_, err = s.Forest().Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)

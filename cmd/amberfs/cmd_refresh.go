@@ -80,7 +80,7 @@ func runRefresh(ctx context.Context, a *app, run, dir string, req service.Refres
 // the workspace.
 func sourceDirectory(p locate.Location, dir string) (string, error) {
 	if dir == "" {
-		from, err := storedir.FilledFrom(p.Store)
+		from, err := storedir.FilledSource(p.Store)
 		if err != nil || from == "" {
 			return "", errs.Fail(errs.Invalid, "the workspace was not filled from a directory").WithHint("name the DIR")
 		}

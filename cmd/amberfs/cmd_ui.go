@@ -103,7 +103,7 @@ func serveUI(ctx context.Context, a *app, p locate.Location, ui uiOptions) error
 		Daemon: transport, Mountpoint: p.Mount.Mountpoint, Workspace: strings.Join(p.Workspace, "/"), Writable: ui.writable,
 		Runs: func(ctx context.Context) (any, error) { return runFinder(a).ListAll(ctx) },
 	}
-	if dir, err := storedir.FilledFrom(p.Store); err == nil && dir != "" {
+	if dir, err := storedir.FilledSource(p.Store); err == nil && dir != "" {
 		o.Dir = dir
 		_, o.ForksAreRuns = runs.SourceDir(p.Store)
 		o.Apply = func(ctx context.Context, workspace string, args []byte) (any, error) {
@@ -170,7 +170,7 @@ func handlePageRequest(ctx context.Context, a *app, store, workspace string, arg
 	if _, ok := runs.SourceDir(store); ok {
 		r, err = runs.FindRun(ctx, store, workspace, a.command)
 	} else {
-		r.Dir, err = storedir.FilledFrom(store)
+		r.Dir, err = storedir.FilledSource(store)
 	}
 	if err != nil {
 		return nil, err

@@ -249,7 +249,7 @@ func (b *earlierState) printChanges(ctx context.Context) {
 		text = "more than " + text
 	}
 
-	switch dir, _ := storedir.FilledFrom(b.config.Store); {
+	switch dir, _ := storedir.FilledSource(b.config.Store); {
 	case len(b.config.OtherDirs) > 0:
 		text = "nothing is kept"
 	case b.config.TempDir != "" && len(files) > 0:

@@ -172,7 +172,7 @@ func (k *keptRun) prepareFork(ctx context.Context) error {
 	}
 	defer main.Close()
 
-	if from, err := storedir.FilledFrom(k.store); err == nil && from == "" {
+	if from, err := storedir.FilledSource(k.store); err == nil && from == "" {
 		k.storeIsEmpty = true // another run has removed the store, and the daemon made an empty one
 		return errs.Fail(errs.Busy, "another run removed the copy of %s while this one began", quote(k.dir)).WithHint("run it again")
 	}

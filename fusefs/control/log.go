@@ -23,7 +23,7 @@ type logs struct {
 // it. When old events were removed, the log gets a new node.
 func (l *logs) lookup(ws *snapshot.Workspace, name string) Entry {
 	n, ok := l.cache.currentNode(ws, nodeKey{name, anybody}).(*eventLog)
-	if !ok || n.events.Removed() > 0 {
+	if !ok || n.events.RemovedBytes() > 0 {
 		n = l.newEventLog(ws, name)
 	}
 	l.updateSize(n)

@@ -36,8 +36,8 @@ func (c *Changes) Add(o Changes) {
 	c.Sets = append(slices.Clip(c.Sets), o.Sets...)
 }
 
-// JoinNames returns the names of both lists, sorted. Because the list is stored in records of the
-// catalogue, names beyond maxNames are replaced by Unknown.
+// JoinNames returns the names of both lists, sorted. It replaces names beyond maxNames by Unknown, because records
+// of the catalogue contain the list.
 func JoinNames(a, b []string) []string {
 	if len(b) == 0 {
 		return a
@@ -81,13 +81,13 @@ func loadSet(objects content.ObjectStore, h cas.Hash) (*Set, error) {
 	return Decode(b)
 }
 
-// maxSet is the largest size of a set's object in bytes. Tests lower it.
-var maxSet = cas.MaxObject
+// maxSetBytes is the largest size of a set's object. Tests lower it.
+var maxSetBytes = cas.MaxObject
 
 // PutSet stores a set as an object. For an empty set it returns the zero hash.
 func PutSet(objects content.ObjectStore, set *Set) (cas.Hash, error) {
-	if set.Empty() {
+	if set.IsEmpty() {
 		return cas.Hash{}, nil
 	}
-	return objects.Put(cas.KindTree, set.EncodeWithin(maxSet))
+	return objects.Put(cas.KindTree, set.EncodeWithin(maxSetBytes))
 }

@@ -15,7 +15,7 @@ func (o objects) Get(h cas.Hash, _ []byte) ([]byte, error) { return o[h], nil }
 func (o objects) Has(h cas.Hash) (bool, error)             { return o[h] != nil, nil }
 
 func (o objects) Put(_ cas.Kind, b []byte) (cas.Hash, error) {
-	if len(b) > maxSet {
+	if len(b) > maxSetBytes {
 		return cas.Hash{}, fmt.Errorf("%d bytes are too many", len(b))
 	}
 	h := cas.Sum(b)
@@ -26,8 +26,8 @@ func (o objects) Put(_ cas.Kind, b []byte) (cas.Hash, error) {
 // TestSetBeyondAnObject: a set of actors that has more marks than an object has room for can
 // be written and read. Each actor of it may have changed everything then.
 func TestSetBeyondAnObject(t *testing.T) {
-	defer func(n int) { maxSet = n }(maxSet)
-	maxSet = 1 << 10
+	defer func(n int) { maxSetBytes = n }(maxSetBytes)
+	maxSetBytes = 1 << 10
 	var set Set
 	for ino := range uint64(1 << 10) {
 		set.Add(64*ino, fmt.Sprint("a", ino%3))

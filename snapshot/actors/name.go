@@ -11,17 +11,17 @@ import (
 // Unknown is the actor of a change without a record of its actor.
 const Unknown = "unknown"
 
-// maxName is the longest name of an actor, in bytes.
-const maxName = 128
+// maxNameBytes is the largest length of an actor's name.
+const maxNameBytes = 128
 
-var nameForm = pattern.New(`^[A-Za-z0-9_][A-Za-z0-9_.:/-]*$`)
+var namePattern = pattern.New(`^[A-Za-z0-9_][A-Za-z0-9_.:/-]*$`)
 
 // Check returns an error for a string that is not a valid name of an actor.
 func Check(name string) error {
 	switch {
-	case len(name) > maxName:
-		return errs.New(errs.NameTooLong, "name too long: the actor has %d bytes, at most %d are possible", len(name), maxName)
-	case !nameForm().MatchString(name) || strings.Contains(name, "..") || strings.Contains(name, "//") || strings.HasSuffix(name, "/"):
+	case len(name) > maxNameBytes:
+		return errs.New(errs.NameTooLong, "name too long: the actor has %d bytes, at most %d are possible", len(name), maxNameBytes)
+	case !namePattern().MatchString(name) || strings.Contains(name, "..") || strings.Contains(name, "//") || strings.HasSuffix(name, "/"):
 		return errs.New(errs.Invalid, "refused name: actor %q; use letters, digits, '_', '.', '-', ':' and '/', and begin with a letter, digit or '_'", name)
 	}
 	return nil

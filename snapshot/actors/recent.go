@@ -4,9 +4,9 @@ import "slices"
 
 // RecentSets has the actor sets of the present interval, since the newest snapshot, and of the interval before it.
 type RecentSets struct {
-	present  []*Set
-	frozen   bool   // the last set of present must not be changed
-	previous []*Set // sets of the previous interval
+	present      []*Set
+	isLastFrozen bool   // the last set of present must not be changed
+	previous     []*Set // sets of the previous interval
 }
 
 // Add records that an actor changed an inode.
@@ -14,42 +14,42 @@ func (r *RecentSets) Add(ino uint64, actor string) { r.OpenSet().Add(ino, actor)
 
 // OpenSet returns the set to which changes are added. If the last set is frozen, it adds a new one.
 func (r *RecentSets) OpenSet() *Set {
-	if r.frozen || len(r.present) == 0 {
-		r.present, r.frozen = append(slices.Clip(r.present), &Set{}), false
+	if r.isLastFrozen || len(r.present) == 0 {
+		r.present, r.isLastFrozen = append(slices.Clip(r.present), &Set{}), false
 	}
 	return r.present[len(r.present)-1]
 }
 
 // Freeze returns the sets of the present interval. Later changes go into a new set.
 func (r *RecentSets) Freeze() []*Set {
-	r.frozen = true
+	r.isLastFrozen = true
 	return r.present
 }
 
-// NextInterval returns the frozen sets of the present interval, and begins a new interval.
-func (r *RecentSets) NextInterval() []*Set {
+// EndInterval returns the frozen sets of the present interval, and begins a new interval.
+func (r *RecentSets) EndInterval() []*Set {
 	sets := r.Freeze()
-	r.previous, r.present, r.frozen = sets, nil, false
+	r.previous, r.present, r.isLastFrozen = sets, nil, false
 	return sets
 }
 
 // Append adds the sets of o, whose changes are newer than the changes of r.
 func (r *RecentSets) Append(o *RecentSets) {
-	r.present, r.frozen = append(slices.Clip(r.present), o.present...), true
+	r.present, r.isLastFrozen = append(slices.Clip(r.present), o.present...), true
 }
 
-// Return adds older sets to the present interval. The caller does this when the snapshot between the previous
-// interval and the present one is removed: sets are then the sets of the previous interval.
-func (r *RecentSets) Return(sets []*Set) {
+// AddOlderSets adds older sets to the present interval. It is called when the snapshot between the previous
+// interval and the present one is removed, with the sets of the previous interval.
+func (r *RecentSets) AddOlderSets(sets []*Set) {
 	if len(sets) == 0 {
 		return
 	}
-	r.frozen = r.frozen || len(r.present) == 0
+	r.isLastFrozen = r.isLastFrozen || len(r.present) == 0
 	r.present = append(slices.Clip(sets), r.present...)
 }
 
-// Join replaces sets, an earlier result of Freeze, by the set joined, or removes them if joined is nil. If sets
-// are no longer the first sets of the interval, it returns false and changes nothing.
+// Join replaces the sets that Freeze returned earlier by one joined set. If joined is nil, it removes them. If they
+// are no longer the first sets of the interval, Join returns false and changes nothing.
 func (r *RecentSets) Join(sets []*Set, joined *Set) bool {
 	if len(sets) == 0 || len(r.present) < len(sets) || !slices.Equal(r.present[:len(sets)], sets) {
 		return false
@@ -61,7 +61,7 @@ func (r *RecentSets) Join(sets []*Set, joined *Set) bool {
 	}
 
 	r.present = append(r.present, rest...)
-	r.frozen = r.frozen || len(rest) == 0
+	r.isLastFrozen = r.isLastFrozen || len(rest) == 0
 
 	return true
 }

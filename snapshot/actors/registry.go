@@ -17,10 +17,10 @@ const (
 	// trustTime is how long the information about a process is used without checking that the process id still
 	// belongs to that process.
 	trustTime = 100 * time.Millisecond
-	// maxKnown is the limit for remembered processes, and maxNamed the limit for registered processes of a
-	// workspace.
-	maxKnown = 8192
-	maxNamed = 1000
+	// maxRemembered is the largest number of entries of the maps infoByProcess, sessionNames, everRegistered and
+	// gateways. maxNamedProcesses is the limit for registered processes of a workspace.
+	maxRemembered     = 8192
+	maxNamedProcesses = 1000
 	// maxAncestors is the limit for the ancestors of a process that are searched.
 	maxAncestors = 256
 )
@@ -41,7 +41,7 @@ type Registry struct {
 	forkName func(view uint32) string
 
 	mu             sync.RWMutex
-	infos          map[processView]*processInfo
+	infoByProcess  map[processView]*processInfo
 	processNames   map[processView]namedProcess // registered names
 	unseenNames    map[uint32]string            // by view: registered name of unseen processes and gateways
 	sessionNames   map[int]namedProcess         // by session id
@@ -65,7 +65,7 @@ type namedProcess struct {
 	name  string
 }
 
-// A processInfo is the actor of a process, as findActor found it.
+// A processInfo is the actor of a process, as findAndStoreActor found it.
 type processInfo struct {
 	start      uint64
 	actor      string
@@ -77,7 +77,7 @@ type processInfo struct {
 // NewRegistry returns an empty Registry. The arguments are the fields of the same names.
 func NewRegistry(viewAndAncestors func(view uint32) []uint32, forkName func(view uint32) string) *Registry {
 	return &Registry{
-		viewAndAncestors: viewAndAncestors, forkName: forkName, infos: make(map[processView]*processInfo), processNames: make(map[processView]namedProcess),
+		viewAndAncestors: viewAndAncestors, forkName: forkName, infoByProcess: make(map[processView]*processInfo), processNames: make(map[processView]namedProcess),
 		unseenNames: make(map[uint32]string), sessionNames: make(map[int]namedProcess), everRegistered: make(map[string]bool),
 		gateways: make(map[uint32]string),
 	}
@@ -98,7 +98,7 @@ func (r *Registry) ActorOf(id, uid, view uint32) string {
 	}
 
 	r.mu.RLock()
-	k := r.infos[key]
+	k := r.infoByProcess[key]
 	r.mu.RUnlock()
 	st, err := process.StatOf(int(id))
 	switch {
@@ -111,7 +111,7 @@ func (r *Registry) ActorOf(id, uid, view uint32) string {
 		return k.actor
 	}
 
-	return r.findActor(st, uid, view, now)
+	return r.findAndStoreActor(st, uid, view, now)
 }
 
 // unseenActor returns the actor of an unseen process.
@@ -138,8 +138,8 @@ func (r *Registry) unseenName(views []uint32) string {
 	return ""
 }
 
-// gatewayName returns the actor of a process that is a gateway, "" for other processes.
-func (r *Registry) gatewayName(p process.Stat, views []uint32) string {
+// recordGateway records a process that is a gateway, and returns its actor. For other processes it returns "".
+func (r *Registry) recordGateway(p process.Stat, views []uint32) string {
 	if !process.IsGateway(p) {
 		return ""
 	}
@@ -147,7 +147,7 @@ func (r *Registry) gatewayName(p process.Stat, views []uint32) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if len(r.gateways) >= maxKnown {
+	if len(r.gateways) >= maxRemembered {
 		clear(r.gateways)
 	}
 
@@ -155,29 +155,29 @@ func (r *Registry) gatewayName(p process.Stat, views []uint32) string {
 	if name := r.unseenName(views); name != "" {
 		return name
 	}
-	if forkName == "" || r.registeredIn(views[1:], forkName) != "" {
+	if forkName == "" || r.registeredNameAbove(views[1:], forkName) != "" {
 		return ""
 	}
 
 	return forkName
 }
 
-// Gateway returns the command of the last gateway that changed a workspace, "" if there was none.
-func (r *Registry) Gateway(view uint32) string {
+// GatewayCommand returns the command of the last gateway that changed a workspace, "" if there was none.
+func (r *Registry) GatewayCommand(view uint32) string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.gateways[view]
 }
 
-// findActor searches the process of st, which may be a thread, and its ancestors for the actor. It stores the
+// findAndStoreActor searches the process of st, which may be a thread, and its ancestors for the actor. It stores the
 // result for the process and for the ancestors that it has searched.
-func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) string {
+func (r *Registry) findAndStoreActor(st process.Stat, uid, view uint32, now int64) string {
 	views := r.viewAndAncestors(view)
 	var searched []process.Stat
 	var found *processInfo
 	var pathToName []int
 	at := st
-	leader := 0 // the index in searched of the process, if st is one of its threads
+	leader := 0 // the index in searched of the process: 1 if st is one of its threads
 	if id := process.ProcessOf(st.ID); id != st.ID {
 		searched = append(searched, st)
 		leader = 1
@@ -218,7 +218,7 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 	}
 
 	if session != 0 {
-		if name := r.gatewayName(searched[leader], views); name != "" {
+		if name := r.recordGateway(searched[leader], views); name != "" {
 			for _, p := range slices.Backward(searched[leader+1:]) { // the name is not valid for the ancestors of the leader
 				pathToName = append([]int{p.ID}, pathToName...)
 			}
@@ -233,8 +233,8 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if len(r.infos)+len(searched) > maxKnown {
-		clear(r.infos)
+	if len(r.infoByProcess)+len(searched) > maxRemembered {
+		clear(r.infoByProcess)
 	}
 
 	for _, p := range slices.Backward(searched) {
@@ -245,14 +245,14 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 
 		k := &processInfo{start: p.Start, actor: actor, session: session, pathToName: pathToName}
 		k.checkedAt.Store(now)
-		r.infos[processView{p.ID, view}] = k
+		r.infoByProcess[processView{p.ID, view}] = k
 	}
 
 	return actor
 }
 
-// findInfo returns the registered name of a process, or else the information that was found earlier. Without
-// either it returns nil.
+// findInfo returns the registered name of a process. If it has none, findInfo returns the information that was
+// found earlier, or nil.
 func (r *Registry) findInfo(p process.Stat, views []uint32, view uint32, now int64) *processInfo {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -263,7 +263,7 @@ func (r *Registry) findInfo(p process.Stat, views []uint32, view uint32, now int
 		}
 	}
 
-	if k := r.infos[processView{p.ID, view}]; k != nil && k.start == p.Start {
+	if k := r.infoByProcess[processView{p.ID, view}]; k != nil && k.start == p.Start {
 		k.checkedAt.Store(now)
 		return k
 	}
@@ -275,7 +275,7 @@ func (r *Registry) findInfo(p process.Stat, views []uint32, view uint32, now int
 func (r *Registry) recentInfo(key processView, now int64) *processInfo {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if k := r.infos[key]; k != nil && now-k.checkedAt.Load() < int64(trustTime) {
+	if k := r.infoByProcess[key]; k != nil && now-k.checkedAt.Load() < int64(trustTime) {
 		return k
 	}
 	return nil
@@ -300,7 +300,7 @@ func (r *Registry) sessionName(p process.Stat, uid uint32) string {
 	}
 
 	if !ok || n.start != leader.Start {
-		if len(r.sessionNames) >= maxKnown {
+		if len(r.sessionNames) >= maxRemembered {
 			clear(r.sessionNames)
 		}
 
@@ -314,7 +314,7 @@ func (r *Registry) sessionName(p process.Stat, uid uint32) string {
 // commandName returns a command with only characters that are valid in an actor's name.
 func commandName(command string) string {
 	name := strings.Map(func(c rune) rune {
-		if c < 128 && (nameForm().MatchString(string(c)) || c == '-' || c == '.') {
+		if c < 128 && (namePattern().MatchString(string(c)) || c == '-' || c == '.') {
 			return c
 		}
 		return '_'
@@ -361,10 +361,10 @@ func (r *Registry) register(id, uid, view uint32, name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if taken := r.registeredIn(views[1:], name); taken != "" && !IsOrBelow(present, taken) {
+	if taken := r.registeredNameAbove(views[1:], name); taken != "" && !IsOrBelow(present, taken) {
 		return errs.New(errs.Protected, "protected: actor %q is registered outside of the fork; choose another name", taken)
 	}
-	if len(r.everRegistered) >= maxKnown {
+	if len(r.everRegistered) >= maxRemembered {
 		clear(r.everRegistered)
 	}
 
@@ -383,28 +383,28 @@ func (r *Registry) register(id, uid, view uint32, name string) error {
 			n++
 		}
 	}
-	if n >= maxNamed {
+	if n >= maxNamedProcesses {
 		return errs.New(errs.Quota, "limit reached: %d processes of the workspace have names", n)
 	}
 
 	r.processNames[processView{int(id), view}] = namedProcess{start, name}
-	for k, p := range r.infos {
+	for k, p := range r.infoByProcess {
 		if slices.Contains(p.pathToName, int(id)) {
-			delete(r.infos, k)
+			delete(r.infoByProcess, k)
 		}
 	}
 
 	return nil
 }
 
-var userForm = pattern.New(`^(uid:[0-9]+|[^/]+/[0-9]+|unknown)$`)
+var userNamePattern = pattern.New(`^(uid:[0-9]+|[^/]+/[0-9]+|unknown)$`)
 
-// IsUser reports whether a name is the name of a login session or a user, and not a registered
-// name.
-func (r *Registry) IsUser(name string) bool {
+// IsUserName reports whether a name is the name of a login session or a user. A registered name is not, even if it
+// has the same form.
+func (r *Registry) IsUserName(name string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return userForm().MatchString(name) && !r.everRegistered[name]
+	return userNamePattern().MatchString(name) && !r.everRegistered[name]
 }
 
 // IsRegistered reports whether a name, or a name below it, is registered in a workspace for unseen processes, or
@@ -422,9 +422,9 @@ func (r *Registry) IsRegistered(name string, view uint32) bool {
 	return IsOrBelow(r.unseenNames[view], name)
 }
 
-// registeredIn returns a name that is registered in one of the views, and that equals name or is above name; "" if
-// there is none. The caller holds mu.
-func (r *Registry) registeredIn(views []uint32, name string) string {
+// registeredNameAbove returns a name that is registered in one of the views and equals the given name, or is above
+// it. It returns "" if there is none. The caller holds mu.
+func (r *Registry) registeredNameAbove(views []uint32, name string) string {
 	for k, n := range r.processNames {
 		if slices.Contains(views, k.view) && IsOrBelow(name, n.name) {
 			return n.name

@@ -114,7 +114,7 @@ func TestKeep(t *testing.T) {
 		r := forks()
 		r.LoadNames([]byte(b), nil)
 		for id, name := range map[uint32]string{c1: "a", p2: "b"} {
-			if r.ActorOf(id, 7, 0) == name && !r.IsUser(name) {
+			if r.ActorOf(id, 7, 0) == name && !r.IsUserName(name) {
 				again++
 			}
 		}
@@ -151,7 +151,7 @@ func TestReuse(t *testing.T) {
 	r.ActorOf(c, 7, 0)
 	for _, id := range []uint32{p, c} { // as if they had been others
 		key := processView{int(id), 0}
-		if k := r.infos[key]; k != nil {
+		if k := r.infoByProcess[key]; k != nil {
 			k.start--
 			k.checkedAt.Store(k.checkedAt.Load() - int64(time.Second))
 		}
@@ -176,7 +176,7 @@ func TestOrphans(t *testing.T) {
 		st, err := process.StatOf(int(c))
 		return err == nil && st.Parent != int(p)
 	})
-	r.infos[processView{int(c), 0}].checkedAt.Add(-int64(trustTime))
+	r.infoByProcess[processView{int(c), 0}].checkedAt.Add(-int64(trustTime))
 	if got := r.ActorOf(c, 7, 0); got != "a" {
 		t.Errorf("an orphan is %s", got)
 	}
@@ -232,7 +232,7 @@ func TestGateway(t *testing.T) {
 		}
 	}
 	want(child, 1, "box")
-	if got := r.Gateway(1) + r.Gateway(2); got != "virtiofsd" {
+	if got := r.GatewayCommand(1) + r.GatewayCommand(2); got != "virtiofsd" {
 		t.Errorf("gateways are %q", got)
 	}
 	want(child, 2, "inner")

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// blockInodes is the number of inodes in a block. Files that are created one after the other have consecutive
+	// inodesPerBlock is the number of inodes in a block. Files that are created one after the other have consecutive
 	// numbers, so a set of a hundred thousand files takes 100 KiB.
-	blockInodes = 64
+	inodesPerBlock = 64
 	// maxNames is the limit for the actors of a set, and of JoinNames. Further actors are Unknown.
 	maxNames = 1024
 )
@@ -21,7 +21,7 @@ type Set struct {
 	names         []string
 	withoutInodes []int // indexes in names of the actors of AddWithoutInodes
 	blocks        map[uint64][]blockMark
-	marks         int // number of blockMarks
+	markCount     int // number of blockMarks
 }
 
 // A blockMark has the inodes of one block that an actor changed.
@@ -32,7 +32,7 @@ type blockMark struct {
 
 // Add records that an actor changed an inode.
 func (s *Set) Add(ino uint64, actor string) {
-	s.addMark(ino/blockInodes, blockMark{s.indexOf(actor), 1 << (ino % blockInodes)})
+	s.addMark(ino/inodesPerBlock, blockMark{s.indexOf(actor), 1 << (ino % inodesPerBlock)})
 }
 
 func (s *Set) addMark(block uint64, m blockMark) {
@@ -49,7 +49,7 @@ func (s *Set) addMark(block uint64, m blockMark) {
 	}
 
 	s.blocks[block] = append(marks, m)
-	s.marks++
+	s.markCount++
 }
 
 // AddWithoutInodes records that an actor changed inodes whose numbers are not known.
@@ -75,8 +75,8 @@ func (s *Set) indexOf(actor string) int {
 // ActorsOf returns the actors that changed an inode, sorted, without the actors of AddWithoutInodes.
 func (s *Set) ActorsOf(ino uint64) []string {
 	var out []string
-	for _, m := range s.blocks[ino/blockInodes] {
-		if m.inos&(1<<(ino%blockInodes)) != 0 {
+	for _, m := range s.blocks[ino/inodesPerBlock] {
+		if m.inos&(1<<(ino%inodesPerBlock)) != 0 {
 			out = append(out, s.names[m.actor])
 		}
 	}
@@ -87,8 +87,8 @@ func (s *Set) ActorsOf(ino uint64) []string {
 
 // ChangedByOthers reports whether an actor other than the given one changed an inode.
 func (s *Set) ChangedByOthers(ino uint64, actor string) bool {
-	for _, m := range s.blocks[ino/blockInodes] {
-		if m.inos&(1<<(ino%blockInodes)) != 0 && s.names[m.actor] != actor {
+	for _, m := range s.blocks[ino/inodesPerBlock] {
+		if m.inos&(1<<(ino%inodesPerBlock)) != 0 && s.names[m.actor] != actor {
 			return true
 		}
 	}
@@ -113,10 +113,10 @@ func (s *Set) ActorsWithoutInodes() []string {
 // Actors returns all actors, sorted.
 func (s *Set) Actors() []string { return slices.Sorted(slices.Values(s.names)) }
 
-func (s *Set) Empty() bool { return len(s.names) == 0 }
+func (s *Set) IsEmpty() bool { return len(s.names) == 0 }
 
-// Size returns the approximate memory of the set in bytes.
-func (s *Set) Size() int { return 64*s.marks + 64*len(s.names) }
+// MemoryBytes returns the approximate memory of the set in bytes.
+func (s *Set) MemoryBytes() int { return 64*s.markCount + 64*len(s.names) }
 
 // Merge adds the changes of o.
 func (s *Set) Merge(o *Set) {
@@ -223,7 +223,7 @@ func Decode(b []byte) (*Set, error) {
 		for range d.Count(2) {
 			m := blockMark{actor(), d.Uvarint()}
 			s.blocks[block] = append(s.blocks[block], m)
-			s.marks++
+			s.markCount++
 		}
 	}
 

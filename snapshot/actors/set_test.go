@@ -52,8 +52,8 @@ func TestSetOfMany(t *testing.T) {
 	for ino := range uint64(100_000) {
 		s.Add(1000+ino, "a")
 	}
-	if n := len(s.Encode()); n > 32<<10 || s.Size() > 128<<10 {
-		t.Errorf("100,000 files in a row take %d bytes, and %d of memory", n, s.Size())
+	if n := len(s.Encode()); n > 32<<10 || s.MemoryBytes() > 128<<10 {
+		t.Errorf("100,000 files in a row take %d bytes, and %d of memory", n, s.MemoryBytes())
 	}
 	for i := range 2 * maxNames {
 		s.AddWithoutInodes(fmt.Sprint(i))

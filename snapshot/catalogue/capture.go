@@ -182,7 +182,7 @@ func NewExpiry(c *Catalogue, w *Workspace, rules policy.Policy, views []uint32, 
 	var deleted []string
 	for _, view := range views {
 		sn := c.Snapshots.At(view)
-		if sn == nil || sn.Pinned || view == w.UndoView || sn == w.Snapshots.Newest() && !sn.Expired(now) {
+		if sn == nil || sn.Pinned || view == w.UndoView || sn == w.Snapshots.Newest() && !sn.IsExpired(now) {
 			continue
 		}
 		r.Views, deleted = append(r.Views, view), append(deleted, sn.Name)

@@ -82,7 +82,7 @@ func (c *Checkpoint) storeActors() error {
 		all.Add(stored)
 		w.record.Actors, w.record.ActorSets = all.Names, all.Stored
 		c.checkpointer.WithLock(func(tx *live.Tx) {
-			if set.Size() <= maxMemorySetBytes {
+			if set.MemoryBytes() <= maxMemorySetBytes {
 				tx.JoinActors(view, w.actors, set)
 			} else if tx.JoinActors(view, w.actors, nil) {
 				c.checkpointer.Catalogue.Workspaces.At(view).StoredChanges.Add(stored)
@@ -127,7 +127,7 @@ func (l *Loader) loadActors(tx *live.Tx, w *catalogue.Workspace) {
 		return
 	}
 
-	if set := l.Union(actors.Changes{Stored: stored.Stored[n:]}); set.Size() <= maxMemorySetBytes {
+	if set := l.Union(actors.Changes{Stored: stored.Stored[n:]}); set.MemoryBytes() <= maxMemorySetBytes {
 		stored.Stored = stored.Stored[:n]
 		tx.AddActorSets(w.View, []*actors.Set{set})
 	}

@@ -182,7 +182,7 @@ func (p *Checkpointer) makeCheckpoint(ctx context.Context) (unsealedErr, err err
 
 	p.Room.StoredBytes.Store(p.CAS.Stats().Stored)
 	p.Collector.Signal.Send()
-	p.Metrics.Update(func(m *info.Metrics) { m.Checkpoints++; m.LastCheckpoint = info.MsSince(start) })
+	p.Metrics.Update(func(m *info.Metrics) { m.Checkpoints++; m.LastCheckpointMs = info.MsSince(start) })
 
 	return c.unsealedErr, nil
 }

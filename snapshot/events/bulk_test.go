@@ -16,13 +16,13 @@ func TestVeryMany(t *testing.T) {
 	l, err := Open(t.TempDir(), Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler), QuietTime: time.Hour})
 	must.OK(t, err)
 	defer l.Close()
-	const n = 5*maxWaiting + 1
+	const n = 5*maxPendingEvents + 1
 	for i := range n {
 		l.Record(Event{Action: Restored, Path: fmt.Sprint("file", i), Workspace: 1, Command: "test"})
 		l.mu.Lock()
 		waiting := len(l.mu.queue)
 		l.mu.Unlock()
-		if waiting > maxWaiting {
+		if waiting > maxPendingEvents {
 			t.Fatalf("%d events wait", waiting)
 		}
 	}
@@ -38,7 +38,7 @@ func TestVeryMany(t *testing.T) {
 		t.Errorf("%d events of %d, %v", next-1, n, err)
 	}
 	for _, s := range l.mu.logs[1].segments {
-		if s.size > 2*DefaultSegmentSize+maxWaiting*200 {
+		if s.size > 2*DefaultSegmentSize+maxPendingEvents*200 {
 			t.Errorf("a file of %d bytes", s.size)
 		}
 	}

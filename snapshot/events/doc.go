@@ -35,16 +35,16 @@
 //
 //	STORE/events/<workspace>/<first>.jsonl
 //
-// The number of the first event in a file is hexadecimal, with 16 digits. A file is
-// complete at Options.SegmentSize. When the files of all workspaces together exceed
-// Options.Limit, the tenant with the largest files loses the first file of its largest log
-// (Options.Share). Opening removes an incomplete last line after a crash.
+// The number of the first event in a file is hexadecimal, with 16 digits. A file is complete at
+// Options.SegmentSize. When the files of all workspaces together exceed Options.LimitBytes, the tenant with the
+// largest files loses the first file of its largest log (Options.TenantOf). Opening removes an incomplete last line
+// after a crash.
 //
 // # Serving the log as a file
 //
-// A Reader presents the log as one file of growing size. A line never changes its offset, so
-// `tail -f` continues when old files are removed: their bytes are then read as empty lines.
-// Reader.Removed returns the number of these bytes.
+// A Reader presents the log as one file of growing size. A line never changes its offset, so `tail -f` continues
+// when old files are removed: their bytes are then read as empty lines. Reader.RemovedBytes returns the number of
+// these bytes.
 //
 // # Locking
 //
@@ -52,7 +52,7 @@
 //	  Log.mu       pending events, and the lists of files
 //	processNames.mu the cache of process names; no other lock is taken while it is held
 //
-// Options.Resolve and Share are called with Log.writer held and Log.mu not held. They may take the locks of the
-// forest. With these locks held, a caller may call RecordCapture and LastSeq, but not Record, Flush, Read, Follow and
-// Close.
+// Options.Resolve and TenantOf are called with Log.writer held and Log.mu not held. They may take the locks of the
+// forest. With these locks held, a caller may call RecordCapture and LastSeq, but not Record, Flush, Read, Follow
+// and Close.
 package events

@@ -60,16 +60,16 @@ func ActionNames() []string {
 	return names
 }
 
-// MaxPath is the largest number of bytes of a path in an event. Without it, the paths of a chain of directories
+// MaxPathBytes is the largest size of a path in an event. Without this limit, the paths of a chain of directories
 // would take space quadratic in the length of the chain.
-const MaxPath = 1024
+const MaxPathBytes = 1024
 
-// shorten returns a path, or "…/" and the end of the path if it is longer than MaxPath.
-func shorten(path string) string {
-	if len(path) <= MaxPath {
+// shortenPath returns a path of at most MaxPathBytes unchanged. Of a longer path it returns "…/" and the end.
+func shortenPath(path string) string {
+	if len(path) <= MaxPathBytes {
 		return path
 	}
-	path = path[len(path)-MaxPath:]
+	path = path[len(path)-MaxPathBytes:]
 	if i := strings.IndexByte(path, '/'); i >= 0 {
 		path = path[i+1:]
 	}
@@ -101,8 +101,8 @@ type Event struct {
 	Node uint64 `json:"-"`
 }
 
-// count adds an event with the given action to the counts of a workspace.
-func count(c *info.Counts, action string) {
+// addToCounts adds an event with the given action to the counts of a workspace.
+func addToCounts(c *info.Counts, action string) {
 	switch action {
 	case Created:
 		c.Created++
@@ -147,8 +147,8 @@ func parseHead(line []byte) (seq uint64, action string, ok bool) {
 }
 
 const (
-	maxNameAge      = 20 * time.Millisecond // time for which a cached name is used, because exec may change the name
-	maxProcessNames = 4096                  // number of cached names
+	maxNameAge     = 20 * time.Millisecond // how long a cached name is used: exec may change the name
+	maxCachedNames = 4096                  // number of cached names
 )
 
 // processNames caches the names of processes. A request has the id of a thread. The thread's process is looked up
@@ -187,7 +187,7 @@ func (c *processNames) lookUp(tid uint32, now time.Time) processName {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if c.byThread == nil || len(c.byThread) >= maxProcessNames {
+	if c.byThread == nil || len(c.byThread) >= maxCachedNames {
 		c.byThread = map[uint32]processName{}
 	}
 

@@ -14,7 +14,7 @@ func (l *Log) flush(all bool) error {
 	defer l.writer.Unlock()
 
 	l.mu.Lock()
-	due := l.mu.takeDue(time.Now(), all)
+	due := l.mu.takeDueEvents(time.Now(), all)
 	l.mu.Unlock()
 	if len(due) == 0 {
 		return nil
@@ -29,7 +29,7 @@ func (l *Log) flush(all bool) error {
 		}
 		b := appendLine(lines[e.log], &e.Event)
 		if int64(len(b)) >= l.opts.SegmentSize {
-			err = errors.Join(err, l.write(e.log, b))
+			err = errors.Join(err, l.writeLines(e.log, b))
 			b = b[:0]
 		}
 
@@ -37,7 +37,7 @@ func (l *Log) flush(all bool) error {
 	}
 
 	for v, b := range lines {
-		err = errors.Join(err, l.write(v, b))
+		err = errors.Join(err, l.writeLines(v, b))
 	}
 
 	err = errors.Join(err, l.enforceLimit())
@@ -54,8 +54,8 @@ func (l *Log) flush(all bool) error {
 	return err
 }
 
-// addPath adds the present path and size of the node to a created or modified event. It returns false if neither
-// the event nor the node has a path.
+// addPath sets the size of a created or modified event to the present size of the node. If the event has no path,
+// it also adds the node's present path. It returns false if the event still has no path.
 func (l *Log) addPath(e *Event) bool {
 	if e.Node != 0 && l.opts.Resolve != nil && (e.Action == Created || e.Action == Modified) {
 		if path, size, ok := l.opts.Resolve(e.Workspace, e.Node); ok {
@@ -70,9 +70,9 @@ func (l *Log) addPath(e *Event) bool {
 	return e.Path != ""
 }
 
-// write appends lines to the newest file of a workspace, or to a new file if it is full.
+// writeLines appends lines to the newest file of a workspace, or to a new file if it is full.
 // The caller holds Log.writer.
-func (l *Log) write(v *workspaceLog, lines []byte) error {
+func (l *Log) writeLines(v *workspaceLog, lines []byte) error {
 	l.mu.Lock()
 	removed := l.mu.logs[v.id] != v // whether the workspace was removed
 	l.mu.Unlock()
@@ -83,7 +83,7 @@ func (l *Log) write(v *workspaceLog, lines []byte) error {
 	segments := slices.Clone(v.segments)
 	if n := len(segments); n == 0 || segments[n-1].size >= l.opts.SegmentSize {
 		first, _, _ := parseHead(lines)
-		segments = append(segments, segment{first: first})
+		segments = append(segments, segment{firstSeq: first})
 	}
 
 	s := &segments[len(segments)-1]
@@ -92,7 +92,7 @@ func (l *Log) write(v *workspaceLog, lines []byte) error {
 	}
 
 	s.size += int64(len(lines))
-	v.lastWritten, _, _ = parseHead(lines[bytes.LastIndexByte(lines[:len(lines)-1], '\n')+1:])
+	v.lastWrittenSeq, _, _ = parseHead(lines[bytes.LastIndexByte(lines[:len(lines)-1], '\n')+1:])
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -101,19 +101,18 @@ func (l *Log) write(v *workspaceLog, lines []byte) error {
 	return nil
 }
 
-// enforceLimit removes files until all files have at most Options.Limit bytes. The caller holds
-// Log.writer.
+// enforceLimit removes files until all files together have at most Options.LimitBytes. The caller holds Log.writer.
 func (l *Log) enforceLimit() error {
-	if l.size() <= l.opts.Limit {
+	if l.totalSize() <= l.opts.LimitBytes {
 		return nil
 	}
-	shareOf := make(map[uint32]uint32)
+	tenantOf := make(map[uint32]uint32)
 	for _, id := range l.Views() {
-		shareOf[id] = l.opts.Share(id)
+		tenantOf[id] = l.opts.TenantOf(id)
 	}
 
-	for l.size() > l.opts.Limit {
-		if err := l.dropFirst(l.largest(shareOf)); err != nil {
+	for l.totalSize() > l.opts.LimitBytes {
+		if err := l.dropFirstSegment(l.logToShorten(tenantOf)); err != nil {
 			return fmt.Errorf("shorten the event log: %w", err)
 		}
 	}
@@ -121,8 +120,8 @@ func (l *Log) enforceLimit() error {
 	return nil
 }
 
-// size returns the bytes of the files of all workspaces.
-func (l *Log) size() (total int64) {
+// totalSize returns the bytes of the files of all workspaces.
+func (l *Log) totalSize() (total int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, v := range l.mu.logs {
@@ -131,18 +130,18 @@ func (l *Log) size() (total int64) {
 	return total
 }
 
-// largest returns the log of which enforceLimit removes a file: the largest log of the tenant whose logs together
-// are the largest. shareOf has the tenant of each workspace.
-func (l *Log) largest(shareOf map[uint32]uint32) (largest *workspaceLog) {
+// logToShorten returns the log from which enforceLimit removes a file. It is the largest log of the tenant whose
+// logs take the most bytes together. tenantOf has the tenant of each workspace.
+func (l *Log) logToShorten(tenantOf map[uint32]uint32) (largest *workspaceLog) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	shares := map[uint32]int64{}
 	for id, v := range l.mu.logs {
-		shares[shareOf[id]] += v.size()
+		shares[tenantOf[id]] += v.size()
 	}
 
-	share := func(v *workspaceLog) int64 { return shares[shareOf[v.id]] }
+	share := func(v *workspaceLog) int64 { return shares[tenantOf[v.id]] }
 	for _, v := range l.mu.logs {
 		if largest == nil || share(v) > share(largest) || share(v) == share(largest) && v.size() > largest.size() {
 			largest = v
@@ -152,18 +151,18 @@ func (l *Log) largest(shareOf map[uint32]uint32) (largest *workspaceLog) {
 	return largest
 }
 
-// dropFirst removes the first file of a log. If it is the only file, dropFirst creates an empty file, whose name
-// contains the next number for the next opening.
-func (l *Log) dropFirst(v *workspaceLog) error {
+// dropFirstSegment removes the first file of a log. If it is the only file, dropFirstSegment first creates an empty
+// one: the next opening reads the next event's number from its name.
+func (l *Log) dropFirstSegment(v *workspaceLog) error {
 	s, rest := v.segments[0], slices.Clone(v.segments[1:])
 	if len(rest) == 0 {
-		rest = []segment{{first: v.lastWritten + 1}}
+		rest = []segment{{firstSeq: v.lastWrittenSeq + 1}}
 		if err := v.append(rest[0], nil); err != nil {
 			return err
 		}
 	}
 
-	if err := v.fs.Remove(v.path(s)); err != nil {
+	if err := v.fs.Remove(v.segmentPath(s)); err != nil {
 		return err
 	}
 

@@ -59,7 +59,7 @@ func TestHostileFiles(t *testing.T) {
 		must.OK(t, fs.MkdirAll("/events/1", 0o700))
 		must.OK(t, vfs.WriteFile(fs, filepath.Join("/events/1", name), b))
 		l := mustOpen(t, fs, Options{})
-		if size := l.Reader(1, 0).Size(); size > maxSegment {
+		if size := l.Reader(1, 0).Size(); size > maxSegmentSize {
 			t.Errorf("%s: %d bytes", name, size)
 		}
 		record(t, l, 1)
@@ -83,7 +83,7 @@ func TestHostileFiles(t *testing.T) {
 		l, err := Open(dir, Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler), QuietTime: time.Hour})
 		must.OK(t, err)
 		record(t, l, 1)
-		if es := all(t, l, 1); len(es) != 1 || l.Reader(1, 0).Size() > 3*maxSegment {
+		if es := all(t, l, 1); len(es) != 1 || l.Reader(1, 0).Size() > 3*maxSegmentSize {
 			t.Errorf("%d events in %d bytes", len(es), l.Reader(1, 0).Size())
 		}
 		if err := l.Close(); err != nil {

@@ -30,10 +30,10 @@ func (l *Log) Load() error {
 	for _, e := range early {
 		v := l.workspaceLog(e.Workspace)
 		if e.Action == Captured {
-			l.mu.closeAll(v)
+			l.mu.closeWorkspaceEvents(v)
 		}
 
-		l.mu.add(v, &entry{Event: e})
+		l.mu.add(v, &pendingEvent{Event: e})
 	}
 
 	l.startTimer()
@@ -71,10 +71,10 @@ func (l *Log) readLogs() (map[uint32]*workspaceLog, error) {
 	return views, nil
 }
 
-// keepEarly keeps an event in memory until Load. It keeps at most maxWaiting events; further events are lost. The
-// caller holds mu.
+// keepEarly keeps an event in memory until Load. It keeps at most maxPendingEvents events; further events are lost.
+// The caller holds mu.
 func (l *Log) keepEarly(e Event) {
-	if len(l.mu.earlyEvents) < maxWaiting {
+	if len(l.mu.earlyEvents) < maxPendingEvents {
 		l.mu.earlyEvents = append(l.mu.earlyEvents, e)
 	}
 }

@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	DefaultLimit       = 16 << 20 // less on a small disk
+	DefaultLimitBytes  = 16 << 20 // less on a small disk
 	DefaultSegmentSize = 256 << 10
-	DefaultQuiet       = 200 * time.Millisecond
+	DefaultQuietTime   = 200 * time.Millisecond
 )
 
 const (
-	diskShare = 64 // the default limit is at most 1/diskShare of the disk
-	minLimit  = 1 << 20
+	diskShareDivisor = 64 // the default limit is at most 1/diskShareDivisor of the disk
+	minLimitBytes    = 1 << 20
 )
 
 // Options are the options of a Log. FS and Logger must be set.
 type Options struct {
 	FS     vfs.FS
 	Logger *slog.Logger
-	// Limit is the size in bytes of the log of all workspaces together.
-	Limit int64
+	// LimitBytes is the largest total size of the logs of all workspaces.
+	LimitBytes int64
 	// SegmentSize is the number of bytes of a file after which a new file is begun.
 	SegmentSize int64
 	// QuietTime is the time without a change of a node after which the node's event is written.
@@ -39,10 +39,10 @@ type Options struct {
 	// Resolve returns the present path and size of a node, for events that were
 	// recorded without a path. It is called some time after the event.
 	Resolve func(view uint32, node uint64) (path string, size int64, ok bool)
-	// Share returns the view of the tenant of a workspace. If the logs are too large, files of the tenant with
+	// TenantOf returns the view of the tenant of a workspace. If the logs are too large, files of the tenant with
 	// the most bytes are removed, so that one tenant cannot make another lose its log. nil: each workspace is a
 	// tenant.
-	Share func(view uint32) uint32
+	TenantOf func(view uint32) uint32
 }
 
 // A Log is the event log of a store. All methods are safe for concurrent use.
@@ -69,38 +69,38 @@ type Log struct {
 
 // New returns the event log in a directory, without reading its files. Until Load, events wait in memory.
 func New(dir string, o Options) *Log {
-	if o.Limit <= 0 {
-		o.Limit = DefaultLimit
+	if o.LimitBytes <= 0 {
+		o.LimitBytes = DefaultLimitBytes
 		if total, err := o.FS.Total(filepath.Dir(dir)); err == nil {
-			o.Limit = min(o.Limit, max(total/diskShare, minLimit))
+			o.LimitBytes = min(o.LimitBytes, max(total/diskShareDivisor, minLimitBytes))
 		}
 	}
 
 	if o.SegmentSize <= 0 {
-		o.SegmentSize = min(DefaultSegmentSize, max(o.Limit/8, 1))
+		o.SegmentSize = min(DefaultSegmentSize, max(o.LimitBytes/8, 1))
 	}
-	if o.Share == nil {
-		o.Share = func(view uint32) uint32 { return view }
+	if o.TenantOf == nil {
+		o.TenantOf = func(view uint32) uint32 { return view }
 	}
 	if o.QuietTime <= 0 {
-		o.QuietTime = DefaultQuiet
+		o.QuietTime = DefaultQuietTime
 	}
 
 	l := &Log{dir: dir, opts: o}
-	l.mu.pendingEvents = newPending(o.QuietTime)
+	l.mu.pendingEvents = newPendingEvents(o.QuietTime)
 	l.mu.logs = map[uint32]*workspaceLog{}
 	l.mu.writtenSignal = make(chan struct{})
 	return l
 }
 
-// If maxWaiting events are pending, Record writes them itself. Otherwise a large restore would add events faster
-// than they are written.
-const maxWaiting = 10_000
+// If maxPendingEvents events are pending, Record writes them itself. Otherwise a large restore would add events
+// faster than they are written.
+const maxPendingEvents = 10_000
 
 // Record adds an event, which is written later; see the package comment. If Command is empty, Record finds the
 // name of the process PID.
 func (l *Log) Record(e Event) {
-	n := &entry{Event: e}
+	n := &pendingEvent{Event: e}
 	l.setDefaults(&n.Event)
 	l.mu.Lock()
 
@@ -113,8 +113,8 @@ func (l *Log) Record(e Event) {
 
 	waiting := len(l.mu.queue)
 	l.mu.Unlock()
-	if waiting >= maxWaiting {
-		l.writeOut(true)
+	if waiting >= maxPendingEvents {
+		l.flushAndLogError(true)
 	}
 }
 
@@ -144,10 +144,10 @@ func (l *Log) RecordCapture(e Event) Span {
 		return Span{First: v.lastSeq + 1, Last: v.lastSeq}
 	}
 
-	l.mu.closeAll(v)
-	l.mu.add(v, &entry{Event: e})
-	s := Span{First: v.lastCapture + 1, Last: v.lastSeq, Counts: v.countsSinceCapture}
-	v.lastCapture, v.countsSinceCapture = v.lastSeq, info.Counts{}
+	l.mu.closeWorkspaceEvents(v)
+	l.mu.add(v, &pendingEvent{Event: e})
+	s := Span{First: v.lastCaptureSeq + 1, Last: v.lastSeq, Counts: v.countsSinceCapture}
+	v.lastCaptureSeq, v.countsSinceCapture = v.lastSeq, info.Counts{}
 	l.startTimer()
 
 	return s
@@ -155,7 +155,7 @@ func (l *Log) RecordCapture(e Event) Span {
 
 // setDefaults shortens the paths of an event, and sets its time and command if they are missing.
 func (l *Log) setDefaults(e *Event) {
-	e.Path, e.From = shorten(e.Path), shorten(e.From)
+	e.Path, e.From = shortenPath(e.Path), shortenPath(e.From)
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
@@ -204,12 +204,12 @@ func (l *Log) newWorkspaceLog(id uint32) *workspaceLog {
 // startTimer starts the timer if events are pending. The caller holds mu.
 func (l *Log) startTimer() {
 	if l.mu.timer == nil && !l.mu.closed && !l.mu.empty() {
-		l.mu.timer = time.AfterFunc(l.opts.QuietTime, l.tick)
+		l.mu.timer = time.AfterFunc(l.opts.QuietTime, l.writeDueEvents)
 	}
 }
 
-// writeOut calls flush with the argument all. It logs an error of flush, unless the previous write failed, too.
-func (l *Log) writeOut(all bool) {
+// flushAndLogError calls flush. It logs an error of flush, unless the previous write failed, too.
+func (l *Log) flushAndLogError(all bool) {
 	err := guard.Do(func() error { return l.flush(all) })
 	if err == nil {
 		return
@@ -224,10 +224,10 @@ func (l *Log) writeOut(all bool) {
 	}
 }
 
-// tick writes the pending events that are due, and starts the timer again if other events are pending. The timer
-// calls tick.
-func (l *Log) tick() {
-	l.writeOut(false)
+// writeDueEvents writes the pending events that are due, and starts the timer again if other events are pending.
+// The timer calls writeDueEvents.
+func (l *Log) writeDueEvents() {
+	l.flushAndLogError(false)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.timer = nil
@@ -285,17 +285,17 @@ func (l *Log) Remove(view uint32) error {
 	return nil
 }
 
-// Follow calls fn for each event of a workspace whose number is above after: first for the existing events, then
+// Follow calls fn for each event of a workspace whose number is above afterSeq: first for the existing events, then
 // for each new event when it is written. If onWrite is not nil, Follow calls it each time that events of any
 // workspace were written. Follow ends when ctx is done, when the log is closed, or when fn or onWrite returns an
 // error, which Follow returns.
-func (l *Log) Follow(ctx context.Context, view uint32, after uint64, fn func(Event) error, onWrite func() error) error {
+func (l *Log) Follow(ctx context.Context, view uint32, afterSeq uint64, fn func(Event) error, onWrite func() error) error {
 	for first := true; ; first = false {
 		l.mu.Lock()
 		written, closed := l.mu.writtenSignal, l.mu.closed
 		l.mu.Unlock()
-		err := l.Read(view, after, func(e Event) error {
-			after = e.Seq
+		err := l.Read(view, afterSeq, func(e Event) error {
+			afterSeq = e.Seq
 			return fn(e)
 		})
 		if err == nil && !first && onWrite != nil {

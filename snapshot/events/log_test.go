@@ -211,7 +211,7 @@ func TestSpansAreWhatTheLogHas(t *testing.T) {
 			for _, s := range list {
 				full := Span{First: next, Last: s.Last}
 				for _, e := range es[s.First-1 : s.Last] {
-					count(&full.Counts, e.Action)
+					addToCounts(&full.Counts, e.Action)
 				}
 				if s != full || es[s.Last-1].Action != Captured {
 					t.Errorf("seed %d, view %d: a capture was given %+v, and the log has %+v", seed, view, s, full)
@@ -253,7 +253,7 @@ func TestTornEnd(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	fs := vfstest.NewMem()
-	o := Options{Limit: 4000, SegmentSize: 500, Share: func(view uint32) uint32 { return min(view, 10) }}
+	o := Options{LimitBytes: 4000, SegmentSize: 500, TenantOf: func(view uint32) uint32 { return min(view, 10) }}
 	l := mustOpen(t, fs, o)
 	r := l.Reader(1, 0)
 	fill := func(view uint32, n int) {
@@ -299,7 +299,7 @@ func TestLimit(t *testing.T) {
 	if es := all(t, l, 1); len(es) == 0 || es[len(es)-1].Seq != 201 {
 		t.Errorf("events: %+v", es)
 	}
-	if r.Removed() == 0 {
+	if r.RemovedBytes() == 0 {
 		t.Error("the reader does not know that it is stale")
 	}
 	must.OK(t, l.Remove(2))
@@ -318,11 +318,11 @@ func TestChainOfDirectories(t *testing.T) {
 		l.Record(Event{Workspace: 1, Action: Created, Path: path})
 	}
 	must.OK(t, l.Flush())
-	if n := l.size(); n > 4838*1200 {
+	if n := l.totalSize(); n > 4838*1200 {
 		t.Errorf("%d bytes", n)
 	}
 	es := all(t, l, 1)
-	if got := es[len(es)-1].Path; !strings.HasPrefix(got, "…/d/d") || !strings.HasSuffix(got, "/d/d") || len(got) > MaxPath+4 {
+	if got := es[len(es)-1].Path; !strings.HasPrefix(got, "…/d/d") || !strings.HasSuffix(got, "/d/d") || len(got) > MaxPathBytes+4 {
 		t.Errorf("the last is of %q", got)
 	}
 	if got := es[300].Path; got != strings.Repeat("d/", 300)+"d" {
@@ -332,7 +332,7 @@ func TestChainOfDirectories(t *testing.T) {
 
 // What was read once at an offset stays there, apart from what was removed.
 func TestReaderOffsetsAreStable(t *testing.T) {
-	l := mustOpen(t, vfstest.NewMem(), Options{Limit: 3000, SegmentSize: 400})
+	l := mustOpen(t, vfstest.NewMem(), Options{LimitBytes: 3000, SegmentSize: 400})
 	r := l.Reader(1, 0)
 	var seen []byte
 	for i := range 150 {
@@ -360,7 +360,7 @@ func TestReaderOffsetsAreStable(t *testing.T) {
 			t.Fatalf("event %d: other bytes than before", i)
 		}
 	}
-	if r.Removed() == 0 || l.Reader(1, 0).Removed() != 0 || l.Reader(1, 0).Size() >= r.Size() {
+	if r.RemovedBytes() == 0 || l.Reader(1, 0).RemovedBytes() != 0 || l.Reader(1, 0).Size() >= r.Size() {
 		t.Error("a new reader does not begin later")
 	}
 	if n := bytes.Count(seen, []byte("\n")); n != 150 {

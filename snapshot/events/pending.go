@@ -3,35 +3,35 @@ package events
 import "time"
 
 const (
-	maxOpenFactor       = 5               // the longest time that an event stays open, as a multiple of pendingEvents.quiet
+	maxOpenFactor       = 5               // the longest time that an event stays open, as a multiple of pendingEvents.quietTime
 	continuationTimeout = 3 * time.Second // time without changes after which a continuation ends
-	repeatMin           = 2 * time.Second // shortest interval of the events of a continuation
-	repeatMax           = time.Minute     // longest interval
+	minRepeatInterval   = 2 * time.Second // shortest interval of the events of a continuation
+	maxRepeatInterval   = time.Minute     // longest interval of the events of a continuation
 	sweepInterval       = time.Second     // time between two sweeps
 )
 
 // pendingEvents has the events that are recorded and not yet written. Log.mu guards it.
 type pendingEvents struct {
-	quiet       time.Duration
-	queue       []*entry       // sorted by number
-	openEntries map[key]*entry // entries of queue that later changes may extend
+	quietTime  time.Duration
+	queue      []*pendingEvent           // sorted by number
+	openEvents map[nodeKey]*pendingEvent // entries of queue that later changes may extend
 	// continuations has the continuations of written events. unwritten has the continuations whose event is not nil.
-	continuations map[key]*continuation
-	unwritten     map[key]*continuation
+	continuations map[nodeKey]*continuation
+	unwritten     map[nodeKey]*continuation
 	lastSweep     time.Time
 }
 
-// A key is a node of a workspace.
-type key struct {
+// A nodeKey is a node of a workspace.
+type nodeKey struct {
 	view uint32
 	node uint64
 }
 
-// An entry is a pending event.
-type entry struct {
+// A pendingEvent is an event that is recorded and not yet written.
+type pendingEvent struct {
 	Event
 	log        *workspaceLog
-	epoch      int       // workspaceLog.epoch when the event began; a later epoch closes the event
+	epoch      int       // workspaceLog.epoch when the event began. A capture closes the event by raising the epoch
 	lastChange time.Time // time of the last change in the event
 	closed     bool      // the event is closed
 }
@@ -47,15 +47,15 @@ type continuation struct {
 	event      *Event // changes since the last written event; nil without changes
 }
 
-func newPending(quiet time.Duration) pendingEvents {
-	return pendingEvents{quiet: quiet, openEntries: map[key]*entry{}, continuations: map[key]*continuation{}, unwritten: map[key]*continuation{}}
+func newPendingEvents(quiet time.Duration) pendingEvents {
+	return pendingEvents{quietTime: quiet, openEvents: map[nodeKey]*pendingEvent{}, continuations: map[nodeKey]*continuation{}, unwritten: map[nodeKey]*continuation{}}
 }
 
 // empty reports whether there are no pending events.
 func (p *pendingEvents) empty() bool { return len(p.queue) == 0 && len(p.unwritten) == 0 }
 
 // add adds an event, or extends an earlier event of the node by it.
-func (p *pendingEvents) add(v *workspaceLog, n *entry) {
+func (p *pendingEvents) add(v *workspaceLog, n *pendingEvent) {
 	e := &n.Event
 	if e.Node == 0 {
 		p.enqueue(v, n, e.Time)
@@ -63,7 +63,7 @@ func (p *pendingEvents) add(v *workspaceLog, n *entry) {
 		return
 	}
 
-	k := key{v.id, e.Node}
+	k := nodeKey{v.id, e.Node}
 	if e.Action == Modified && p.extend(k, v, e) {
 		return
 	}
@@ -72,7 +72,7 @@ func (p *pendingEvents) add(v *workspaceLog, n *entry) {
 	p.enqueue(v, n, e.Time)
 
 	if e.Action == Modified || e.Action == Created {
-		p.openEntries[k] = n
+		p.openEvents[k] = n
 	} else {
 		n.closed = true
 	}
@@ -80,8 +80,8 @@ func (p *pendingEvents) add(v *workspaceLog, n *entry) {
 
 // extend adds a modification to the open event or the continuation of the node. It returns false if there is
 // neither.
-func (p *pendingEvents) extend(k key, v *workspaceLog, e *Event) bool {
-	if o := p.openEntries[k]; o != nil {
+func (p *pendingEvents) extend(k nodeKey, v *workspaceLog, e *Event) bool {
+	if o := p.openEvents[k]; o != nil {
 		if o.epoch != v.epoch || (o.PID != e.PID && o.Action != Created) {
 			return false
 		}
@@ -111,27 +111,27 @@ func (p *pendingEvents) extend(k key, v *workspaceLog, e *Event) bool {
 }
 
 // closeOpen closes the open event and the continuation of a node, because e begins a new event of the node.
-func (p *pendingEvents) closeOpen(k key, e *Event) {
-	was := "" // the path before e, if it is known
+func (p *pendingEvents) closeOpen(k nodeKey, e *Event) {
+	pathBefore := "" // the path of the node before e, if e contains it
 	switch e.Action {
 	case Renamed:
-		was = e.From
+		pathBefore = e.From
 	case Deleted:
-		was = e.Path
+		pathBefore = e.Path
 	}
 
-	if o := p.openEntries[k]; o != nil {
+	if o := p.openEvents[k]; o != nil {
 		o.closed = true
 		if o.Path == "" {
-			o.Path = was
+			o.Path = pathBefore
 		}
 
-		delete(p.openEntries, k)
+		delete(p.openEvents, k)
 	}
 
 	if r := p.continuations[k]; r != nil {
 		if r.event != nil && r.event.Path == "" {
-			r.event.Path = was
+			r.event.Path = pathBefore
 		}
 
 		p.queueContinuation(k, r)
@@ -140,26 +140,26 @@ func (p *pendingEvents) closeOpen(k key, e *Event) {
 }
 
 // queueContinuation adds the event of a continuation to the queue.
-func (p *pendingEvents) queueContinuation(k key, r *continuation) {
+func (p *pendingEvents) queueContinuation(k nodeKey, r *continuation) {
 	if r.event != nil {
 		r.event.Time = r.lastChange
-		p.enqueue(r.log, &entry{Event: *r.event, closed: true}, r.lastChange)
+		p.enqueue(r.log, &pendingEvent{Event: *r.event, closed: true}, r.lastChange)
 		r.event = nil
 		delete(p.unwritten, k)
 	}
 }
 
-// enqueue sets the number of an event, and adds it to the queue. The argument last is the time of the last change in
-// the event.
-func (p *pendingEvents) enqueue(v *workspaceLog, n *entry, last time.Time) {
+// enqueue sets the number of an event, and adds it to the queue. lastChange is the time of the last change in the
+// event.
+func (p *pendingEvents) enqueue(v *workspaceLog, n *pendingEvent, lastChange time.Time) {
 	v.lastSeq++
-	count(&v.countsSinceCapture, n.Action)
-	n.Seq, n.log, n.epoch, n.lastChange = v.lastSeq, v, v.epoch, last
+	addToCounts(&v.countsSinceCapture, n.Action)
+	n.Seq, n.log, n.epoch, n.lastChange = v.lastSeq, v, v.epoch, lastChange
 	p.queue = append(p.queue, n)
 }
 
-// closeAll closes all open events of a workspace.
-func (p *pendingEvents) closeAll(v *workspaceLog) {
+// closeWorkspaceEvents closes all open events of a workspace.
+func (p *pendingEvents) closeWorkspaceEvents(v *workspaceLog) {
 	for k, r := range p.unwritten {
 		if r.log == v {
 			p.queueContinuation(k, r)
@@ -168,13 +168,13 @@ func (p *pendingEvents) closeAll(v *workspaceLog) {
 	v.epoch++
 }
 
-// takeDue removes the events that are due at the time now from the front of the queue, and returns them. If all is
+// takeDueEvents removes the events that are due at the time now from the front of the queue, and returns them. If all is
 // set, all events are due.
-func (p *pendingEvents) takeDue(now time.Time, all bool) []*entry {
+func (p *pendingEvents) takeDueEvents(now time.Time, all bool) []*pendingEvent {
 	for k, r := range p.unwritten {
 		if all || now.Sub(r.lastChange) >= continuationTimeout || now.Sub(r.event.Time) >= r.interval {
 			p.queueContinuation(k, r)
-			r.interval = min(2*r.interval, repeatMax)
+			r.interval = min(2*r.interval, maxRepeatInterval)
 		}
 	}
 
@@ -182,14 +182,14 @@ func (p *pendingEvents) takeDue(now time.Time, all bool) []*entry {
 	for ; n < len(p.queue); n++ {
 		e := p.queue[n]
 		e.closed = e.closed || e.epoch != e.log.epoch
-		if !e.closed && !all && now.Sub(e.lastChange) < p.quiet && now.Sub(e.Time) < maxOpenFactor*p.quiet {
+		if !e.closed && !all && now.Sub(e.lastChange) < p.quietTime && now.Sub(e.Time) < maxOpenFactor*p.quietTime {
 			break
 		}
 
-		k := key{e.log.id, e.Node}
-		if p.openEntries[k] == e {
-			delete(p.openEntries, k)
-			p.continuations[k] = &continuation{log: e.log, epoch: e.epoch, pid: e.PID, lastChange: e.lastChange, interval: repeatMin}
+		k := nodeKey{e.log.id, e.Node}
+		if p.openEvents[k] == e {
+			delete(p.openEvents, k)
+			p.continuations[k] = &continuation{log: e.log, epoch: e.epoch, pid: e.PID, lastChange: e.lastChange, interval: minRepeatInterval}
 		}
 	}
 
@@ -199,13 +199,13 @@ func (p *pendingEvents) takeDue(now time.Time, all bool) []*entry {
 		p.queue = nil
 	}
 
-	p.sweep(now)
+	p.sweepContinuations(now)
 
 	return due
 }
 
-// sweep removes continuations that had no changes for continuationTimeout.
-func (p *pendingEvents) sweep(now time.Time) {
+// sweepContinuations removes continuations that had no changes for continuationTimeout.
+func (p *pendingEvents) sweepContinuations(now time.Time) {
 	if now.Sub(p.lastSweep) < sweepInterval {
 		return
 	}

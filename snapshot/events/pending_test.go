@@ -16,7 +16,7 @@ type act struct {
 }
 
 func play(acts []act, every, until int) string {
-	p := newPending(200 * time.Millisecond)
+	p := newPendingEvents(200 * time.Millisecond)
 	v := &workspaceLog{id: 1}
 	start := time.Unix(1000, 0)
 	var out []string
@@ -27,14 +27,14 @@ func play(acts []act, every, until int) string {
 				continue
 			}
 			if a.action == "" {
-				p.closeAll(v)
-				p.add(v, &entry{Event: Event{Action: Captured, Time: at(ms)}})
+				p.closeWorkspaceEvents(v)
+				p.add(v, &pendingEvent{Event: Event{Action: Captured, Time: at(ms)}})
 				continue
 			}
-			p.add(v, &entry{Event: Event{Action: a.action, Node: a.node, PID: a.pid, Time: at(ms)}})
+			p.add(v, &pendingEvent{Event: Event{Action: a.action, Node: a.node, PID: a.pid, Time: at(ms)}})
 		}
 		if ms%every == 0 {
-			for _, e := range p.takeDue(at(ms), false) {
+			for _, e := range p.takeDueEvents(at(ms), false) {
 				out = append(out, fmt.Sprintf("%d:%d %s %d", ms, e.Seq, e.Action, e.Node))
 			}
 		}
@@ -96,15 +96,15 @@ func TestCoalescing(t *testing.T) {
 }
 
 func TestNothingIsKeptForEver(t *testing.T) {
-	p := newPending(200 * time.Millisecond)
+	p := newPendingEvents(200 * time.Millisecond)
 	v := &workspaceLog{id: 1}
 	now := time.Unix(1000, 0)
 	for i := range 100 {
-		p.add(v, &entry{Event: Event{Action: Modified, Node: uint64(i + 1), PID: 5, Time: now}})
+		p.add(v, &pendingEvent{Event: Event{Action: Modified, Node: uint64(i + 1), PID: 5, Time: now}})
 	}
-	p.takeDue(now.Add(time.Second), false)
-	p.takeDue(now.Add(10*time.Second), false)
-	if len(p.openEntries)+len(p.continuations)+len(p.unwritten)+len(p.queue) != 0 {
-		t.Fatalf("%d, %d, %d, %d entries are left", len(p.openEntries), len(p.continuations), len(p.unwritten), len(p.queue))
+	p.takeDueEvents(now.Add(time.Second), false)
+	p.takeDueEvents(now.Add(10*time.Second), false)
+	if len(p.openEvents)+len(p.continuations)+len(p.unwritten)+len(p.queue) != 0 {
+		t.Fatalf("%d, %d, %d, %d entries are left", len(p.openEvents), len(p.continuations), len(p.unwritten), len(p.queue))
 	}
 }

@@ -12,20 +12,20 @@ import (
 type Reader struct {
 	log       *Log
 	workspace *workspaceLog
-	base      int64 // the value of workspaceLog.droppedBytes when the log as a file began
+	base      int64 // workspaceLog.droppedBytes minus base is the number of bytes of empty lines at the beginning
 }
 
-// Reader returns a Reader of a workspace. The file begins with empty lines in place of lines that were removed
-// earlier; the parameter removed is their number of bytes. The lines of the present files follow.
-func (l *Log) Reader(view uint32, removed int64) *Reader {
+// Reader returns a Reader of a workspace. The file begins with removedBytes bytes of empty lines, in place of lines
+// that were removed earlier. The lines of the present files follow.
+func (l *Log) Reader(view uint32, removedBytes int64) *Reader {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := l.workspaceLog(view)
-	return &Reader{log: l, workspace: v, base: v.droppedBytes - removed}
+	return &Reader{log: l, workspace: v, base: v.droppedBytes - removedBytes}
 }
 
-// current returns the present files, and the number of bytes of empty lines before them.
-func (r *Reader) current() (segments []segment, removed int64) {
+// presentSegments returns the present files, and the number of bytes of empty lines before them.
+func (r *Reader) presentSegments() (segments []segment, removed int64) {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
 	return r.workspace.segments, r.workspace.droppedBytes - r.base
@@ -33,23 +33,23 @@ func (r *Reader) current() (segments []segment, removed int64) {
 
 // Size returns the length in bytes, which never shrinks.
 func (r *Reader) Size() int64 {
-	segments, size := r.current()
+	segments, size := r.presentSegments()
 	for _, s := range segments {
 		size += s.size
 	}
 	return size
 }
 
-// Removed returns the number of bytes at the beginning that are empty lines, because their files were removed.
-func (r *Reader) Removed() int64 {
-	_, removed := r.current()
+// RemovedBytes returns the number of bytes at the beginning that are empty lines, because their files were removed.
+func (r *Reader) RemovedBytes() int64 {
+	_, removed := r.presentSegments()
 	return removed
 }
 
 // ReadAt implements io.ReaderAt. It returns empty lines in place of lines that were removed since the Reader was
 // made.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
-	segments, start := r.current()
+	segments, start := r.presentSegments()
 	n := int64(0)
 	for ; n < int64(len(p)) && off+n < start; n++ {
 		p[n] = '\n'
@@ -78,9 +78,9 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return int(n), nil
 }
 
-// Read calls fn for each event of a workspace whose number is above after, oldest first. Before that, it writes
+// Read calls fn for each event of a workspace whose number is above afterSeq, oldest first. Before that, it writes
 // pending events. If fn returns an error, Read ends and returns the error.
-func (l *Log) Read(view uint32, after uint64, fn func(Event) error) error {
+func (l *Log) Read(view uint32, afterSeq uint64, fn func(Event) error) error {
 	if err := l.Flush(); err != nil {
 		// Earlier events can still be read.
 		l.opts.Logger.Error("events are being lost", "err", err)
@@ -96,17 +96,17 @@ func (l *Log) Read(view uint32, after uint64, fn func(Event) error) error {
 	l.mu.Unlock()
 
 	for i, s := range segments {
-		if i+1 < len(segments) && segments[i+1].first <= after+1 {
+		if i+1 < len(segments) && segments[i+1].firstSeq <= afterSeq+1 {
 			continue
 		}
-		b, err := v.load(s)
+		b, err := v.readLines(s)
 		if err != nil {
 			return fmt.Errorf("read the event log of workspace %d: %w", view, err)
 		}
 
 		for line := range bytes.Lines(b) {
 			seq, _, ok := parseHead(line)
-			if !ok || seq <= after {
+			if !ok || seq <= afterSeq {
 				continue
 			}
 

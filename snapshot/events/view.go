@@ -17,9 +17,10 @@ import (
 
 const (
 	segmentSuffix = ".jsonl"
-	// maxSegment is the largest number of bytes that are read of a file, because files are read into memory.
-	maxSegment = 4 << 20
-	maxSeq     = 1 << 62
+	// maxSegmentSize is the number of bytes after which the rest of a file is ignored, because files are read into
+	// memory.
+	maxSegmentSize = 4 << 20
+	maxSeq         = 1 << 62
 )
 
 // A workspaceLog is the log of one workspace. Log.mu guards the fields that change. A goroutine that changes
@@ -29,20 +30,20 @@ type workspaceLog struct {
 	id  uint32
 	dir string
 
-	segments     []segment // oldest first, lines are appended to the last; the slice is replaced, never changed
-	droppedBytes int64     // bytes of segments that were removed since the log was opened
-	lastWritten  uint64    // number of the last event in a file; guarded by Log.writer
-	lastSeq      uint64    // number of the last recorded event
-	epoch        int       // incremented by each capture
+	segments       []segment // oldest first; lines are appended to the last one. The slice is replaced, and never changed
+	droppedBytes   int64     // bytes of segments that were removed since the log was opened
+	lastWrittenSeq uint64    // number of the last event that was written; guarded by Log.writer
+	lastSeq        uint64    // number of the last recorded event
+	epoch          int       // incremented by each capture
 
-	lastCapture        uint64      // number of the last capture
+	lastCaptureSeq     uint64      // number of the last capture
 	countsSinceCapture info.Counts // counts of the events after the last capture
 }
 
 // A segment is a file of a log.
 type segment struct {
-	first uint64 // number of the first event
-	size  int64  // bytes of complete lines
+	firstSeq uint64 // number of the first event
+	size     int64  // bytes of complete lines
 }
 
 func viewDirName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
@@ -61,7 +62,9 @@ func parseSegment(name string) (first uint64, ok bool) {
 	return first, ok && err == nil && segmentName(first) == name && 0 < first && first < maxSeq
 }
 
-func (v *workspaceLog) path(s segment) string { return filepath.Join(v.dir, segmentName(s.first)) }
+func (v *workspaceLog) segmentPath(s segment) string {
+	return filepath.Join(v.dir, segmentName(s.firstSeq))
+}
 
 func (v *workspaceLog) size() (n int64) {
 	for _, s := range v.segments {
@@ -80,41 +83,41 @@ func (v *workspaceLog) open() error {
 
 	for _, i := range infos {
 		if first, ok := parseSegment(i.Name); ok {
-			v.segments = append(v.segments, segment{first, min(i.Size, maxSegment)})
+			v.segments = append(v.segments, segment{first, min(i.Size, maxSegmentSize)})
 		}
 	}
 
 	last := len(v.segments) - 1
-	for i := last; i >= 0 && v.lastCapture == 0; i-- {
-		if err := v.countSegment(&v.segments[i], i == last); err != nil {
+	for i := last; i >= 0 && v.lastCaptureSeq == 0; i-- {
+		if err := v.countAndTruncateSegment(&v.segments[i], i == last); err != nil {
 			return err
 		}
 	}
 
-	v.lastSeq = v.lastWritten
+	v.lastSeq = v.lastWrittenSeq
 
 	return nil
 }
 
-// countSegment adds the events of a segment after its last capture to the counts. last is set for
-// the last segment: then countSegment truncates the file after the last complete line.
-func (v *workspaceLog) countSegment(s *segment, last bool) error {
-	b, err := v.load(*s)
+// countAndTruncateSegment adds the events of a segment after its last capture to the counts. last is set for the
+// last segment: then it also truncates the file after the last complete line.
+func (v *workspaceLog) countAndTruncateSegment(s *segment, last bool) error {
+	b, err := v.readLines(*s)
 	if err != nil {
 		return err
 	}
 
-	seq, whole := s.first-1, int64(0) // number and end of the last complete line
+	seq, whole := s.firstSeq-1, int64(0) // number and end of the last complete line
 
-	for end := len(b); end > 0 && v.lastCapture == 0; {
+	for end := len(b); end > 0 && v.lastCaptureSeq == 0; {
 		line := b[bytes.LastIndexByte(b[:end-1], '\n')+1 : end]
 		// A power cut may leave blocks of zeros. They are not lines.
 		if n, action, ok := parseHead(line); ok && bytes.HasSuffix(line, []byte("}\n")) {
 			if whole == 0 {
 				seq, whole = n, int64(end)
 			}
-			if count(&v.countsSinceCapture, action); action == Captured {
-				v.lastCapture = n
+			if addToCounts(&v.countsSinceCapture, action); action == Captured {
+				v.lastCaptureSeq = n
 			}
 		}
 
@@ -125,13 +128,13 @@ func (v *workspaceLog) countSegment(s *segment, last bool) error {
 		return nil
 	}
 
-	v.lastWritten = seq
-	if whole == s.size && s.size < maxSegment {
+	v.lastWrittenSeq = seq
+	if whole == s.size && s.size < maxSegmentSize {
 		return nil
 	}
 
 	s.size = whole
-	f, err := vfs.OpenWrite(v.fs, v.path(*s))
+	f, err := vfs.OpenWrite(v.fs, v.segmentPath(*s))
 	if err != nil {
 		return err
 	}
@@ -139,8 +142,8 @@ func (v *workspaceLog) countSegment(s *segment, last bool) error {
 	return errors.Join(f.Truncate(whole), f.Close())
 }
 
-// load returns the lines of a segment, or no lines if its file was removed.
-func (v *workspaceLog) load(s segment) ([]byte, error) {
+// readLines returns the lines of a segment, or no lines if its file was removed.
+func (v *workspaceLog) readLines(s segment) ([]byte, error) {
 	b := make([]byte, s.size)
 	n, err := v.readAt(s, b, 0)
 	return b[:n], err
@@ -148,7 +151,7 @@ func (v *workspaceLog) load(s segment) ([]byte, error) {
 
 // readAt reads bytes of a segment at an offset. It reads no bytes if the segment's file was removed.
 func (v *workspaceLog) readAt(s segment, p []byte, off int64) (int, error) {
-	f, err := vfs.Open(v.fs, v.path(s))
+	f, err := vfs.Open(v.fs, v.segmentPath(s))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -170,7 +173,7 @@ func (v *workspaceLog) append(s segment, lines []byte) error {
 		return err
 	}
 
-	f, err := v.fs.OpenFile(v.path(s), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := v.fs.OpenFile(v.segmentPath(s), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
@@ -183,7 +186,7 @@ func (v *workspaceLog) append(s segment, lines []byte) error {
 
 func (v *workspaceLog) remove() error {
 	for _, s := range v.segments {
-		if err := v.fs.Remove(v.path(s)); err != nil {
+		if err := v.fs.Remove(v.segmentPath(s)); err != nil {
 			return err
 		}
 	}

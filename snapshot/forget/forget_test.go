@@ -41,7 +41,7 @@ func TestScanner(t *testing.T) {
 			if s.Contains(text) {
 				t.Errorf("other bytes are found behind %d", n)
 			}
-			has, err := s.FileContains(context.Background(), bytes.NewReader(append(make([]byte, fileWindow-7), b...)), int64(fileWindow-7+len(b)))
+			has, err := s.FileContains(context.Background(), bytes.NewReader(append(make([]byte, fileWindowSize-7), b...)), int64(fileWindowSize-7+len(b)))
 			must.OK(t, err)
 			if !has {
 				t.Errorf("%d bytes are not found between two windows", len(b))

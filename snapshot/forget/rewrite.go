@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Rewriter makes trees without the contents that the user forgets. It reads each page of inode tables and
-// each file once, also if many trees contain it.
+// A Rewriter makes trees without the contents that the user forgets. It reads each page of inode tables and each
+// file only once, even if many trees contain it.
 type Rewriter struct {
 	Source  *tree.Source
 	Objects content.ObjectStore
@@ -27,31 +27,31 @@ type Rewriter struct {
 	OverwrittenTexts map[string]bool
 	MaskedPaths      map[string]bool
 
-	finder tree.Finder
-	files  map[string]*verdict // by content.ChunkMap.Key
+	finder   tree.Finder
+	verdicts map[string]*verdict // by content.ChunkMap.Key
 }
 
-// A verdict is the decision to remove a content, or to replace it by masked.
+// A verdict is the decision to remove a content, or to replace it by maskedContent.
 type verdict struct {
 	remove        bool
-	masked        *content.Content  // in place of the content; nil if it is removed
-	removedChunks map[cas.Hash]bool // the chunks of the content that masked does not contain
+	maskedContent *content.Content  // the content with stars in place of the matches; nil if the content is removed
+	removedChunks map[cas.Hash]bool // the chunks of the content that maskedContent does not contain
 }
 
 // Rewrite returns a copy of a sealed state without the contents, and the changed paths. If no path changes,
 // the returned state is nil.
 func (r *Rewriter) Rewrite(ctx context.Context, st *tree.State) (*tree.State, []string, error) {
 	if r.RemovedChunks == nil {
-		r.RemovedChunks, r.OverwrittenTexts, r.files = make(map[cas.Hash]bool), make(map[string]bool), make(map[string]*verdict)
+		r.RemovedChunks, r.OverwrittenTexts, r.verdicts = make(map[cas.Hash]bool), make(map[string]bool), make(map[string]*verdict)
 		r.MaskedPaths = make(map[string]bool)
 		r.finder = tree.Finder{Source: r.Source, Match: func(n *tree.Inode) (bool, error) {
-			v, err := r.judge(ctx, n)
+			v, err := r.verdictFor(ctx, n)
 			return v != nil, err
 		}}
 	}
 
-	run := &rewriteRun{Rewriter: r, ctx: ctx, changed: make(map[string]bool)}
-	run.edit = tree.Editor{State: st.Clone(), Source: r.Source, Epoch: r.Epoch()}
+	run := &rewriteRun{Rewriter: r, ctx: ctx, changedPaths: make(map[string]bool)}
+	run.editor = tree.Editor{State: st.Clone(), Source: r.Source, Epoch: r.Epoch()}
 
 	for _, p := range r.Paths {
 		if err := run.removePath(p); err != nil {
@@ -64,36 +64,36 @@ func (r *Rewriter) Rewrite(ctx context.Context, st *tree.State) (*tree.State, []
 			return nil, nil, err
 		}
 	}
-	if len(run.changed) == 0 {
+	if len(run.changedPaths) == 0 {
 		return nil, nil, nil
 	}
 
-	return run.edit.State, slices.Sorted(maps.Keys(run.changed)), run.edit.Err()
+	return run.editor.State, slices.Sorted(maps.Keys(run.changedPaths)), run.editor.Err()
 }
 
 // A rewriteRun is one call of Rewrite.
 type rewriteRun struct {
 	*Rewriter
-	ctx     context.Context
-	edit    tree.Editor
-	changed map[string]bool
+	ctx          context.Context
+	editor       tree.Editor
+	changedPaths map[string]bool
 }
 
 // removePath removes a file, or a directory with all files and directories below it.
 func (r *rewriteRun) removePath(p string) error {
-	n, err := r.edit.State.InodeAt(r.Source, p)
+	n, err := r.editor.State.InodeAt(r.Source, p)
 	if err != nil || n == nil {
 		return err
 	}
 
-	dir, err := r.edit.State.Resolve(r.Source, path.Dir(p))
+	dir, err := r.editor.State.Resolve(r.Source, path.Dir(p))
 	if err != nil {
 		return err
 	}
 
-	if err := r.edit.State.WalkFrom(r.ctx, r.Source, p, func(at *tree.Path, n *tree.Inode) error {
+	if err := r.editor.State.WalkFrom(r.ctx, r.Source, p, func(at *tree.Path, n *tree.Inode) error {
 		if !n.IsDir() || at.String() == p {
-			r.changed[at.String()] = true
+			r.changedPaths[at.String()] = true
 		}
 		return nil
 	}); err != nil {
@@ -105,16 +105,16 @@ func (r *rewriteRun) removePath(p string) error {
 
 // removeLink removes a name, with all files and directories below it. The times of the name's directory stay.
 func (r *rewriteRun) removeLink(at tree.Link) error {
-	dir := r.edit.Own(at.Parent)
+	dir := r.editor.Own(at.Parent)
 	mtime, ctime := dir.Mtime, dir.Ctime
 
 	var errAll error
-	r.edit.RemoveAll(at.Parent, at.Name, func(_ uint64, _ string, n *tree.Inode, _ bool) {
-		errAll = errors.Join(errAll, r.addRemoved(n.Content)) // Receipt.Kept lists other hard links that stay
+	r.editor.RemoveAll(at.Parent, at.Name, func(_ uint64, _ string, n *tree.Inode, _ bool) {
+		errAll = errors.Join(errAll, r.addRemoved(n.Content)) // the file may have other hard links that stay: Receipt.Kept lists them
 	})
 	dir.Mtime, dir.Ctime = mtime, ctime
 
-	return errors.Join(errAll, r.edit.Err())
+	return errors.Join(errAll, r.editor.Err())
 }
 
 // addRemoved adds the chunks of a content to RemovedChunks.
@@ -139,7 +139,7 @@ func (r *rewriteRun) searchFiles(st *tree.State) error {
 	}
 
 	for _, ino := range inos {
-		n, err := r.edit.State.Get(r.Source, ino)
+		n, err := r.editor.State.Get(r.Source, ino)
 		if errors.Is(err, tree.ErrNoInode) { // removePath has removed it
 			continue
 		}
@@ -147,23 +147,23 @@ func (r *rewriteRun) searchFiles(st *tree.State) error {
 			return err
 		}
 
-		v, err := r.judge(r.ctx, n)
+		v, err := r.verdictFor(r.ctx, n)
 		if err != nil {
 			return err
 		}
 
-		paths, err := r.edit.State.Paths(r.Source, n)
+		paths, err := r.editor.State.Paths(r.Source, n)
 		if err != nil {
 			return err
 		}
 		for _, p := range paths {
-			r.changed[p] = true
+			r.changedPaths[p] = true
 			r.MaskedPaths[p] = r.MaskedPaths[p] || !v.remove
 		}
 
 		maps.Copy(r.RemovedChunks, v.removedChunks)
 		if !v.remove {
-			r.edit.Own(ino).Content = v.masked
+			r.editor.Own(ino).Content = v.maskedContent
 			continue
 		}
 
@@ -174,18 +174,18 @@ func (r *rewriteRun) searchFiles(st *tree.State) error {
 		}
 	}
 
-	return r.edit.Err()
+	return r.editor.Err()
 }
 
-// judge returns the verdict for the content of an inode, or nil if the content stays. It reads each content
+// verdictFor returns the verdict for the content of an inode, or nil if the content stays. It reads each content
 // once.
-func (r *Rewriter) judge(ctx context.Context, n *tree.Inode) (*verdict, error) {
+func (r *Rewriter) verdictFor(ctx context.Context, n *tree.Inode) (*verdict, error) {
 	if !n.IsRegular() || n.Content == nil || n.Content.SealedMap() == nil {
 		return nil, nil
 	}
 
 	key := n.Content.SealedMap().Key()
-	v, known := r.files[key]
+	v, known := r.verdicts[key]
 	if known {
 		return v, nil
 	}
@@ -196,16 +196,16 @@ func (r *Rewriter) judge(ctx context.Context, n *tree.Inode) (*verdict, error) {
 	}
 
 	if found.wholeFile || len(found.parts) > 0 {
-		if v, err = r.verdictOn(ctx, n.Content, found); err != nil {
+		if v, err = r.newVerdict(ctx, n.Content, found); err != nil {
 			return nil, err
 		}
 	}
 
-	r.files[key] = v
+	r.verdicts[key] = v
 	return v, nil
 }
 
-func (r *Rewriter) verdictOn(ctx context.Context, c *content.Content, result searchResult) (*verdict, error) {
+func (r *Rewriter) newVerdict(ctx context.Context, c *content.Content, result searchResult) (*verdict, error) {
 	v := &verdict{remove: result.wholeFile, removedChunks: make(map[cas.Hash]bool)}
 	maps.Copy(r.OverwrittenTexts, result.texts)
 	if err := eachChunk(r.Source, c, func(h cas.Hash) { v.removedChunks[h] = true }); err != nil || v.remove {
@@ -218,6 +218,6 @@ func (r *Rewriter) verdictOn(ctx context.Context, c *content.Content, result sea
 		return nil, err
 	}
 
-	v.masked = content.FromChunkMap(masked)
-	return v, eachChunk(r.Source, v.masked, func(h cas.Hash) { delete(v.removedChunks, h) })
+	v.maskedContent = content.FromChunkMap(masked)
+	return v, eachChunk(r.Source, v.maskedContent, func(h cas.Hash) { delete(v.removedChunks, h) })
 }

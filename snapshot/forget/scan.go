@@ -7,8 +7,8 @@ import (
 	"github.com/amberfs/amberfs/cas"
 )
 
-// windowLen is the number of bytes that the rolling hash covers. Shorter contents are only found if they are
-// whole objects.
+// windowLen is the number of bytes that the rolling hash covers. Contents with fewer bytes are only found if they
+// are whole objects.
 const windowLen = 16
 
 // A Fingerprint identifies removed bytes without containing them.
@@ -81,14 +81,14 @@ func (s *Scanner) Contains(b []byte) bool {
 	return false
 }
 
-// fileWindow is the number of bytes of a file that FileContains searches at a time.
-const fileWindow = 8 << 20
+// fileWindowSize is the number of bytes of a file that FileContains searches at a time.
+const fileWindowSize = 8 << 20
 
 // FileContains reports whether a file with the given size in bytes contains forgotten bytes.
 func (s *Scanner) FileContains(ctx context.Context, f io.ReaderAt, size int64) (bool, error) {
-	b := make([]byte, min(size, fileWindow+cas.MaxObject))
+	b := make([]byte, min(size, fileWindowSize+cas.MaxObject))
 
-	for off := int64(0); off < size; off += fileWindow {
+	for off := int64(0); off < size; off += fileWindowSize {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}

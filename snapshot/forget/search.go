@@ -19,20 +19,20 @@ type Search struct {
 
 const (
 	blockSize = 4 << 20 // bytes of a file that are searched at a time
-	// MaxBytes is the largest length of Search.Bytes.
-	MaxBytes = 16 << 20
-	// maxParts is the largest number of matching parts of a file, and maxTexts the largest size in bytes of
-	// the different texts in them. The matches of one further block may exceed these limits.
-	maxParts, maxTexts = 1 << 20, 64 << 20
+	// MaxSearchBytes is the largest length of Search.Bytes.
+	MaxSearchBytes = 16 << 20
+	// maxParts is the largest number of matching parts of a file, and maxTextBytes the largest total size of the
+	// different texts in them. The matches of one further block may exceed these limits.
+	maxParts, maxTextBytes = 1 << 20, 64 << 20
 )
 
 // A searchResult is the result of a Search in one file.
 type searchResult struct {
-	wholeFile bool            // the file equals Search.Bytes
-	parts     [][2]int64      // begin and end offsets of the matching parts, in order
-	texts     map[string]bool // the bytes of these parts
-	textBytes int             // number of bytes of texts
-	inKey     bool            // the search is within a private key
+	wholeFile    bool            // the file equals Search.Bytes
+	parts        [][2]int64      // begin and end offsets of the matching parts, in order
+	texts        map[string]bool // the bytes of these parts
+	textBytes    int             // number of bytes of texts
+	inPrivateKey bool            // the search is within a private key
 }
 
 // searchFile searches a file with the given size in bytes.
@@ -54,7 +54,7 @@ func (s *Search) searchFile(ctx context.Context, r io.Reader, size int64) (f sea
 		}
 
 		buf = buf[:n+m]
-		if len(f.parts) > maxParts || f.textBytes > maxTexts {
+		if len(f.parts) > maxParts || f.textBytes > maxTextBytes {
 			return f, errs.New(errs.TooBig, "a file has too many matches; the patterns match too much")
 		}
 		done := s.searchBlock(buf, ended, at, &f)
@@ -66,7 +66,7 @@ func (s *Search) searchFile(ctx context.Context, r io.Reader, size int64) (f sea
 	return f, nil
 }
 
-// add adds a part with its bytes. It joins the part with the part that ends at its beginning.
+// add adds a matching part with its bytes. If the last part ends where this part begins, it joins the two.
 func (f *searchResult) add(from, to int64, text []byte) {
 	if last := len(f.parts) - 1; last >= 0 && f.parts[last][1] == from {
 		f.parts[last][1] = to
@@ -80,8 +80,9 @@ func (f *searchResult) add(from, to int64, text []byte) {
 	}
 }
 
-// searchBlock adds the matches in the block b to f. off is the offset of b in the file. done is the number of bytes
-// of b that need not be searched again. The bytes after them are too few for Bytes, or are the beginning of a line.
+// searchBlock adds the matches in the block b to f. off is the offset of b in the file, and last is set for the
+// last block. done is the number of bytes of b that need not be searched again. The bytes after them may be the
+// beginning of a match: they are fewer than Search.Bytes, or the beginning of a line.
 func (s *Search) searchBlock(b []byte, last bool, off int64, f *searchResult) (done int) {
 	add := func(from, to int) {
 		if len(bytes.Trim(b[from:to], "*")) == 0 {
@@ -116,10 +117,10 @@ func (s *Search) searchBlock(b []byte, last bool, off int64, f *searchResult) (d
 			to = from + i
 		}
 		line := b[from:to]
-		if end := bytes.Contains(line, []byte("-----END ")); f.inKey && !end {
+		if end := bytes.Contains(line, []byte("-----END ")); f.inPrivateKey && !end {
 			add(from, to)
 		} else {
-			f.inKey = s.PrivateKeys && !end && privateKey().Match(line)
+			f.inPrivateKey = s.PrivateKeys && !end && privateKeyPattern().Match(line)
 			s.searchLine(line, func(i, j int) { add(from+i, from+j) })
 		}
 		from = to + 1
@@ -164,7 +165,7 @@ func (m *masker) Read(p []byte) (int, error) {
 	return n, err
 }
 
-var privateKey = pattern.New(`-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----\s*$`)
+var privateKeyPattern = pattern.New(`-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----\s*$`)
 
 // SecretPatterns are patterns of keys and passwords, like the patterns of secret scanners.
 var SecretPatterns = []string{

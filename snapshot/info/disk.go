@@ -1,7 +1,7 @@
 package info
 
-// Disk is the space in the packs that a deletion of snapshots and forks would free. It counts the
-// records of objects in bytes. A gc frees whole blocks, so it may free more or less.
+// Disk is the space in the packs that a deletion of snapshots and forks would free. It is the total size of the
+// records of the objects. A gc frees whole blocks, so it may free more or less.
 type Disk struct {
 	Snapshots []UsedBy `json:"snapshots"`
 	Forks     []UsedBy `json:"forks"`
@@ -16,7 +16,7 @@ type Disk struct {
 type UsedBy struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
-	// Files and Size are the number and total size of all its files, shared or not.
+	// Files and Size are the number and the total size of all its files, also of those that others share.
 	Files int64 `json:"files"`
 	Size  int64 `json:"size"`
 }

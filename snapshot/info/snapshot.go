@@ -59,7 +59,7 @@ type Info struct {
 	Transfer
 }
 
-// Process is the process that ordered a snapshot.
+// Process is the process that requested a snapshot.
 type Process struct {
 	UID     uint32 `json:"uid"`
 	PID     uint32 `json:"pid"`
@@ -131,11 +131,11 @@ type Owner struct {
 	GID uint32 `json:"gid"`
 }
 
-// Expired reports whether the snapshot has an expiry time that is over.
-func (i *Info) Expired(now time.Time) bool { return i.Expires != nil && now.After(*i.Expires) }
+// IsExpired reports whether the snapshot has an expiry time that is over.
+func (i *Info) IsExpired(now time.Time) bool { return i.Expires != nil && now.After(*i.Expires) }
 
-// IsPastState reports whether the snapshot is a past state of its workspace. A snapshot is no past state if it is a
-// state of a fork, came from a remote, or was compacted from several snapshots.
+// IsPastState reports whether the snapshot is a past state of its workspace. It is not if it is a state of a fork,
+// came from a remote, or was compacted from several snapshots.
 func (i *Info) IsPastState() bool { return i.Kind != KindFork && i.Kind != KindPull && !i.Compacted }
 
 // maxGitCommits is the largest number of commits in Exports.

@@ -14,18 +14,18 @@ type Recorder struct {
 // Metrics are counts and durations of operations since the store was opened. Durations are in
 // milliseconds.
 type Metrics struct {
-	Snapshots      int64   `json:"snapshots"`
-	LastSnapshotMs float64 `json:"last_snapshot_ms"`
-	Restores       int64   `json:"restores"`
-	LastRestoreMs  float64 `json:"last_restore_ms"`
-	Forks          int64   `json:"forks"`
-	LastForkMs     float64 `json:"last_fork_ms"`
-	Stored         int64   `json:"stored"`
-	LastStoreMs    float64 `json:"last_store_ms"`
-	PackedBytes    int64   `json:"packed_bytes"`
-	Checkpoints    int64   `json:"checkpoints"`
-	LastCheckpoint float64 `json:"last_checkpoint_ms"`
-	// CheckpointsFailed is not included in Checkpoints.
+	Snapshots        int64   `json:"snapshots"`
+	LastSnapshotMs   float64 `json:"last_snapshot_ms"`
+	Restores         int64   `json:"restores"`
+	LastRestoreMs    float64 `json:"last_restore_ms"`
+	Forks            int64   `json:"forks"`
+	LastForkMs       float64 `json:"last_fork_ms"`
+	Stored           int64   `json:"stored"`
+	LastStoreMs      float64 `json:"last_store_ms"`
+	PackedBytes      int64   `json:"packed_bytes"`
+	Checkpoints      int64   `json:"checkpoints"`
+	LastCheckpointMs float64 `json:"last_checkpoint_ms"`
+	// CheckpointsFailed counts failed checkpoints, which Checkpoints does not include.
 	CheckpointsFailed int64 `json:"checkpoints_failed"`
 	GarbageCollects   int64 `json:"gcs"`
 }

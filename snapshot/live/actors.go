@@ -113,14 +113,14 @@ func (tx viewActors) ActorNames(view uint32) []string { return tx.attribution(vi
 // interval that ends.
 func (tx viewActors) EndInterval(view uint32) []*actors.Set {
 	tx.trees.changedViews.MarkChanged(view)
-	return tx.attribution(view).NextInterval()
+	return tx.attribution(view).EndInterval()
 }
 
 // AddActorSets adds the sets of the previous interval to the present interval, because the snapshot
 // between the two was removed.
 func (tx viewActors) AddActorSets(view uint32, sets []*actors.Set) {
 	tx.trees.changedViews.MarkChanged(view)
-	tx.attribution(view).Return(sets)
+	tx.attribution(view).AddOlderSets(sets)
 }
 
 // JoinActors replaces the sets that an earlier call of ActorSets has returned by one joined set. If joined is nil,
@@ -135,7 +135,7 @@ func (e *Edit) Actors() *actors.Set { return e.attribution.OpenSet() }
 // SetActors replaces the result of Actors by a set that recovery has read.
 func (e *Edit) SetActors(s *actors.Set) {
 	e.attribution = actors.RecentSets{}
-	e.attribution.Return([]*actors.Set{s})
+	e.attribution.AddOlderSets([]*actors.Set{s})
 }
 
 // RequireActorRecord makes the next change append a record of its actor. A checkpoint calls it, because a recovery

@@ -9,12 +9,12 @@ import (
 	"github.com/amberfs/amberfs/internal/pattern"
 )
 
-// maxName is the longest name of a snapshot or fork, in bytes.
-const maxName = 128
+// maxNameBytes is the largest length of the name of a snapshot or fork.
+const maxNameBytes = 128
 
 var (
-	nameForm = pattern.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
-	autoForm = pattern.New(`^cp-[0-9]+$`)
+	namePattern     = pattern.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+	autoNamePattern = pattern.New(`^cp-[0-9]+$`)
 )
 
 // controlNames are the names in .snapshots that are not snapshots.
@@ -26,18 +26,17 @@ var controlNames = map[string]bool{
 // ErrBadName is the kind of Check's error for a name that no snapshot or fork can have.
 var ErrBadName = errs.New(errs.Invalid, "refused name")
 
-// MaxDescription is the largest total size in bytes of the message and the labels of a snapshot.
-const MaxDescription = 64 << 10
+// MaxDescriptionBytes is the largest total size of the message and the labels of a snapshot.
+const MaxDescriptionBytes = 64 << 10
 
-// CheckDescription returns an errs.Invalid error if a message and labels are longer than
-// MaxDescription.
+// CheckDescription returns an errs.Invalid error if a message and labels are larger than MaxDescriptionBytes.
 func CheckDescription(message string, labels map[string]string) error {
 	n := len(message)
 	for k, v := range labels {
 		n += len(k) + len(v)
 	}
-	if n > MaxDescription {
-		return errs.New(errs.Invalid, "malformed request: message and labels have %d bytes, at most %d are possible", n, MaxDescription)
+	if n > MaxDescriptionBytes {
+		return errs.New(errs.Invalid, "malformed request: message and labels have %d bytes, at most %d are possible", n, MaxDescriptionBytes)
 	}
 
 	return nil
@@ -47,27 +46,27 @@ func CheckDescription(message string, labels map[string]string) error {
 // ErrBadName or errs.NameTooLong.
 func Check(name string) error {
 	switch {
-	case len(name) > maxName:
-		return errs.New(errs.NameTooLong, "name too long: %d bytes, at most %d are possible", len(name), maxName)
+	case len(name) > maxNameBytes:
+		return errs.New(errs.NameTooLong, "name too long: %d bytes, at most %d are possible", len(name), maxNameBytes)
 	case name == "":
 		return fmt.Errorf("%w: it is empty", ErrBadName)
-	case !nameForm().MatchString(name):
+	case !namePattern().MatchString(name):
 		return fmt.Errorf("%w: %q; use letters, digits, '_', '.' and '-', and begin with a letter, digit or '_'", ErrBadName, name)
 	case controlNames[name], strings.HasPrefix(name, "call."):
 		return fmt.Errorf("%w: %q is a control file of .snapshots", ErrBadName, name)
 	case strings.Contains(name, ".."), strings.HasSuffix(name, "."), strings.HasSuffix(name, ".lock"):
 		return fmt.Errorf("%w: %q could not be a git ref (no '..', no '.' or '.lock' at the end)", ErrBadName, name)
-	case autoForm().MatchString(name):
+	case autoNamePattern().MatchString(name):
 		return fmt.Errorf("%w: %q is reserved for snapshots without a name", ErrBadName, name)
 	}
 	return nil
 }
 
 // IsAuto reports whether a name has the form of automatic names: cp-N.
-func IsAuto(name string) bool { return autoForm().MatchString(name) }
+func IsAuto(name string) bool { return autoNamePattern().MatchString(name) }
 
 // LocalName returns the name in this store of a snapshot that was taken in another store. An automatic name gets a
-// prefix, because this store has, or will have, a snapshot of that name.
+// prefix, because this store has, or will have, its own snapshot of that name.
 func LocalName(name string) string {
 	if IsAuto(name) {
 		return "pulled-" + name

@@ -176,10 +176,10 @@ func (p Policy) Patch(patch []byte) (Policy, error) {
 	return Parse(merged)
 }
 
-// PatchTo returns the patch with which the policy p becomes the policy of the argument, to.
-func (p Policy) PatchTo(to Policy) (json.RawMessage, error) {
+// PatchTo returns the patch that changes the policy p into target.
+func (p Policy) PatchTo(target Policy) (json.RawMessage, error) {
 	var docs [2]map[string]any
-	for i, side := range []Policy{p, to} {
+	for i, side := range []Policy{p, target} {
 		b, err := json.Marshal(side)
 		if err != nil {
 			return nil, err
@@ -200,7 +200,7 @@ func (p Policy) PatchTo(to Policy) (json.RawMessage, error) {
 	return json.Marshal(patch)
 }
 
-// difference returns the fields of to that differ, and null for each field that only from has.
+// difference returns the patch that changes the object from into the object to. It has null for each removed field.
 func difference(from, to map[string]any) map[string]any {
 	patch := make(map[string]any)
 	for name := range from {
@@ -218,7 +218,7 @@ func difference(from, to map[string]any) map[string]any {
 	return patch
 }
 
-// mergePatch is the function MergePatch of RFC 7396, section 2.
+// mergePatch applies a merge patch, as the function MergePatch in section 2 of RFC 7396 does.
 func mergePatch(target, patch any) any {
 	change, ok := patch.(map[string]any)
 	if !ok {

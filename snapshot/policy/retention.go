@@ -12,37 +12,38 @@ import (
 )
 
 const (
-	// tick is the shortest time between two rounds. If a policy has QuietSeconds, it is quietTick.
-	tick      = time.Second
-	quietTick = 50 * time.Millisecond
-	// longestSleep is the longest time between two rounds. It is short because a timer does not
-	// notice that the machine was suspended or that the clock was set.
-	longestSleep = time.Minute
+	// minRoundInterval is the shortest time between two rounds. If a policy has QuietSeconds, it is
+	// minQuietRoundInterval.
+	minRoundInterval      = time.Second
+	minQuietRoundInterval = 50 * time.Millisecond
+	// maxRoundInterval is the longest time between two rounds. It is short because a timer does not notice that the
+	// machine was suspended or that the clock was set.
+	maxRoundInterval = time.Minute
 	// noDueTime is longer than any store stays open. A time that is noDueTime after the present time means "never".
 	noDueTime = 365 * 24 * time.Hour
-	// If the wall clock and the monotonic clock diverge by more than maxJump, no snapshot is removed
-	// for jumpPause. If the newest snapshot is more than jumpPause from the present time when a
-	// store is opened, no snapshot is removed for startPause. In both cases the clock may be wrong.
-	maxJump    = 10 * time.Minute
-	jumpPause  = 24 * time.Hour
-	startPause = time.Hour
-	// removalBatch is the number of snapshots that are removed at a time. Other operations can run between
+	// If the wall clock and the monotonic clock diverge by more than maxClockJump, no snapshot is removed for
+	// jumpPause. If the newest snapshot is more than jumpPause from the present time when a store is opened, no
+	// snapshot is removed for startPause. In both cases the clock may be wrong.
+	maxClockJump = 10 * time.Minute
+	jumpPause    = 24 * time.Hour
+	startPause   = time.Hour
+	// removalBatchSize is the number of snapshots that are removed at a time. Other operations can run between
 	// two batches.
-	removalBatch = 1000
+	removalBatchSize = 1000
 )
 
 // A Workspace describes a workspace for a round of the Enforcer.
 type Workspace struct {
-	View        uint32
-	Name        string
-	Policy      Policy
-	UndoView    uint32              // view of the snapshot of the last restore, see catalogue.WorkspaceRecord.UndoView
-	ChangeCount uint64              // result of live.Tx.ChangeNumber
-	RecordCount uint64              // grows when Policy, UndoView, the snapshots or the forks change
-	Changed     bool                // the workspace has changes since the last snapshot
-	NewestFirst iter.Seq[info.Info] // the snapshots, newest first
-	Capture     func() error        // takes an automatic snapshot
-	// Remove removes the given snapshots, except snapshots that the rules now keep.
+	View              uint32
+	Name              string
+	Policy            Policy
+	UndoView          uint32              // view of the snapshot of the last restore, see catalogue.WorkspaceRecord.UndoView
+	ChangeNumber      uint64              // result of live.Tx.ChangeNumber
+	RecordChangeCount uint64              // grows when Policy, UndoView, the snapshots or the forks change
+	HasChanges        bool                // the workspace has changes since the last snapshot
+	NewestFirst       iter.Seq[info.Info] // the snapshots, newest first
+	Capture           func() error        // takes an automatic snapshot
+	// Remove removes the snapshots with the given views, except snapshots that must stay now, such as pinned ones.
 	Remove func(rules Policy, snapshots []uint32, now time.Time) error
 	// EndForks ends the forks that have expired. It returns the earlier of next and the time at which
 	// the next fork expires.
@@ -52,7 +53,7 @@ type Workspace struct {
 // An Enforcer takes and removes snapshots by the policies. The caller sets the exported fields.
 type Enforcer struct {
 	Workspaces func(views []uint32) iter.Seq[Workspace] // existing workspaces with the views; nil: all workspaces
-	// ChangedViews returns the views of workspaces that have ended, or whose ChangeCount or RecordCount may
+	// ChangedViews returns the views of workspaces that have ended, or whose ChangeNumber or RecordChangeCount may
 	// have grown, since the last call.
 	ChangedViews func() []uint32
 	Now          func() time.Time
@@ -70,7 +71,7 @@ type Enforcer struct {
 	due            dueTimes                 // for the workspaces in seenWorkspaces
 	quietCount     int                      // number of workspaces in seenWorkspaces with QuietSeconds
 	lastCull       time.Time                // time of the last round in which snapshots may have been removed
-	tick           time.Duration            // shortest time between two rounds
+	minInterval    time.Duration            // shortest time between two rounds
 
 	// lastRound and lastElapsed are the time of the last round by Now and by Elapsed. pausedUntil is a time of
 	// Elapsed, too.
@@ -81,14 +82,14 @@ type Enforcer struct {
 
 // seenWorkspace is the state of a workspace after the last round with it.
 type seenWorkspace struct {
-	lastCapture time.Time // time of the last automatic snapshot
-	changeCount uint64    // Workspace.ChangeCount
-	lastChange  time.Time // time of the last round in which changeCount had grown
-	recordCount uint64    // Workspace.RecordCount at the last cull
-	lastCull    time.Time // time of the last cull
-	nextCull    time.Time // time of the next cull, unless recordCount grows before that time
-	nextRound   time.Time // time of the next round with this workspace, unless the workspace changes before
-	hasQuiet    bool      // the policy of the workspace has QuietSeconds
+	lastCapture       time.Time // time of the last automatic snapshot
+	changeNumber      uint64    // Workspace.ChangeNumber
+	lastChange        time.Time // time of the last round in which changeNumber had grown
+	recordChangeCount uint64    // Workspace.RecordChangeCount at the last cull
+	lastCull          time.Time // time of the last cull
+	nextCull          time.Time // time of the next cull, unless recordChangeCount grows before that time
+	nextRound         time.Time // time of the next round with this workspace, unless the workspace changes before
+	hasQuietSeconds   bool      // the policy of the workspace has QuietSeconds
 }
 
 // dueTimes is a heap of workspaces by due time, with the earliest at the top. It may have several entries for a
@@ -116,8 +117,8 @@ func (k *Enforcer) Loop() {
 	for k.Loops.Context.Err() == nil {
 		changed := k.NextRecord()
 		due := k.Round()
-		if k.Loops.Await(k.Signal, changed, min(max(due.Sub(k.Now()), k.tick), longestSleep)) {
-			k.Loops.Await(k.Signal, nil, k.tick)
+		if k.Loops.Await(k.Signal, changed, min(max(due.Sub(k.Now()), k.minInterval), maxRoundInterval)) {
+			k.Loops.Await(k.Signal, nil, k.minInterval)
 		}
 	}
 }
@@ -127,19 +128,19 @@ func (k *Enforcer) Loop() {
 func (k *Enforcer) Round() time.Time {
 	now := k.Now()
 	views := k.viewsToCheck(now)
-	due := now.Add(longestSleep)
-	cull := now.Sub(k.lastCull).Abs() >= tick
+	due := now.Add(maxRoundInterval)
+	cull := now.Sub(k.lastCull).Abs() >= minRoundInterval
 	if cull {
 		k.lastCull = now
 	} else {
-		due = k.lastCull.Add(tick)
+		due = k.lastCull.Add(minRoundInterval)
 	}
 
-	paused := k.removalsPaused(now)
+	paused := k.checkClock(now)
 	cull = !paused && cull
-	retryAt := k.lastCull.Add(tick) // the next cull of a workspace that this round does not cull
+	retryAt := k.lastCull.Add(minRoundInterval) // the next cull of a workspace that this round does not cull
 	if paused {
-		retryAt = now.Add(longestSleep)
+		retryAt = now.Add(maxRoundInterval)
 	}
 
 	previous := k.takeSeen(views)
@@ -150,23 +151,23 @@ func (k *Enforcer) Round() time.Time {
 			ws.lastCapture = now
 		}
 
-		ws.nextRound = w.nextCapture(&ws, now)
+		ws.nextRound = w.nextCaptureTime(&ws, now)
 		if !ws.nextRound.After(now) {
 			if err := w.Capture(); err != nil {
 				k.Logger.Warn("automatic capture", "workspace", w.Name, "err", err)
 			}
 
 			ws.lastCapture = now
-			ws.nextRound = now.Add(tick)
+			ws.nextRound = now.Add(minRoundInterval)
 		}
 
-		if ws.hasQuiet = w.Policy.QuietSeconds > 0; ws.hasQuiet {
+		if ws.hasQuietSeconds = w.Policy.QuietSeconds > 0; ws.hasQuietSeconds {
 			k.quietCount++
 		}
 
-		if w.RecordCount != ws.recordCount || !now.Before(ws.nextCull) || now.Before(ws.lastCull) {
+		if w.RecordChangeCount != ws.recordChangeCount || !now.Before(ws.nextCull) || now.Before(ws.lastCull) {
 			if cull {
-				ws.recordCount, ws.lastCull, ws.nextCull = w.RecordCount, now, k.cull(w, now)
+				ws.recordChangeCount, ws.lastCull, ws.nextCull = w.RecordChangeCount, now, k.cull(w, now)
 			}
 			if !cull || !ws.nextCull.After(now) {
 				ws.nextCull = retryAt
@@ -178,8 +179,8 @@ func (k *Enforcer) Round() time.Time {
 		heap.Push(&k.due, dueTime{ws.nextRound, w.View})
 	}
 
-	if k.tick = tick; k.quietCount > 0 {
-		k.tick = quietTick
+	if k.minInterval = minRoundInterval; k.quietCount > 0 {
+		k.minInterval = minQuietRoundInterval
 	}
 	if first, ok := k.firstDue(); ok {
 		due = earlier(due, first.due)
@@ -233,7 +234,7 @@ func (k *Enforcer) takeSeen(views []uint32) map[uint32]seenWorkspace {
 		if last, ok := k.seenWorkspaces[view]; ok {
 			previous[view] = last
 			delete(k.seenWorkspaces, view)
-			if last.hasQuiet {
+			if last.hasQuietSeconds {
 				k.quietCount--
 			}
 		}
@@ -242,18 +243,19 @@ func (k *Enforcer) takeSeen(views []uint32) map[uint32]seenWorkspace {
 	return previous
 }
 
-// removalsPaused reports whether the clock may be wrong, so that no snapshot or fork is removed.
-func (k *Enforcer) removalsPaused(now time.Time) bool {
+// checkClock looks for jumps of the clock since the last round. It reports whether removals are paused, because the
+// clock may be wrong.
+func (k *Enforcer) checkClock(now time.Time) bool {
 	elapsed := k.Elapsed()
 
 	if k.lastRound.IsZero() {
-		if newest := k.newest(); !newest.IsZero() && now.Sub(newest).Abs() > jumpPause {
+		if newest := k.newestSnapshotTime(); !newest.IsZero() && now.Sub(newest).Abs() > jumpPause {
 			k.pausedUntil = elapsed + startPause
 		}
 		if left := k.PausedUntil().Sub(now); left <= jumpPause {
 			k.pausedUntil = max(k.pausedUntil, elapsed+left)
 		}
-	} else if jump := now.Sub(k.lastRound) - (elapsed - k.lastElapsed); jump.Abs() > maxJump {
+	} else if jump := now.Sub(k.lastRound) - (elapsed - k.lastElapsed); jump.Abs() > maxClockJump {
 		k.pausedUntil = elapsed + jumpPause
 		k.PauseRemovals(now.Add(jumpPause))
 		k.Logger.Warn("the clock has jumped; no snapshot or fork is removed for a day", "by", jump.Round(time.Second))
@@ -263,8 +265,8 @@ func (k *Enforcer) removalsPaused(now time.Time) bool {
 	return elapsed < k.pausedUntil
 }
 
-// newest returns the time of the newest snapshot of all workspaces.
-func (k *Enforcer) newest() (at time.Time) {
+// newestSnapshotTime returns the time of the newest snapshot of all workspaces.
+func (k *Enforcer) newestSnapshotTime() (at time.Time) {
 	for w := range k.Workspaces(nil) {
 		for i := range w.NewestFirst {
 			if i.Created.After(at) {
@@ -283,15 +285,15 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// nextCapture returns the time of the next automatic snapshot. If the workspace has no changes, it returns the
-// time noDueTime after now. With QuietSeconds, the snapshot is due at the latest when QuietSeconds have passed
-// since the last change.
-func (w *Workspace) nextCapture(seen *seenWorkspace, now time.Time) time.Time {
+// nextCaptureTime updates seen, and returns the time of the next automatic snapshot. If the workspace has no
+// changes, it returns the time noDueTime after now. With QuietSeconds, the snapshot is due at the latest when
+// QuietSeconds have passed since the last change.
+func (w *Workspace) nextCaptureTime(seen *seenWorkspace, now time.Time) time.Time {
 	due := now.Add(noDueTime)
-	if w.ChangeCount != seen.changeCount {
-		seen.changeCount, seen.lastChange = w.ChangeCount, now
+	if w.ChangeNumber != seen.changeNumber {
+		seen.changeNumber, seen.lastChange = w.ChangeNumber, now
 	}
-	if !w.Changed {
+	if !w.HasChanges {
 		return due
 	}
 	if n := w.Policy.IntervalSeconds; n > 0 {
@@ -304,14 +306,14 @@ func (w *Workspace) nextCapture(seen *seenWorkspace, now time.Time) time.Time {
 	return due
 }
 
-// cull removes the snapshots of a workspace that no rule keeps, and ends its expired forks. It returns the time
-// at which the next snapshot or fork may have to be removed.
+// cull removes the snapshots of a workspace that no rule keeps, and ends its expired forks. It returns the time of
+// the next cull.
 func (k *Enforcer) cull(w Workspace, now time.Time) time.Time {
 	remove, due := w.snapshotsToRemove(now)
-	for views := range slices.Chunk(remove, removalBatch) {
+	for views := range slices.Chunk(remove, removalBatchSize) {
 		if err := w.Remove(w.Policy, views, now); err != nil {
 			k.Logger.Warn("removing old snapshots", "workspace", w.Name, "err", err)
-			due = earlier(due, now.Add(longestSleep))
+			due = earlier(due, now.Add(maxRoundInterval))
 			break
 		}
 	}
@@ -319,7 +321,7 @@ func (k *Enforcer) cull(w Workspace, now time.Time) time.Time {
 	due, err := w.EndForks(now, due)
 	if err != nil {
 		k.Logger.Warn("forks whose time is over", "workspace", w.Name, "err", err)
-		due = earlier(due, now.Add(longestSleep))
+		due = earlier(due, now.Add(maxRoundInterval))
 	}
 
 	return due
@@ -357,7 +359,7 @@ func (w *Workspace) snapshotsToRemove(now time.Time) (remove []uint32, due time.
 		if i.Expires != nil && !i.Expires.Before(now) { // the snapshot has not expired yet
 			due = earlier(due, *i.Expires)
 		}
-		if !i.Pinned && i.View != w.UndoView && (i.Expired(now) || !kept && now.Sub(i.Created) >= minAge) {
+		if !i.Pinned && i.View != w.UndoView && (i.IsExpired(now) || !kept && now.Sub(i.Created) >= minAge) {
 			remove = append(remove, i.View)
 		}
 	}

@@ -35,7 +35,7 @@ func (h *history) open() {
 		PauseRemovals: func(until time.Time) { h.held = until }, PausedUntil: func() time.Time { return h.held },
 		Workspaces: func([]uint32) iter.Seq[Workspace] {
 			return slices.Values([]Workspace{{
-				View: 1, Name: "main", Policy: p, RecordCount: uint64(h.next), NewestFirst: slices.Values(slices.Clone(h.all)),
+				View: 1, Name: "main", Policy: p, RecordChangeCount: uint64(h.next), NewestFirst: slices.Values(slices.Clone(h.all)),
 				Remove: func(_ Policy, gone []uint32, _ time.Time) error {
 					h.all = slices.DeleteFunc(h.all, func(i info.Info) bool { return slices.Contains(gone, i.View) })
 					return nil
@@ -142,7 +142,7 @@ func TestLooksWhenSomethingIsDue(t *testing.T) {
 			for w := range workspaces(nil) {
 				changes++
 				newest, remove := w.NewestFirst, w.Remove
-				w.RecordCount, w.ChangeCount, w.Changed = records, changes, true
+				w.RecordChangeCount, w.ChangeNumber, w.HasChanges = records, changes, true
 				w.NewestFirst = func(yield func(info.Info) bool) {
 					looks++
 					newest(yield)

@@ -76,18 +76,18 @@ type Selection struct {
 
 // A period is a field of a rule that keeps one snapshot for each hour, day, week or month.
 type period struct {
-	remaining int                    // number of snapshots that the period can still keep
-	name      func(time.Time) string // returns the name of the hour, day, week or month of a time
-	lastName  string                 // name of the hour, day, week or month of the last kept snapshot
+	remaining  int                    // number of snapshots that the period can still keep
+	periodName func(time.Time) string // returns the name of the hour, day, week or month of a time
+	lastName   string                 // name of the hour, day, week or month of the last kept snapshot
 }
 
 // Select begins a selection at the time now.
 func (r Rule) Select(now time.Time) *Selection {
 	return &Selection{rule: r, now: now, periods: []period{
-		{remaining: r.Hourly, name: func(t time.Time) string { return t.Format("2006-01-02 15") }},
-		{remaining: r.Daily, name: func(t time.Time) string { return t.Format("2006-01-02") }},
-		{remaining: r.Weekly, name: func(t time.Time) string { y, w := t.ISOWeek(); return fmt.Sprint(y, w) }},
-		{remaining: r.Monthly, name: func(t time.Time) string { return t.Format("2006-01") }},
+		{remaining: r.Hourly, periodName: func(t time.Time) string { return t.Format("2006-01-02 15") }},
+		{remaining: r.Daily, periodName: func(t time.Time) string { return t.Format("2006-01-02") }},
+		{remaining: r.Weekly, periodName: func(t time.Time) string { y, w := t.ISOWeek(); return fmt.Sprint(y, w) }},
+		{remaining: r.Monthly, periodName: func(t time.Time) string { return t.Format("2006-01") }},
 	}}
 }
 
@@ -110,7 +110,7 @@ func (k *Selection) Keeps(t time.Time) bool {
 			continue
 		}
 
-		if name := p.name(t); name != p.lastName {
+		if name := p.periodName(t); name != p.lastName {
 			p.lastName = name
 			p.remaining--
 			keep = true

@@ -16,10 +16,10 @@ type LostData struct {
 	LostWorkspaces []string            // names of workspaces whose last state was lost
 }
 
-// AddTo adds the data that a salvage could not read to a report. start is the position from which the
+// AddToReport adds the data that a salvage could not read to a report. start is the position from which the
 // journal was replayed. The caller holds the lock of the catalogue.
-func (l *LostData) AddTo(r *Report, damage []*journal.DamageError, start int64, cat *catalogue.Catalogue) {
-	changesLost := false // whether changes of unknown workspaces were lost
+func (l *LostData) AddToReport(r *Report, damage []*journal.DamageError, start int64, cat *catalogue.Catalogue) {
+	changesLost := false // whether changes were lost whose workspace is not known
 	for _, d := range damage {
 		if rec := journalDamage(d); !slices.Contains(r.Damage, rec) {
 			r.Damage = append(r.Damage, rec)

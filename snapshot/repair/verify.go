@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Damaged is a damaged record in a pack or a segment of the journal.
+// A Damaged describes a damaged record in a pack or in a segment of the journal.
 type Damaged struct {
 	Description string `json:"what"`
 	Pack        string `json:"pack,omitempty"`
@@ -82,9 +82,9 @@ type Tree struct {
 // A verification is one call of Verify.
 type verification struct {
 	Parts
-	damagedObjects map[cas.Hash]bool // damaged objects
+	damagedObjects map[cas.Hash]bool //
 	damagedRanges  [][2]int64        // damaged parts of the journal: begin and end
-	awayErr        error             // the error of a remote that cannot be reached, and may have the missing objects
+	unreachableErr error             // the error of a remote that cannot be reached; it may have the missing objects
 }
 
 // Verify reads all objects in the packs and all records of the journal. If there is damage, it finds the
@@ -145,7 +145,7 @@ func (c *verification) checkTree(ctx context.Context, t Tree, r *Report) error {
 		return nil
 	}
 
-	return t.State.Affected(ctx, c.Source, tree.Damage{ObjectDamaged: c.isMissing, LogDamaged: c.anyLost}, func(p string) {
+	return t.State.Affected(ctx, c.Source, tree.Damage{ObjectDamaged: c.isDamagedOrMissing, LogDamaged: c.isRangeDamaged}, func(p string) {
 		at := t.Names
 		at.Path = p
 		r.Affected = append(r.Affected, at)
@@ -163,21 +163,22 @@ func (c *verification) holdTree(t Tree) (_ Tree, release func(), ok bool) {
 	return t, release, ok
 }
 
-// isMissing reports whether an object is damaged or missing.
-func (c *verification) isMissing(h cas.Hash) bool {
+// isDamagedOrMissing reports whether an object is damaged or missing. If a remote that may have the object cannot
+// be reached, it sets unreachableErr.
+func (c *verification) isDamagedOrMissing(h cas.Hash) bool {
 	if c.damagedObjects[h] {
 		return true
 	}
 	exists, err := c.Objects.Exists(h)
 	if errs.KindOf(err) == errs.Unreachable {
-		c.awayErr = err
+		c.unreachableErr = err
 	}
 
 	return err != nil || !exists
 }
 
-// maxSeen is the limit for the objects that allIntact remembers.
-const maxSeen = 1 << 20
+// maxSeenObjects is the largest number of objects that allIntact remembers.
+const maxSeenObjects = 1 << 20
 
 // allIntact reports whether all objects of the trees are present and intact. It skips objects that a tree shares
 // with the previous tree, and most objects that it has checked earlier.
@@ -204,7 +205,7 @@ func (c *verification) allIntact(ctx context.Context, trees []Tree) (bool, error
 			if _, ok := seen[h]; ok {
 				return false
 			}
-			if len(seen) == maxSeen {
+			if len(seen) == maxSeenObjects {
 				clear(seen)
 			}
 
@@ -213,14 +214,14 @@ func (c *verification) allIntact(ctx context.Context, trees []Tree) (bool, error
 				return false
 			}
 
-			anyDamaged = anyDamaged || c.isMissing(h)
+			anyDamaged = anyDamaged || c.isDamagedOrMissing(h)
 			return !anyDamaged
 		})
 		switch {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
-		case c.awayErr != nil:
-			return false, c.awayErr
+		case c.unreachableErr != nil:
+			return false, c.unreachableErr
 		case err != nil || anyDamaged:
 			return false, nil
 		}
@@ -232,7 +233,7 @@ func (c *verification) allIntact(ctx context.Context, trees []Tree) (bool, error
 	return true, nil
 }
 
-// anyLost reports whether one of the n bytes at a position of the journal cannot be read.
-func (c *verification) anyLost(pos, n int64) bool {
+// isRangeDamaged reports whether one of the n bytes at a position of the journal cannot be read.
+func (c *verification) isRangeDamaged(pos, n int64) bool {
 	return slices.ContainsFunc(c.damagedRanges, func(r [2]int64) bool { return pos < r[1] && r[0] < pos+n })
 }

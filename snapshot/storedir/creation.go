@@ -29,7 +29,7 @@ type Dir struct {
 	lock          *os.File
 	createdDir    bool            // this process created the directory
 	entriesBefore map[string]bool // names in the directory when it was opened; nil with an inherited lock
-	formatted     bool            // this process wrote the file `format` under the lock
+	wroteFormat   bool            // this process wrote the file `format` under the lock
 
 	syncMu   sync.Mutex
 	unsynced bool // the store was filled, but SyncFill has not made it durable; guarded by syncMu
@@ -119,7 +119,7 @@ func (d *Dir) SetMountpoint(dir string) error {
 }
 
 // Created reports whether this process created the store.
-func (d *Dir) Created() bool { return d.formatted }
+func (d *Dir) Created() bool { return d.wroteFormat }
 
 // Close unlocks the store.
 func (d *Dir) Close() error { return errors.Join(d.Disk.Close(), d.lock.Close()) }
@@ -132,7 +132,7 @@ func (d *Dir) Discard() error { return errors.Join(d.removeCreated(), d.Close())
 func (d *Dir) removeCreated() error {
 	var err error
 	for _, name := range storeEntries {
-		if d.formatted && !d.entriesBefore[name] {
+		if d.wroteFormat && !d.entriesBefore[name] {
 			err = errors.Join(err, os.RemoveAll(d.Disk.Path(filepath.Join(d.Path, name))))
 		}
 	}

@@ -18,8 +18,8 @@ import (
 // again.
 const (
 	fillingName = "filling" // the store is not filled yet. The file is written before the file `format`
-	filledName  = "filled"  // the store is filled, but may not be on disk yet
-	fromName    = "from"    // the store is filled, and on disk
+	filledName  = "filled"  // the store is filled, but its files may not be on disk yet
+	fromName    = "from"    // the store is filled, and its files are on disk
 )
 
 // markFilling writes the file fillingName of a store, or removes it if from is "".
@@ -37,31 +37,31 @@ func markFilling(disk *vfs.Root, dir, from string) error {
 	return err
 }
 
-// FillingFrom returns the directory from which a store is being filled, also if the filling was interrupted.
+// FillingSource returns the directory from which a store is being filled, also if the filling was interrupted.
 // It returns "" if the store is filled completely, or was never filled from a directory.
-func FillingFrom(dir string) (from string, err error) {
+func FillingSource(dir string) (from string, err error) {
 	err = withDisk(dir, func(disk *vfs.Root) error {
-		from, _, err = readFill(disk, dir, fillingName)
+		from, _, err = readFillFile(disk, dir, fillingName)
 		return err
 	})
 	return from, err
 }
 
-// FilledFrom returns the directory from which a store was filled, or "".
-func FilledFrom(dir string) (from string, err error) {
+// FilledSource returns the directory from which a store was filled, or "".
+func FilledSource(dir string) (from string, err error) {
 	err = withDisk(dir, func(disk *vfs.Root) error {
-		if from, _, err = readFill(disk, dir, fromName); from == "" && err == nil {
-			from, _, err = readFill(disk, dir, filledName)
+		if from, _, err = readFillFile(disk, dir, fromName); from == "" && err == nil {
+			from, _, err = readFillFile(disk, dir, filledName)
 		}
 		return err
 	})
 	return from, err
 }
 
-// readFill reads the file with the name fillingName, filledName or fromName. from is the path of the directory, or ""
-// if the file does not exist, and boot the boot id.
-func readFill(disk *vfs.Root, dir, name string) (from, boot string, err error) {
-	b, err := readSmall(disk, filepath.Join(dir, name))
+// readFillFile reads the file with the name fillingName, filledName or fromName. from is the path in the file, and
+// boot the boot id. If the file does not exist, both are "".
+func readFillFile(disk *vfs.Root, dir, name string) (from, boot string, err error) {
+	b, err := readSmallFile(disk, filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {
 		return "", "", nil
 	}
@@ -70,11 +70,11 @@ func readFill(disk *vfs.Root, dir, name string) (from, boot string, err error) {
 	return from, boot, err
 }
 
-// ResumeFill prepares a store that is not filled yet, or not on disk yet. If alone is set, only the goroutine
-// that fills the store writes to the store: then writes do not wait for the disk until SyncFill.
+// ResumeFill prepares a store that is not filled yet, or whose files may not be on disk yet. If alone is set, only
+// the goroutine that fills the store writes to the store: then writes do not wait for the disk until SyncFill.
 func (d *Dir) ResumeFill(alone bool) error {
 	for _, name := range []string{fillingName, filledName} {
-		from, boot, err := readFill(d.Disk, d.Path, name)
+		from, boot, err := readFillFile(d.Disk, d.Path, name)
 		if err != nil {
 			return err
 		}
@@ -85,14 +85,14 @@ func (d *Dir) ResumeFill(alone bool) error {
 
 		now := process.BootID()
 		torn := boot != "" && boot != now
-		if (torn || name == fillingName) && !d.formatted {
+		if (torn || name == fillingName) && !d.wroteFormat {
 			if err := checkOwner(d.Path); err != nil {
 				return err
 			}
 		}
 
 		if torn {
-			if err := d.emptyTorn(name, from); err != nil {
+			if err := d.emptyTornStore(name, from); err != nil {
 				return err
 			}
 			boot, name = now, fillingName
@@ -121,10 +121,10 @@ func checkOwner(dir string) error {
 	return nil
 }
 
-// emptyTorn removes the files of a store that a power cut may have left incomplete, and marks the store as
+// emptyTornStore removes the files of a store that a power cut may have left incomplete, and marks the store as
 // not filled. name is the present name of the file that contains from.
-func (d *Dir) emptyTorn(name, from string) error {
-	if err := errors.Join(d.Disk.Rename(d.file(name), d.file(fillingName)), d.Disk.SyncDir(d.Path)); err != nil {
+func (d *Dir) emptyTornStore(name, from string) error {
+	if err := errors.Join(d.Disk.Rename(d.entryPath(name), d.entryPath(fillingName)), d.Disk.SyncDir(d.Path)); err != nil {
 		return err
 	}
 
@@ -132,7 +132,7 @@ func (d *Dir) emptyTorn(name, from string) error {
 		if slices.Contains([]string{"format", fillingName, "amberfs.log", "amberfs.log.1", "lock"}, name) {
 			continue
 		}
-		if err := os.RemoveAll(d.Disk.Path(d.file(name))); err != nil {
+		if err := os.RemoveAll(d.Disk.Path(d.entryPath(name))); err != nil {
 			return err
 		}
 	}
@@ -140,17 +140,17 @@ func (d *Dir) emptyTorn(name, from string) error {
 	return errors.Join(d.Disk.SyncDir(d.Path), markFilling(d.Disk, d.Path, from))
 }
 
-func (d *Dir) file(name string) string { return filepath.Join(d.Path, name) }
+func (d *Dir) entryPath(name string) string { return filepath.Join(d.Path, name) }
 
-// MarkFilled records that the store is filled. It may be called for any store. Unless ResumeFill was called
-// with alone, the caller has made all files of the store durable.
+// MarkFilled records that the store is filled. It does nothing if the store is not being filled. Unless ResumeFill
+// was called with alone, the caller has made all files of the store durable.
 func (d *Dir) MarkFilled() error {
 	name := fromName
 	if d.Disk.SkipSyncs.Load() {
 		name = filledName
 	}
 
-	err := d.Disk.Rename(d.file(fillingName), d.file(name))
+	err := d.Disk.Rename(d.entryPath(fillingName), d.entryPath(name))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -169,14 +169,14 @@ func (d *Dir) SyncFill() error {
 	}
 
 	// The index need not be synced: Badger syncs its tables, and it can be rebuilt from the packs.
-	files := []string{d.file("manifest"), d.file("manifest.copy")}
+	files := []string{d.entryPath("manifest"), d.entryPath("manifest.copy")}
 	for _, dir := range []string{"packs", "journal"} {
-		infos, err := d.Disk.ReadDir(d.file(dir))
+		infos, err := d.Disk.ReadDir(d.entryPath(dir))
 		if err != nil {
 			return err
 		}
 		for _, i := range infos {
-			files = append(files, filepath.Join(d.file(dir), i.Name))
+			files = append(files, filepath.Join(d.entryPath(dir), i.Name))
 		}
 	}
 
@@ -187,11 +187,11 @@ func (d *Dir) SyncFill() error {
 	}
 
 	for _, dir := range []string{"packs", "journal", "."} {
-		if err := d.Disk.SyncDir(d.file(dir)); err != nil {
+		if err := d.Disk.SyncDir(d.entryPath(dir)); err != nil {
 			return err
 		}
 	}
-	if err := d.Disk.Rename(d.file(filledName), d.file(fromName)); err != nil {
+	if err := d.Disk.Rename(d.entryPath(filledName), d.entryPath(fromName)); err != nil {
 		return err
 	}
 

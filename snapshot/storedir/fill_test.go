@@ -26,7 +26,7 @@ func TestFilling(t *testing.T) {
 	dir := t.TempDir()
 	for _, o := range []snapshot.Options{{FillSource: "/src"}, {}, {FillSource: "/src"}} {
 		s := open(t, dir, o)
-		if from, err := storedir.FillingFrom(dir); from != "/src" || err != nil || !s.Created() {
+		if from, err := storedir.FillingSource(dir); from != "/src" || err != nil || !s.Created() {
 			t.Errorf("it is to be filled from %q, %v, and is new: %v", from, err, s.Created())
 		}
 		must.OK(t, s.Close())
@@ -43,7 +43,7 @@ func TestFilling(t *testing.T) {
 			t.Error(err)
 		}
 		s = open(t, dir, snapshot.Options{})
-		if from, err := storedir.FilledFrom(dir); from != "/src" || err != nil || s.Created() {
+		if from, err := storedir.FilledSource(dir); from != "/src" || err != nil || s.Created() {
 			t.Errorf("it was filled from %q, %v, and is new: %v", from, err, s.Created())
 		}
 		must.OK(t, s.Close())
@@ -77,7 +77,7 @@ func TestFillTornByAPowerCut(t *testing.T) {
 		s = open(t, dir, snapshot.Options{})
 		has, err := s.CAS().Has(h)
 		must.OK(t, err)
-		from, err := storedir.FillingFrom(dir)
+		from, err := storedir.FillingSource(dir)
 		must.OK(t, err)
 		if torn := name != "from"; has == torn || s.Created() != torn || (from == "/src") != torn {
 			t.Errorf("%s: it has the object: %v; is new: %v; is to be filled from %q", name, has, s.Created(), from)

@@ -15,8 +15,8 @@ import (
 // FormatLine is the content of the file `format` of a store.
 const FormatLine = "amberfs store 4\n"
 
-// maxSmallFile is the largest number of bytes that readSmall reads.
-const maxSmallFile = 4 << 10
+// maxSmallFileSize is the largest number of bytes that readSmallFile reads.
+const maxSmallFileSize = 4 << 10
 
 // Check returns an errs.Format error if a directory is not a store of the present format.
 func Check(dir string) error {
@@ -43,11 +43,11 @@ func withDisk(dir string, fn func(disk *vfs.Root) error) error {
 	return errors.Join(fn(disk), disk.Close())
 }
 
-// checkFormat reports whether dir is a store of the present format. It returns false for a directory that can
-// become a store, see checkEmpty. For any other directory, such as a store of another format, the error is
+// checkFormat reports whether a directory is a store of the present format. It returns false for a directory that
+// can become a store, see checkEmpty. For any other directory, such as a store of another format, the error is
 // errs.Format.
 func checkFormat(disk *vfs.Root, dir string) (isStore bool, err error) {
-	b, err := readSmall(disk, filepath.Join(dir, "format"))
+	b, err := readSmallFile(disk, filepath.Join(dir, "format"))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, checkEmpty(disk, dir)
 	}
@@ -81,9 +81,9 @@ func migrationHint(line string) string {
 		"and `amberfs push NAME SNAPSHOT...`; then pull them with this version"
 }
 
-// Format makes the directory a store, unless it is one. filling is the directory from which a new store will
-// be filled, or "". Format writes filling to disk before the file `format`, so that FillingFrom returns
-// filling after a crash.
+// Format makes the directory a store, unless it is one. filling is the directory from which a new store will be
+// filled, or "". Format writes filling to disk before the file `format`, so that FillingSource returns filling
+// after a crash.
 func (d *Dir) Format(filling string) error {
 	isStore, err := checkFormat(d.Disk, d.Path)
 	if err != nil || isStore {
@@ -93,7 +93,7 @@ func (d *Dir) Format(filling string) error {
 		return errs.New(errs.Format, "unknown store format: %s has lost its file `format`", d.Path)
 	}
 
-	d.formatted = true
+	d.wroteFormat = true
 	if err := markFilling(d.Disk, d.Path, filling); err != nil {
 		return err
 	}
@@ -123,14 +123,14 @@ func checkEmpty(disk *vfs.Root, dir string) error {
 	return nil
 }
 
-// readSmall returns the first maxSmallFile bytes of a file.
-func readSmall(disk *vfs.Root, name string) ([]byte, error) {
+// readSmallFile returns the first maxSmallFileSize bytes of a file.
+func readSmallFile(disk *vfs.Root, name string) ([]byte, error) {
 	f, err := vfs.Open(disk, name)
 	if err != nil {
 		return nil, err
 	}
 
-	b := make([]byte, maxSmallFile)
+	b := make([]byte, maxSmallFileSize)
 	n, err := f.ReadAt(b, 0)
 	if errors.Is(err, io.EOF) {
 		err = nil

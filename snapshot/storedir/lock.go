@@ -54,7 +54,7 @@ func lockStore(disk *vfs.Root, dir string) (*os.File, error) {
 	}
 
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	for end := time.Now().Add(dyingTime); err == unix.EWOULDBLOCK && time.Now().Before(end) && HolderIsDying(dir); {
+	for end := time.Now().Add(maxDyingTime); err == unix.EWOULDBLOCK && time.Now().Before(end) && HolderIsDying(dir); {
 		time.Sleep(20 * time.Millisecond)
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
@@ -94,9 +94,9 @@ func isNameOf(disk *vfs.Root, name string, f *os.File) bool {
 	return aerr == nil && berr == nil && os.SameFile(a, b)
 }
 
-// dyingTime is the longest wait for a process that was killed and still has its files open:
-// the kernel frees the memory of a process before it closes the files.
-const dyingTime = 10 * time.Second
+// maxDyingTime is the longest wait for a process that was killed and still has its files open. The wait may be
+// long, because the kernel frees the memory of a process before it closes the files.
+const maxDyingTime = 10 * time.Second
 
 // HolderIsDying reports whether the process in the lock file was killed or has ended. Its lock may
 // remain for a moment, because the kernel has not closed the process's files yet, or because another
@@ -135,7 +135,7 @@ func writeHolder(f *os.File, h Holder) error {
 // ReadHolder returns the daemon that holds, or last held, the lock of the store in dir.
 func ReadHolder(dir string) (h Holder, err error) {
 	err = withDisk(dir, func(disk *vfs.Root) error {
-		b, err := readSmall(disk, filepath.Join(dir, "lock"))
+		b, err := readSmallFile(disk, filepath.Join(dir, "lock"))
 		if err != nil {
 			return err
 		}

@@ -18,11 +18,11 @@ import (
 type States struct {
 	Source        *tree.Source
 	Before, After *tree.State
-	Set           *actors.Set // the inodes that each actor changed
+	ActorSet      *actors.Set // the inodes that each actor changed between the states
 
-	// Caches of moversOf by inode and of moversAbove by path, each for Before (0) and After (1).
-	movers    [2]map[uint64][]string
-	dirMovers [2]map[*tree.Path][]string
+	// Cached results of moversOf by inode and of moversAbove by path, each for Before (0) and After (1).
+	moversByIno [2]map[uint64][]string
+	moversByDir [2]map[*tree.Path][]string
 }
 
 // An ActorsChange is a changed path of an interval with its actors.
@@ -58,7 +58,7 @@ func (o *States) ActorsOf(s *graft.Step) (all []string, err error) {
 		if ino == 0 {
 			continue
 		}
-		all = append(all, o.Set.ActorsOf(ino)...)
+		all = append(all, o.ActorSet.ActorsOf(ino)...)
 		if s.Path == nil {
 			continue
 		}
@@ -67,8 +67,8 @@ func (o *States) ActorsOf(s *graft.Step) (all []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if present != ino { // in a merge, Before of the step is an inode of a different tree
-			all = append(all, o.Set.ActorsOf(present)...)
+		if present != ino { // in a merge, s.Before is an inode of another tree than o.Before
+			all = append(all, o.ActorSet.ActorsOf(present)...)
 		}
 
 		moved, err := o.moversAbove(side, s.Path.Dir)
@@ -79,7 +79,7 @@ func (o *States) ActorsOf(s *graft.Step) (all []string, err error) {
 	}
 
 	if len(all) == 0 {
-		all = o.Set.ActorsWithoutInodes()
+		all = o.ActorSet.ActorsWithoutInodes()
 	}
 
 	slices.Sort(all)
@@ -101,7 +101,7 @@ func (o *States) moversAbove(side int, dir *tree.Path) ([]string, error) {
 	if dir == nil {
 		return nil, nil
 	}
-	if by, ok := o.dirMovers[side][dir]; ok {
+	if by, ok := o.moversByDir[side][dir]; ok {
 		return by, nil
 	}
 
@@ -110,11 +110,11 @@ func (o *States) moversAbove(side int, dir *tree.Path) ([]string, error) {
 	if n != nil && n.IsDir() { // in a merge, there may be no directory at the path
 		by, err = o.moversOf(side, n, 0)
 	}
-	if o.dirMovers[side] == nil {
-		o.dirMovers[side] = make(map[*tree.Path][]string)
+	if o.moversByDir[side] == nil {
+		o.moversByDir[side] = make(map[*tree.Path][]string)
 	}
 
-	o.dirMovers[side][dir] = by
+	o.moversByDir[side][dir] = by
 
 	return by, err
 }
@@ -125,7 +125,7 @@ func (o *States) moversOf(side int, n *tree.Inode, depth int) ([]string, error) 
 	if n.Ino == tree.RootIno {
 		return nil, nil
 	}
-	if by, ok := o.movers[side][n.Ino]; ok {
+	if by, ok := o.moversByIno[side][n.Ino]; ok {
 		return by, nil
 	}
 	if depth == tree.MaxDepth {
@@ -156,13 +156,13 @@ func (o *States) moversOf(side int, n *tree.Inode, depth int) ([]string, error) 
 		return nil, err
 	}
 	if len(other.Links) != 1 || other.Links[0] != link {
-		by = append(slices.Clone(by), o.Set.ActorsOf(n.Ino)...)
+		by = append(slices.Clone(by), o.ActorSet.ActorsOf(n.Ino)...)
 	}
-	if o.movers[side] == nil {
-		o.movers[side] = make(map[uint64][]string)
+	if o.moversByIno[side] == nil {
+		o.moversByIno[side] = make(map[uint64][]string)
 	}
 
-	o.movers[side][n.Ino] = by
+	o.moversByIno[side][n.Ino] = by
 
 	return by, nil
 }

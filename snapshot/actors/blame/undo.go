@@ -36,9 +36,9 @@ type Undo struct {
 	OpenInterval func(catalogue.Interval) (*OpenInterval, error)
 	NewPlan      func() *threeway.Plan // returns a plan without Ours and View
 
-	SharedPaths, KeptPaths map[string]bool // results: paths that other actors changed, too, and paths of KeepPaths that the actor changed
+	SharedPaths, KeptPaths map[string]bool // results: changed paths that other actors changed, too, and paths of KeepPaths that the actor changed
 
-	opened []*OpenInterval // the intervals opened so far, see Close
+	openedIntervals []*OpenInterval // the intervals opened so far, see Close
 }
 
 // NewUndo returns an Undo without intervals.
@@ -56,16 +56,16 @@ func (u *Undo) newPlan(ours *tree.State, view uint32) *threeway.Plan {
 	return p
 }
 
-// Plan reverts the intervals on top of now, the present state. If now is nil, it reverts them on top of the
+// Plan plans to revert the intervals on top of the present state. If present is nil, it reverts them on top of the
 // newest state in which the actor changed a path, and does not revert earlier undos. It returns the plan and the
 // reversed changes of the intervals.
-func (u *Undo) Plan(ctx context.Context, now *tree.State) (*threeway.Plan, []threeway.Interval, error) {
-	p := u.newPlan(now, u.View)
+func (u *Undo) Plan(ctx context.Context, present *tree.State) (*threeway.Plan, []threeway.Interval, error) {
+	p := u.newPlan(present, u.View)
 	var all, withoutUndos []threeway.Interval
 
 	for _, i := range u.Intervals {
 		undo := u.revertsUndo(i)
-		if undo && now == nil {
+		if undo && present == nil {
 			continue
 		}
 
@@ -74,7 +74,7 @@ func (u *Undo) Plan(ctx context.Context, now *tree.State) (*threeway.Plan, []thr
 			return nil, nil, err
 		}
 
-		u.opened = append(u.opened, open)
+		u.openedIntervals = append(u.openedIntervals, open)
 		reverse, err := u.reverseChanges(ctx, p, open, undo)
 		if err != nil {
 			return nil, nil, err
@@ -159,8 +159,8 @@ func (u *Undo) reverseChanges(ctx context.Context, p *threeway.Plan, open *OpenI
 }
 
 // ChooseIntervals sets Intervals and SinceSeq. all are the intervals of the workspace, newest first. It leaves out
-// intervals before the snapshot since, which may be zero, and intervals that did not end after endedAfter. found
-// is false if since is no earlier state of the workspace.
+// intervals before the snapshot that since describes, and intervals that did not end after endedAfter. With a zero
+// since, no snapshot is the limit. found is false if the snapshot is no earlier state of the workspace.
 func (u *Undo) ChooseIntervals(all []catalogue.Interval, since info.Info, endedAfter time.Time) (found bool) {
 	found = since.Name == ""
 
@@ -188,8 +188,8 @@ func (u *Undo) ChooseIntervals(all []catalogue.Interval, since info.Info, endedA
 
 // Close releases the states of the plan.
 func (u *Undo) Close() {
-	for _, open := range u.opened {
+	for _, open := range u.openedIntervals {
 		open.Close()
 	}
-	u.opened = nil
+	u.openedIntervals = nil
 }

@@ -25,8 +25,8 @@ import (
 const eventsDir = "events"
 
 // maxEventPath is the maximum length in bytes of the paths that are built for events. It is larger than
-// events.MaxPath by one, so that package events notices longer paths and shortens them.
-const maxEventPath = events.MaxPath + 1
+// events.MaxPathBytes by one, so that package events notices longer paths and shortens them.
+const maxEventPath = events.MaxPathBytes + 1
 
 // An eventRecorder records the changes of a store in the event log.
 type eventRecorder struct {
@@ -39,7 +39,7 @@ type eventRecorder struct {
 
 func newEventRecorder(dir string, s *snapshot.Store, logger *slog.Logger) *eventRecorder {
 	r := &eventRecorder{dir: filepath.Join(dir, eventsDir), store: s, logger: logger}
-	r.log = events.New(r.dir, events.Options{FS: s.FS(), Logger: logger, Resolve: r.resolveNode, Share: r.tenantOf})
+	r.log = events.New(r.dir, events.Options{FS: s.FS(), Logger: logger, Resolve: r.resolveNode, TenantOf: r.tenantOf})
 	return r
 }
 

@@ -147,7 +147,7 @@ func (p *metricsPage) addStore(requests map[string]uint64, st info.Status, crash
 		ms   float64
 	}{
 		{"snapshot", ops.Snapshots, ops.LastSnapshotMs}, {"restore", ops.Restores, ops.LastRestoreMs}, {"fork", ops.Forks, ops.LastForkMs},
-		{"store", ops.Stored, ops.LastStoreMs}, {"checkpoint", ops.Checkpoints, ops.LastCheckpoint}, {"gc", ops.GarbageCollects, -1},
+		{"store", ops.Stored, ops.LastStoreMs}, {"checkpoint", ops.Checkpoints, ops.LastCheckpointMs}, {"gc", ops.GarbageCollects, -1},
 	}
 	for _, o := range operations {
 		p.addCounter("operations_total", "Operations done: snapshot, restore, fork, store (a snapshot), checkpoint, gc.", o.n, "operation", o.name)

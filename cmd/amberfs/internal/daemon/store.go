@@ -32,7 +32,7 @@ import (
 func MakeStore(ctx context.Context, cfg Config, s MessageFunc) (made bool, err error) {
 	err = RetryWhileBusy(ctx, cfg.Store, func() error {
 		if _, err := os.Lstat(filepath.Join(cfg.Store, "format")); err == nil {
-			from, err := storedir.FillingFrom(cfg.Store)
+			from, err := storedir.FillingSource(cfg.Store)
 			if from == "" || err != nil {
 				return errors.Join(err, checkReuse(cfg, s.note))
 			}
@@ -64,7 +64,7 @@ func checkReuse(cfg Config, note func(string)) error {
 	if cfg.From == "" {
 		return nil
 	}
-	from, err := storedir.FilledFrom(cfg.Store)
+	from, err := storedir.FilledSource(cfg.Store)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func fillStore(ctx context.Context, s *snapshot.Store, cfg Config, st MessageFun
 	if !s.Created() { // the store is not new
 		return checkReuse(cfg, st.note)
 	}
-	from, err := storedir.FillingFrom(cfg.Store)
+	from, err := storedir.FillingSource(cfg.Store)
 	if from == "" || err != nil {
 		return err
 	}

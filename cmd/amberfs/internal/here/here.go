@@ -162,6 +162,6 @@ func (d *Directory) findStores() {
 
 // storeAt returns the store at a path, without its Bytes.
 func storeAt(path string) Store {
-	from, _ := storedir.FilledFrom(path) // "" if it cannot be read
+	from, _ := storedir.FilledSource(path) // "" if it cannot be read
 	return Store{Path: path, From: from}
 }

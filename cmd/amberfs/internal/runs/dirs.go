@@ -53,7 +53,7 @@ func SourceDir(store string) (dir string, ok bool) {
 	if err != nil || filepath.Dir(store) != root {
 		return "", false
 	}
-	dir, err = storedir.FilledFrom(store)
+	dir, err = storedir.FilledSource(store)
 	return dir, err == nil && dir != ""
 }
 

@@ -33,14 +33,13 @@ const (
 	modeSymlink = 0o120000
 )
 
-// A File is one changed file. Before is nil for an added file, After for a deleted one.
+// A File is one changed file. Of a rename, Before is the inode at OldPath.
 type File struct {
+	tree.Change
 	Status     Status
 	Similarity int    // of a rename, in percent
 	Path       string // the new path; of a deleted file, its last path
 	OldPath    string // differs from Path only for a rename
-	Before     *tree.Inode
-	After      *tree.Inode
 }
 
 // gitMode returns n's mode as git records it, 0 for nil and for types of files that git cannot record.
@@ -117,7 +116,7 @@ func listFiles(ctx context.Context, src *tree.Source, a, b *tree.State, o Option
 func fileOf(c tree.Change) (f File, ok bool) {
 	before, after := gitMode(c.Before), gitMode(c.After)
 	p := c.Path.String()
-	f = File{Path: p, OldPath: p, Before: c.Before, After: c.After}
+	f = File{Change: c, Path: p, OldPath: p}
 	if before == 0 {
 		f.Before = nil
 	}

@@ -115,27 +115,23 @@ const pathUnchanged = "unchanged"
 // result now is the file in the other state. action is "" if neither state has a file at the path.
 func comparePath(ctx context.Context, src *tree.Source, previous, state *tree.State, old *tree.Inode, path string) (now *tree.Inode, action string, err error) {
 	now, err = state.InodeAt(src, path)
-	switch {
-	case err != nil || old == nil && now == nil:
+	if err != nil || old == nil && now == nil {
 		return nil, "", err
-	case old == nil:
-		return now, "created", nil
-	case now == nil:
-		return nil, "deleted", nil
 	}
 
-	differs, err := pathDiffers(ctx, src, previous, state, path)
-	if differs {
-		return now, "modified", err
+	if old != nil && now != nil {
+		if differs, err := pathDiffers(ctx, src, previous, state, path); err != nil || !differs {
+			return now, pathUnchanged, err
+		}
 	}
 
-	return now, pathUnchanged, err
+	return now, tree.Change{Before: old, After: now}.Action(), nil
 }
 
 // A contentChange is a change of a file's contents in an interval. It is the beginning of a version of the file.
 type contentChange struct {
 	catalogue.Interval
-	before, after *tree.Inode // the file before and after the interval
+	tree.Change
 }
 
 // blame finds the change with which each line of a file was written. It lists the versions of the file, the newest
@@ -194,7 +190,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	b := diff.Blame{Source: r.source(), Cache: &h.blameCache, Memory: memory}
 
 	for n, v := range slices.Backward(changes) {
-		if err := b.AddVersion(ctx, v.after, n); err != nil {
+		if err := b.AddVersion(ctx, v.After, n); err != nil {
 			if errors.Is(err, diff.ErrNoText) {
 				err = errs.Fail(errs.Invalid, "%s has no lines: %w", a.Path, err)
 			}
@@ -278,7 +274,7 @@ func contentChanges(ctx context.Context, r *Request, path string, node *tree.Ino
 			}
 
 			if !same {
-				all = append(all, contentChange{i, before, node})
+				all = append(all, contentChange{i, tree.Change{Before: before, After: node}})
 			}
 			if before == nil {
 				return all, paths, nil
@@ -287,7 +283,7 @@ func contentChanges(ctx context.Context, r *Request, path string, node *tree.Ino
 
 		node = before
 		if n == len(intervals)-1 && node != nil {
-			all = append(all, contentChange{catalogue.Interval{To: i.From}, nil, node})
+			all = append(all, contentChange{catalogue.Interval{To: i.From}, tree.Change{After: node}})
 		}
 	}
 
@@ -322,7 +318,7 @@ func describeChange(r *Request, v contentChange, fileEvents []events.Event) (Bla
 		return l, nil // the workspace began with this version
 	}
 
-	changers, err := actorsOf(r, v.Interval, v.before, v.after)
+	changers, err := actorsOf(r, v.Interval, v.Before, v.After)
 	if err != nil {
 		return l, err
 	}

@@ -10,12 +10,13 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 const (
-	Created  = "created"
-	Modified = "modified"
-	Deleted  = "deleted"
+	Created  = tree.Created
+	Modified = tree.Modified
+	Deleted  = tree.Deleted
 	Renamed  = "renamed"
 	Restored = "restored"
 	Captured = "captured"

@@ -93,19 +93,12 @@ func IsTrivial(c *Step) bool {
 type PathChange struct {
 	Path   string `json:"path"`
 	Raw    string `json:"raw,omitempty"` // see naming.Base64
-	Action string `json:"action"`        // created, modified, deleted
+	Action string `json:"action"`        // that of tree.Change
 }
 
 // PathChangeOf returns the description of a step for users.
 func PathChangeOf(s Step) PathChange {
-	p := PathChange{Path: s.Path.Short(), Action: "modified"}
-	switch {
-	case s.Before == 0:
-		p.Action = "created"
-	case s.After == 0:
-		p.Action = "deleted"
-	}
-
+	p := PathChange{Path: s.Path.Short(), Action: tree.ActionOf(s.Before != 0, s.After != 0)}
 	if p.Raw = naming.Base64(p.Path); p.Path == "" {
 		p.Path = "."
 	}

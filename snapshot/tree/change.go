@@ -32,6 +32,27 @@ type Change struct {
 	Differences   Differences
 }
 
+// What happens to the path of a change.
+const (
+	Created  = "created"
+	Modified = "modified"
+	Deleted  = "deleted"
+)
+
+// Action returns Created, Modified or Deleted.
+func (c Change) Action() string { return ActionOf(c.Before != nil, c.After != nil) }
+
+// ActionOf returns the action of a change by whether the path exists before and after it.
+func ActionOf(before, after bool) string {
+	switch {
+	case !before:
+		return Created
+	case !after:
+		return Deleted
+	}
+	return Modified
+}
+
 // Reversed returns the change from the second state to the first.
 func (c Change) Reversed() Change {
 	c.Before, c.After = c.After, c.Before

@@ -2,7 +2,7 @@
 // newer version of it is changed.
 //
 // Imported by: archive, all of cmd, diff, fusefs, fusefs/takeover, gitbridge, hostdir, remote/handoff, all of service,
-// snapshot, all of snapshot/actors, snapshot/catalogue, snapshot/engine, snapshot/forget,
+// snapshot, all of snapshot/actors, snapshot/catalogue, snapshot/engine, snapshot/events, snapshot/forget,
 // snapshot/graft, snapshot/live, snapshot/repair, snapshot/threeway, stream, other modules.
 //
 // # States

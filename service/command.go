@@ -31,9 +31,12 @@ type Command struct {
 	// Convert, if set, converts the arguments that the command line sets to the arguments of the call. The result may
 	// be arguments of another operation. See convertFunc.
 	Convert      func(args any, g *ParsedLine) (any, error)
-	UsesPager    bool            // on a terminal, the text is shown by the pager
-	PrintsDamage bool            // if an error is of the kind Damaged, its result is printed, too
-	Forms        map[string]Form // text forms that replace Op.Text, by the flag that selects them
+	UsesPager    bool // on a terminal, the text is shown by the pager
+	PrintsDamage bool // if an error is of the kind Damaged, its result is printed, too
+	Outside      bool // outside of a mount, the command describes the directory
+	// AsksAboutConflicts is set if the command asks the user about conflicts, and repeats the call with the answers.
+	AsksAboutConflicts bool
+	Forms              map[string]Form // text forms that replace Op.Text, by the flag that selects them
 	// PathHint is the format of a hint for the case that a word is not a snapshot, but an existing path. The argument
 	// of the format is the path, quoted for a shell.
 	PathHint string

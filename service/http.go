@@ -207,9 +207,8 @@ func (srv *Server) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 		ctx: r.Context(), w: w, controller: http.NewResponseController(w), op: o,
 		acceptsEvents: o.Output == "" && r.Header.Get("Accept") == Events,
 	}
-	l, isLog := args.(Log)
-	a.flushesEvents = !isLog || l.Follow
-	if isLog && l.Follow {
+	a.flushesEvents = o.Follows == nil || o.Follows(args)
+	if o.Follow(args) {
 		exemptCall(r)
 	}
 	defer req.Release()

@@ -97,14 +97,16 @@ type Op struct {
 	Input, Output string
 	Args, Result  reflect.Type
 
-	// Text is the text form of the result, for commands and MCP tools. LongText is set if it can be long.
-	Text     Form
-	LongText bool
+	// Text is the text form of the result, for commands and MCP tools.
+	Text Form
 	// JSONField is the field of the result that --json and tools show; "" for the whole result.
 	JSONField string
 	// ReadsAll, if set, reports whether a call with these arguments reads a whole tree. Then its cost is CPUHeavy,
 	// and not the Cost of the row.
-	ReadsAll     func(ws *snapshot.Workspace, args any) bool
+	ReadsAll func(ws *snapshot.Workspace, args any) bool
+	// Follows, if set, reports whether a call with these arguments sends items as they happen, until the caller ends
+	// the call. Other calls of the operation send them all at once.
+	Follows      func(args any) bool
 	ControlFiles ControlFiles
 	Tools        []Tool
 	Commands     []Command
@@ -149,6 +151,9 @@ func familyOp[F family[F], A, R any](o Op, run func(F, context.Context, *Request
 func resumeFunc[A, R any](resume func(context.Context, *Request, A) (R, error)) func(context.Context, *Request, any) (any, error) {
 	return func(ctx context.Context, r *Request, args any) (any, error) { return resume(ctx, r, args.(A)) }
 }
+
+// Follow reports whether a call with these arguments lasts until the caller ends it.
+func (o *Op) Follow(args any) bool { return o.Follows != nil && o.Follows(args) }
 
 // ShownPart returns the part of a result that is shown as JSON. result is a pointer.
 func (o *Op) ShownPart(result any) any {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
@@ -88,11 +89,8 @@ func undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
 	if err != nil {
 		return UndoneOp{}, err
 	}
-	if undone.Name == catalogue.OpPolicy {
-		setPolicy := Op{Name: "set-policy", Access: AccessStoreOwner}
-		if err := setPolicy.Admit(ctx, r, nil); err != nil {
-			return UndoneOp{}, err
-		}
+	if undone.Name == catalogue.OpPolicy && !r.Caller.Direct && !r.Caller.OwnsStore() {
+		return UndoneOp{}, errs.Fail(errs.Perm, "only the owner of the store can call set-policy")
 	}
 
 	op, res, err := r.Workspace.Ops().Undo(ctx, a.Number, snapshot.MergeOptions{

@@ -21,9 +21,9 @@ var forkOps = []*Op{
 		}),
 		Tools: []Tool{
 			{Names: [3]string{"fork_create", "", "branch"}, Title: "Create a fork",
-				About: "Create a fork, a writable copy of a snapshot or of the present state. The answer has its path.", Args: "name snapshot ttl"},
+				About: "Create a fork, a writable copy of a snapshot or of the present state. The answer has its path.", Args: "name snapshot ttl", MakesWorkspace: true},
 			{Names: [3]string{"", "", "restore"}, Title: "Restore",
-				About: "Create a new workspace from a ref. The present one stays as it is.", Args: "name snapshot"},
+				About: "Create a new workspace from a ref. The present one stays as it is.", Args: "name snapshot", MakesWorkspace: true},
 		},
 		Commands: []Command{{Group: "Forks:", Use: "fork [[FORK/]SNAPSHOT|label:KEY=VALUE|REMOTE@SNAPSHOT] NAME [--ttl 1h] [--hide PATH]... [--read-only PATH]... [--as ACTOR]", Short: "Create or delete a fork",
 			Long: `Creates the fork NAME: a writable copy of SNAPSHOT, or of the present state, at
@@ -48,7 +48,7 @@ var forkOps = []*Op{
 			}}}}, (*forks).create),
 	familyOp(Op{Name: "forks", Cost: CPUHeavy,
 		About: "Lists the forks of the workspace.",
-		Text:  Rows(forkRows), LongText: true, JSONField: "forks",
+		Text:  Rows(forkRows).long(), JSONField: "forks",
 		Tools: []Tool{{Names: [3]string{"fork_list"}, Title: "List forks",
 			About: "List the forks: name, base, time, snapshots, changed files and time to live."}},
 		Commands: []Command{{Group: "Forks:", Use: "forks", Short: "List forks",
@@ -109,7 +109,7 @@ the fork. --merge merges them, as "git merge" does. At a terminal, merge asks ab
 and conflicts.
 
 The fork stays.`,
-			Example: "  amberfs merge idea\n  amberfs merge idea --theirs", Args: "fork", PreferSides: [2]string{"workspace", "fork"},
+			Example: "  amberfs merge idea\n  amberfs merge idea --theirs", Args: "fork", PreferSides: [2]string{"workspace", "fork"}, AsksAboutConflicts: true,
 			Flags: []Flag{
 				{"keep", "", "leave `PATH` as it is; repeatable"},
 				{"ours", "", "keep the workspace's version of conflicting paths"},

@@ -44,6 +44,8 @@ type Tool struct {
 	About string // if empty, Op.About
 	// OnlyInAll is set for a rare tool, which is offered only in the set ToolsAll.
 	OnlyInAll bool
+	// MakesWorkspace is set for a tool of ToolsWorkspace whose result is a new workspace, and not a snapshot.
+	MakesWorkspace bool
 	// Preset has the arguments that are the same in every call. The type is Op.Args.
 	Preset any
 	// Args are the names of the arguments that the tool takes, separated by blanks. NAME=FIELD gives a field

@@ -18,6 +18,13 @@ type Form struct {
 	rows   func(result any) [][]string
 	lines  func(args, result any) string
 	fields bool // each row is a name and a value
+	IsLong bool // the text can be long
+}
+
+// long returns the form with IsLong set.
+func (f Form) long() Form {
+	f.IsLong = true
+	return f
 }
 
 // Rows returns a Form that writes rows of columns.

@@ -179,7 +179,12 @@ func showOp(ctx context.Context, a *app, p locate.Location, args any, c *service
 		printResult(a, form, args, result)
 	}
 
-	err := callResolvingConflicts(ctx, a, p, args, result)
+	call := a.call
+	if c.AsksAboutConflicts {
+		call = a.callMerge
+	}
+
+	err := call(ctx, p, args, result)
 	if c.PrintsDamage && errs.ScriptKind(err) == errs.Damaged {
 		return a.printFailed(result, err, text)
 	}

@@ -42,7 +42,7 @@ func tools() []*tool {
 	var out []*tool
 	for _, o := range service.Ops() {
 		for _, row := range o.Tools {
-			t := &tool{Tool: row, op: o, effect: o.Effect, preset: row.Preset, textForm: o.Text, resultType: o.Result, isPaged: o.LongText}
+			t := &tool{Tool: row, op: o, effect: o.Effect, preset: row.Preset, textForm: o.Text, resultType: o.Result, isPaged: o.Text.IsLong}
 			t.About = cmp.Or(t.About, o.About)
 			if t.preset == nil {
 				t.preset = reflect.Zero(o.Args).Interface()
@@ -139,8 +139,7 @@ func (m *mcpServer) splitRef(ctx context.Context, ref string) (workspace, name s
 
 func (m *mcpServer) addRefTool(workspace string, t *tool) {
 	in := mustSchema(reflect.TypeFor[refArgs]())
-	makesFork := t.op.Name == "fork"
-	if !makesFork {
+	if !t.MakesWorkspace {
 		in.Required = nil // without a ref, the tool uses the server's workspace
 	}
 
@@ -160,7 +159,7 @@ func (m *mcpServer) addRefTool(workspace string, t *tool) {
 		}
 
 		result, separator := refResult{}, "@"
-		if makesFork {
+		if t.MakesWorkspace {
 			separator = "/"
 			result, err = m.makeForkRef(ctx, p, workspace, state)
 		} else {

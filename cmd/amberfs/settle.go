@@ -34,13 +34,9 @@ func mergeResolvingConflicts(ctx context.Context, a *app, ours, theirs string, m
 	}
 }
 
-// callResolvingConflicts calls an operation. If it is the merge of a fork, it asks the user about conflicts.
-func callResolvingConflicts(ctx context.Context, a *app, p locate.Location, args, result any) error {
-	m, isMerge := args.(snapshot.MergeOptions)
-	if !isMerge {
-		return a.call(ctx, p, args, result)
-	}
-
+// callMerge merges a fork, and asks the user about conflicts.
+func (a *app) callMerge(ctx context.Context, p locate.Location, args, result any) error {
+	m := args.(snapshot.MergeOptions)
 	m.RefuseDiverged = a.resolvesConflicts() && !m.DryRun
 	return mergeResolvingConflicts(ctx, a, "the workspace", "the fork "+m.Fork, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
 		m.Resolve = rules

@@ -78,6 +78,9 @@ func (c *Client) follow(ctx context.Context, l service.Log, x Streams) error {
 	if err := c.beginFollowing(ctx, &l, x); err != nil {
 		return err
 	}
+	if c.http == nil {
+		return c.followMount(ctx, l, x)
+	}
 
 	o := service.OpOf(l)
 

@@ -154,11 +154,11 @@ func (c *Client) SendFile(fd int) bool { return c.http != nil && c.fileSender.Ad
 func (c *Client) Do(ctx context.Context, args any, x Streams, result any) error {
 	o := service.OpOf(args)
 	var err error
-	switch l, isLog := args.(service.Log); {
+	switch {
+	case o.Follow(args):
+		err = c.follow(ctx, args.(service.Log), x)
 	case c.http == nil:
 		err = c.doThroughMount(ctx, o, args, x, result)
-	case isLog && l.Follow:
-		err = c.follow(ctx, l, x)
 	default:
 		err = c.doWithRetries(ctx, o, args, x, result)
 	}

@@ -30,10 +30,6 @@ func hasCallFile(root string) bool {
 
 // doThroughMount sends one request through the mount, and decodes the answer into result.
 func (c *Client) doThroughMount(ctx context.Context, o *service.Op, args any, x Streams, result any) error {
-	if l, ok := args.(service.Log); ok && l.Follow {
-		return c.followMount(ctx, l, x)
-	}
-
 	request, err := requestLine(o, args)
 	if err != nil {
 		return err
@@ -176,10 +172,6 @@ const followInterval = 200 * time.Millisecond
 // followMount follows events. It sends a request every followInterval, because requests through the mount cannot wait
 // for events.
 func (c *Client) followMount(ctx context.Context, l service.Log, x Streams) error {
-	if err := c.beginFollowing(ctx, &l, x); err != nil {
-		return err
-	}
-
 	l.Follow = false
 	next := Streams{Item: seqTracker(&l.After, x.Item)}
 

@@ -51,15 +51,7 @@ func (o *Op) readArgs(r *http.Request) (any, error) {
 		return o.decode([]byte("{}"))
 	}
 
-	opName, object, err := parseRequest(body)
-	if err != nil {
-		return nil, err
-	}
-	if opName != "" && opName != o.Name {
-		return nil, errs.Fail(errs.Invalid, `"op" is %q in a request for %s`, opName, o.Name)
-	}
-
-	return o.decode(object)
+	return o.decode(body)
 }
 
 // queryObject converts the parameters of a query to a JSON object.
@@ -107,51 +99,28 @@ func (o *Op) Query(args any) url.Values {
 	return out
 }
 
-// parseRequest splits a request, which is a JSON object. op is the name of the operation in the field "op", "" if
-// the field is missing. args is an object with all other fields.
-func parseRequest(request []byte) (op string, args []byte, err error) {
-	fields := map[string]json.RawMessage{}
-	if err := strictjson.Decode(request, &fields); err != nil {
-		return "", nil, errs.Fail(errs.Invalid, `a request is one JSON object, as {"op":"list","limit":3}: %w`, err)
-	}
-
-	if opName, ok := fields["op"]; ok {
-		if err := json.Unmarshal(opName, &op); err != nil {
-			return "", nil, errs.Fail(errs.Invalid, `"op" is the name of an operation, not %s`, opName)
-		}
-		delete(fields, "op")
-	}
-
-	args, err = json.Marshal(fields)
-	return op, args, err
-}
-
-// decode reads the arguments in a JSON object. Unknown fields and missing arguments are errors.
+// decode reads the arguments in a JSON object, which may also have the field "op" with the name of the operation.
+// Unknown fields and missing arguments are errors.
 func (o *Op) decode(object []byte) (any, error) {
 	args := reflect.New(o.Args)
-	if err := strictjson.Decode(object, args.Interface()); err != nil {
+	var call struct {
+		Op string `json:"op"`
+	}
+	given, err := strictjson.Object(object, args.Interface(), &call)
+	if err != nil {
 		return nil, errs.Fail(errs.Invalid, "%s: %w", o.Name, err)
+	}
+	if call.Op != "" && call.Op != o.Name {
+		return nil, errs.Fail(errs.Invalid, `"op" is %q in a request for %s`, call.Op, o.Name)
 	}
 
-	var given map[string]json.RawMessage
-	if err := json.Unmarshal(object, &given); err != nil {
-		return nil, errs.Fail(errs.Invalid, "%s: %w", o.Name, err)
-	}
-	if name := MissingArg(given, requiredArgs(o.Args)); name != "" {
-		return nil, errs.Fail(errs.Invalid, "%s: the argument %s is missing", o.Name, name)
+	for _, name := range requiredArgs(o.Args) {
+		if !given[name] {
+			return nil, errs.Fail(errs.Invalid, "%s: the argument %s is missing", o.Name, name)
+		}
 	}
 
 	return args.Elem().Interface(), nil
-}
-
-// MissingArg returns the first of the required arguments that is absent or null, "" if there is none.
-func MissingArg(given map[string]json.RawMessage, required []string) string {
-	for _, name := range required {
-		if v := given[name]; v == nil || string(v) == "null" {
-			return name
-		}
-	}
-	return ""
 }
 
 // requiredArgs lists the fields that Schema marks as required: the fields without omitempty or omitzero.
@@ -238,17 +207,20 @@ func FailedAnswer(err error) Answer {
 // ParseCall reads a request that names its operation in the field "op". It returns the arguments, whose type
 // identifies the operation (OpOf).
 func ParseCall(request []byte) (args any, err error) {
-	name, object, err := parseRequest(request)
-	if err != nil {
-		return nil, err
+	var call struct {
+		Op any `json:"op"`
+	}
+	if json.Unmarshal(request, &call) != nil {
+		return nil, errs.Fail(errs.Invalid, `a request is one JSON object, as {"op":"list","limit":3}: %w`, strictjson.Decode(request, &map[string]any{}))
 	}
 
+	name, _ := call.Op.(string)
 	o, err := findOp(name)
 	if err != nil {
 		return nil, err
 	}
 
-	return o.decode(object)
+	return o.decode(request)
 }
 
 // Schema returns the JSON schema of a type. Each value has one type, because some clients refuse

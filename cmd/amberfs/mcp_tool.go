@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -172,30 +172,23 @@ func (m *mcpServer) addTool(t *tool, name string, args reflect.Type, inputSchema
 
 // decodeArguments reads the arguments of a call from a JSON object, and checks them by their schema.
 func decodeArguments(object []byte, schema *jsonschema.Schema, into any) error {
-	var args map[string]json.RawMessage
-	if err := strictjson.Decode(object, &args); err != nil {
-		return err
-	}
-
-	known := slices.Sorted(maps.Keys(schema.Properties))
-
-	for name := range args {
-		if schema.Properties[name] == nil {
-			e := errs.Fail(errs.Invalid, "unknown argument %q: the arguments are %s", name, strings.Join(known, ", "))
-			if like := service.NearestName(name, known); like != "" {
-				return e.WithHint("did you mean %q?", like)
-			}
-
-			return e
+	given, err := strictjson.Object(object, into)
+	var unknown *strictjson.UnknownFieldError
+	if errors.As(err, &unknown) {
+		e := errs.Fail(errs.Invalid, "unknown argument %q: the arguments are %s", unknown.Name, strings.Join(unknown.Fields, ", "))
+		if like := service.NearestName(unknown.Name, unknown.Fields); like != "" {
+			return e.WithHint("did you mean %q?", like)
 		}
+		return e
+	}
+	if err != nil {
+		return errs.Fail(errs.Invalid, "the arguments: %w", err)
 	}
 
-	if name := service.MissingArg(args, schema.Required); name != "" {
-		return errs.Fail(errs.Invalid, "the argument %s is missing: %s", name, schema.Properties[name].Description)
-	}
-
-	if err := strictjson.Decode(object, into); err != nil {
-		return errs.Fail(errs.Invalid, "the argument %w", err)
+	for _, name := range schema.Required {
+		if !given[name] {
+			return errs.Fail(errs.Invalid, "the argument %s is missing: %s", name, schema.Properties[name].Description)
+		}
 	}
 
 	return nil

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"slices"
@@ -28,6 +29,50 @@ func Decode(b []byte, v any) error {
 	return nil
 }
 
+// Object decodes the one JSON object in b into the structs that targets point to. It returns the names of the fields
+// that the object has, and that are not null. All other fields of the structs stay as they are.
+func Object(b []byte, targets ...any) (given map[string]bool, err error) {
+	var fields []reflect.StructField // pointers, which are nil for fields that the object does not have
+	var places []reflect.Value
+	for _, t := range targets {
+		target := reflect.ValueOf(t).Elem()
+		for _, f := range reflect.VisibleFields(target.Type()) {
+			if fieldName(f) != "" {
+				fields = append(fields, reflect.StructField{Name: f.Name, Type: reflect.PointerTo(f.Type), Tag: f.Tag})
+				places = append(places, target.FieldByIndex(f.Index))
+			}
+		}
+	}
+
+	object := reflect.New(reflect.StructOf(fields))
+	if err := Decode(b, object.Interface()); err != nil {
+		return nil, err
+	}
+
+	given = make(map[string]bool)
+	for i, place := range places {
+		if value := object.Elem().Field(i); !value.IsNil() {
+			place.Set(value.Elem())
+			given[fieldName(fields[i])] = true
+		}
+	}
+
+	return given, nil
+}
+
+// An UnknownFieldError is the error for an object that has a field which its type does not have.
+type UnknownFieldError struct {
+	Name   string
+	Fields []string // of the type
+}
+
+func (e *UnknownFieldError) Error() string {
+	if len(e.Fields) == 0 {
+		return fmt.Sprintf("unknown field %q: no fields are accepted", e.Name)
+	}
+	return fmt.Sprintf("unknown field %q: the fields are %s", e.Name, strings.Join(e.Fields, ", "))
+}
+
 // explainError rewrites an error of package json.
 func explainError(err error, target reflect.Type) error {
 	var syntax *json.SyntaxError
@@ -45,17 +90,10 @@ func explainError(err error, target reflect.Type) error {
 	case errors.As(err, &wrongType):
 		return errs.New(errs.Invalid, "%s must be %s, not %s", wrongType.Field, typeName(wrongType.Type), valueName(wrongType.Value))
 	case isUnknown && !slices.Contains(FieldNames(target), strings.Trim(unknown, `"`)):
-		return errs.New(errs.Invalid, "unknown field %s%s", unknown, fieldList(FieldNames(target)))
+		return errs.Fail(errs.Invalid, "%w", &UnknownFieldError{strings.Trim(unknown, `"`), FieldNames(target)})
 	}
 
 	return err
-}
-
-func fieldList(fields []string) string {
-	if len(fields) == 0 {
-		return ": no fields are accepted"
-	}
-	return ": the fields are " + strings.Join(fields, ", ")
 }
 
 // FieldNames returns the JSON names of the fields of a struct type, in the order of the fields.
@@ -69,13 +107,21 @@ func FieldNames(t reflect.Type) []string {
 	}
 
 	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.IsExported() && !f.Anonymous && name != "-" && name != "" {
+		if name := fieldName(f); name != "" {
 			out = append(out, name)
 		}
 	}
 
 	return out
+}
+
+// fieldName returns the JSON name of a field, "" if it has none.
+func fieldName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if !f.IsExported() || f.Anonymous || name == "-" {
+		return ""
+	}
+	return name
 }
 
 // valueName describes a value of json.UnmarshalTypeError, such as "number 1.5" or "string".

@@ -20,6 +20,23 @@ type request struct {
 	Flag  bool              `json:"flag"`
 }
 
+// TestObject: the names of an object are those that it has. Other fields stay.
+func TestObject(t *testing.T) {
+	r, op := request{Name: "before", Flag: true}, struct {
+		Op string `json:"op"`
+	}{}
+	given, err := Object([]byte(`{"op":"x","flag":false,"limit":null,"keep":{"last":3}}`), &r, &op)
+	if err != nil || len(given) != 3 || !given["op"] || !given["flag"] || !given["keep"] {
+		t.Errorf("%v, %v", given, err)
+	}
+	if r.Name != "before" || r.Flag || r.Keep.Last != 3 || op.Op != "x" {
+		t.Errorf("%+v, %+v", r, op)
+	}
+	if _, err := Object([]byte(`{"keep":{"last":"3"}}`), &r); err == nil || err.Error() != "keep.last must be a whole number, not a string" {
+		t.Error(err)
+	}
+}
+
 func TestDecode(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"name":"a","keep":{"last":1}}`: "",

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -100,18 +101,17 @@ func (x Streams) readStreamFile(file string, o *service.Op) error {
 
 // requestLine returns a request for `.snapshots/call`.
 func requestLine(o *service.Op, args any) ([]byte, error) {
-	b, err := json.Marshal(args)
+	object, err := json.Marshal(args)
 	if err != nil {
 		return nil, err
 	}
 
-	fields := map[string]json.RawMessage{}
-	if err := json.Unmarshal(b, &fields); err != nil {
-		return nil, err
+	fields := strings.TrimPrefix(string(object), "{")
+	if fields != "}" {
+		fields = "," + fields
 	}
 
-	fields["op"] = json.RawMessage(strconv.Quote(o.Name))
-	return json.Marshal(fields)
+	return []byte(`{"op":` + strconv.Quote(o.Name) + fields), nil
 }
 
 // call writes a request to a control file of its own, and calls the function read with the answer. If the daemon

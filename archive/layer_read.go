@@ -56,7 +56,7 @@ func (c tarReader) feedWhiteout(name string) error {
 	case base == opaqueName:
 		return c.Add(stream.Entry{Path: path.Clean(dir), Meta: stream.Meta{Mode: unix.S_IFDIR}, Opaque: true})
 	case !ok, strings.HasPrefix(removed, whiteoutPrefix):
-		return c.Count()
+		return c.CountEntry()
 	case removed == "", removed == ".", removed == "..":
 		return fmt.Errorf("%w: %q is a whiteout of no name", stream.ErrHostile, name)
 	}

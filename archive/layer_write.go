@@ -62,7 +62,7 @@ func (l *layerWriter) writeChange(c tree.Change) error {
 	case !ok:
 		return nil
 	case isWhiteout(p):
-		l.skip(p, "in a layer such a name means that a file was removed")
+		l.addSkipped(p, "in a layer such a name means that a file was removed")
 		return nil
 	case n == nil:
 		return l.writeEntry(stream.Entry{Path: path.Join(path.Dir(p), whiteoutPrefix+path.Base(p)), Meta: stream.Meta{Mode: unix.S_IFREG}})

@@ -131,7 +131,7 @@ func explainTarError(err error, isFirst bool) error {
 // feedEntry feeds the entry of a header to the sink. r reads the contents of the file.
 func feedEntry(c tarReader, r io.Reader, h *tar.Header) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
-		return c.Count() // comments, such as git archive's commit
+		return c.CountEntry() // comments, such as git archive's commit
 	}
 	name, err := c.cleanPath(h.Name)
 	if err != nil {

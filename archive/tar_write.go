@@ -85,8 +85,8 @@ func NewTarSink(w io.Writer) *TarSink {
 	return &TarSink{TarResult: TarResult{Skipped: []stream.Omission{}}, w: b, tar: tar.NewWriter(b), buf: make([]byte, 256<<10)}
 }
 
-// skip adds a file to the files that were left out.
-func (t *TarSink) skip(path, reason string) {
+// addSkipped adds a file to the files that were left out.
+func (t *TarSink) addSkipped(path, reason string) {
 	t.Skipped = append(t.Skipped, stream.Omission{Path: path, Reason: reason})
 }
 
@@ -131,7 +131,7 @@ func (t *TarSink) Add(e stream.Entry) error {
 	}
 
 	if !ok {
-		t.skip(e.Path, "tar has no sockets")
+		t.addSkipped(e.Path, "tar has no sockets")
 		return nil
 	}
 
@@ -141,7 +141,7 @@ func (t *TarSink) Add(e stream.Entry) error {
 
 	if t.holeBytes += e.Holes; t.holeBytes > maxHoleBytes {
 		t.holeBytes -= e.Holes
-		t.skip(e.Path, fmt.Sprintf("an archive would hold its %d bytes of holes as zeros; copy it with `cp --sparse=always`", e.Holes))
+		t.addSkipped(e.Path, fmt.Sprintf("an archive would hold its %d bytes of holes as zeros; copy it with `cp --sparse=always`", e.Holes))
 		return nil
 	}
 
@@ -157,7 +157,7 @@ func (t *TarSink) Add(e stream.Entry) error {
 
 	for _, x := range e.Xattrs {
 		if strings.Contains(x.Name, "=") {
-			t.skip(e.Path, "tar cannot hold the attribute "+x.Name)
+			t.addSkipped(e.Path, "tar cannot hold the attribute "+x.Name)
 		} else {
 			h.PAXRecords[paxXattr+x.Name] = string(x.Value)
 		}

@@ -146,7 +146,7 @@ func (r *repository) submodules(ctx context.Context, treeish string, c *stream.C
 		if err == io.EOF && line == "" {
 			return commits, p.wait()
 		}
-		if err = errors.Join(err, c.Count()); err != nil {
+		if err = errors.Join(err, c.CountEntry()); err != nil {
 			return nil, p.abort(err)
 		}
 

@@ -165,7 +165,7 @@ func (r *Remote) readDecrypted(ctx context.Context, o backend.Object, cachedOnly
 
 // fetchFunc returns the function with which the cache reads the stored bytes of an object from the remote. It returns
 // nil if cachedOnly is set.
-func (r *Remote) fetchFunc(o backend.Object, cachedOnly bool) cache.Fetch {
+func (r *Remote) fetchFunc(o backend.Object, cachedOnly bool) cache.FetchFunc {
 	if cachedOnly {
 		return nil
 	}
@@ -222,7 +222,7 @@ type ciphertextReader struct {
 	ctx   context.Context
 	cache *cache.Cache
 	o     backend.Object
-	fetch cache.Fetch // if nil, only cached bytes are read
+	fetch cache.FetchFunc // if nil, only cached bytes are read
 }
 
 func (w ciphertextReader) ReadAt(p []byte, off int64) (int, error) {

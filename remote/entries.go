@@ -88,11 +88,11 @@ func (r *Remote) removeRef(ctx context.Context, f *Format, name string) error {
 	return r.b.Put(ctx, key, []byte("removed"), backend.PutOptions{})
 }
 
-// newestKnownList returns the highest number of a list that this program has read or written.
-func newestKnownList(r *Remote) int {
+// newestKnownListNumber returns the highest number of a list that this program has read or written.
+func newestKnownListNumber(r *Remote) int {
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
-	return r.pushed.newestList
+	return r.pushed.newestListNumber
 }
 
 // readEntries lists the entries of the remote. It needs their keys, sizes and times, not their values.
@@ -109,13 +109,13 @@ func (r *Remote) readEntries(ctx context.Context) (out []refEntry, err error) {
 	return out, err
 }
 
-// readNewestList reads the list with the number v.newestList into v. usable is false if there is no list, or
+// readNewestList reads the list with the number v.newestListNumber into v. usable is false if there is no list, or
 // if the list is damaged. Errors: errListReplaced; backend.ErrAway; the error of ctx.
 func (v *refScan) readNewestList(ctx context.Context) (usable bool, err error) {
-	if v.newestList == 0 {
+	if v.newestListNumber == 0 {
 		return false, nil
 	}
-	l, refs, err := v.r.readListing(ctx, listKey(v.newestList))
+	l, refs, err := v.r.readListing(ctx, listKey(v.newestListNumber))
 	switch {
 	case errors.Is(err, backend.ErrNotFound):
 		return false, errListReplaced
@@ -169,10 +169,10 @@ func (v *refScan) takePushedRefs() (unread []string) {
 	v.r.pushed.mu.Lock()
 	defer v.r.pushed.mu.Unlock()
 
-	v.r.pushed.newestList = max(v.r.pushed.newestList, v.newestList)
+	v.r.pushed.newestListNumber = max(v.r.pushed.newestListNumber, v.newestListNumber)
 	for name, entries := range changed {
 		own, ok := v.r.pushed.refs[name]
-		if ok && len(entries) == 1 && own.ref.Nonce == entries[0].nonce && own.newestListBefore == v.newestList {
+		if ok && len(entries) == 1 && own.ref.Nonce == entries[0].nonce && own.listNumberBefore == v.newestListNumber {
 			v.refs[name] = own
 		} else {
 			unread = append(unread, name)
@@ -180,7 +180,7 @@ func (v *refScan) takePushedRefs() (unread []string) {
 	}
 
 	for name, own := range v.r.pushed.refs {
-		if changed[name] == nil || own.newestListBefore != v.newestList { // a newer list may include the push
+		if changed[name] == nil || own.listNumberBefore != v.newestListNumber { // a newer list may include the push
 			delete(v.r.pushed.refs, name)
 		}
 	}
@@ -226,7 +226,7 @@ func laterTime(a, b time.Time) time.Time {
 func (v *refScan) deleteOldKeys(ctx context.Context) {
 	old := v.listedEntries
 	for _, i := range v.gcKeys {
-		if n := listNumber(i.Key); n > 0 && n < v.newestList {
+		if n := listNumber(i.Key); n > 0 && n < v.newestListNumber {
 			old = append(old, i.Key)
 		}
 	}

@@ -42,9 +42,9 @@ type ForgetResult struct {
 //  3. It removes the objects of the mark that no ref names now.
 //
 // Unlike a collection, Forget does not wait between these steps. If a push that began before step 1 writes its ref
-// during step 3, that snapshot lacks objects: ForgetResult.Remaining names it. Forget also removes objects that no
-// ref names, if they are older than maxMarkAge. If Forget is interrupted, a collection removes the objects of the
-// mark.
+// during step 3, the pushed snapshot lacks objects. ForgetResult.Remaining names such snapshots. Forget also removes
+// objects that no ref names, if they are older than maxMarkAge. If Forget is interrupted, a collection removes the
+// objects of the mark.
 func (r *Remote) Forget(ctx context.Context, o ForgetOptions) (*ForgetResult, error) {
 	f := &forgetRun{r: r, options: o, toRemove: make(map[string]bool), result: &ForgetResult{Replaced: []string{}, Remaining: make(map[string]string), IsRegistry: r.b.IsRegistry()}}
 	refs, err := f.findRefs(ctx)
@@ -58,8 +58,8 @@ func (r *Remote) Forget(ctx context.Context, o ForgetOptions) (*ForgetResult, er
 		return f.result, f.removeVersions(ctx)
 	}
 
-	mark := uuid.NewString()
-	if err := f.writeMark(ctx, condemnedPrefix+mark); err != nil {
+	markID := uuid.NewString()
+	if err := f.writeMark(ctx, condemnedPrefix+markID); err != nil {
 		return nil, err
 	}
 
@@ -76,7 +76,7 @@ func (r *Remote) Forget(ctx context.Context, o ForgetOptions) (*ForgetResult, er
 		f.result.Replaced = append(f.result.Replaced, ref.Name)
 	}
 
-	if err := f.removeObjects(ctx, mark); err != nil {
+	if err := f.removeObjects(ctx, markID); err != nil {
 		return f.result, err
 	}
 
@@ -215,7 +215,7 @@ func (f *forgetRun) writeMark(ctx context.Context, key string) error {
 
 // removeObjects removes the objects in toRemove that no ref names now. Then it replaces the condemned mark by a
 // removed mark.
-func (f *forgetRun) removeObjects(ctx context.Context, mark string) error {
+func (f *forgetRun) removeObjects(ctx context.Context, markID string) error {
 	if f.r.b.IsRegistry() {
 		return nil
 	}
@@ -232,17 +232,17 @@ func (f *forgetRun) removeObjects(ctx context.Context, mark string) error {
 	}
 	f.result.RemovedObjects = len(keys)
 
-	// A push that read the marks before this call of Forget wrote its mark may have ended since the first check.
+	// A push that did not read the new mark may have written its ref since the first check.
 	if err := f.keepNeeded(ctx, func(ref, object string) {
 		f.result.Remaining[ref] = fmt.Sprintf("it was pushed meanwhile, and lacks object %s: push it again with --force --full", object)
 	}); err != nil {
 		return err
 	}
-	if err := f.writeMark(ctx, removedPrefix+mark); err != nil {
+	if err := f.writeMark(ctx, removedPrefix+markID); err != nil {
 		return err
 	}
 
-	return f.r.b.Delete(ctx, condemnedPrefix+mark)
+	return f.r.b.Delete(ctx, condemnedPrefix+markID)
 }
 
 // keepNeeded removes from toRemove the objects that refs name now. It passes the name of each of these objects, and

@@ -33,20 +33,20 @@ type health struct {
 	timeout time.Duration                   // of a read; 0: no timeout
 	report  func(away bool, since time.Time)
 
-	mu            sync.Mutex
-	probing       bool
-	awaySince     time.Time          // when the remote went away; zero while it answers
-	recovered     chan struct{}      // closed when the remote answers again; nil while it answers
-	reachable     context.Context    // parent context of reads: ends when the remote goes away
-	cancelReads   context.CancelFunc // ends reachable
-	closedContext context.Context    // ends when the remote is closed
-	close         context.CancelFunc // ends closedContext
+	mu               sync.Mutex
+	probing          bool
+	awaySince        time.Time          // when the remote went away; zero while it answers
+	recovered        chan struct{}      // closed when the remote answers again; nil while it answers
+	reachableContext context.Context    // parent context of reads: ends when the remote goes away
+	cancelReads      context.CancelFunc // ends reachableContext
+	closedContext    context.Context    // ends when the remote is closed
+	close            context.CancelFunc // ends closedContext
 }
 
 // makeContexts sets the contexts of a new health.
 func (h *health) makeContexts() {
 	h.closedContext, h.close = context.WithCancel(context.Background())
-	h.reachable, h.cancelReads = context.WithCancel(h.closedContext)
+	h.reachableContext, h.cancelReads = context.WithCancel(h.closedContext)
 }
 
 // AwaySince returns the time since which the remote does not answer, or the zero time if it answers.
@@ -103,7 +103,7 @@ var errClosed = fmt.Errorf("%w: the store is being closed", backend.ErrAway)
 // cancelled because the remote went away.
 func (h *health) tryOnce(ctx context.Context, fn func(context.Context) error) error {
 	h.mu.Lock()
-	reachable, recovered := h.reachable, h.recovered
+	reachable, recovered := h.reachableContext, h.recovered
 	h.mu.Unlock()
 
 	if recovered != nil {
@@ -184,7 +184,7 @@ func (h *health) setAnswered() {
 	since, recovered := h.awaySince, h.recovered
 	h.probing, h.awaySince, h.recovered = false, time.Time{}, nil
 	if recovered != nil {
-		h.reachable, h.cancelReads = context.WithCancel(h.closedContext)
+		h.reachableContext, h.cancelReads = context.WithCancel(h.closedContext)
 		close(recovered)
 	}
 

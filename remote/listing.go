@@ -55,21 +55,21 @@ type listedRef struct {
 type knownRef struct {
 	sum string // MD5 of the ref's value, in hex
 	ref *object.Ref
-	// For a ref that this process pushed, newestListBefore is the highest number of a list (see listing) that was
+	// For a ref that this process pushed, listNumberBefore is the highest number of a list (see listing) that was
 	// known before the process wrote the entry of the push (see refEntry). Only lists with a higher number can
 	// include the entry.
-	newestListBefore int
+	listNumberBefore int
 }
 
 // A pushedRefs has the refs that this program pushed since it wrote the list.
 type pushedRefs struct {
-	mu           sync.Mutex
-	refs         map[string]knownRef
-	listedCount  int  // number of refs in the list that this program wrote last
-	newestList   int  // highest number of a list that this program has read or written
-	noSums       bool // the service reports no sums, so a list is of no use
-	lastRef      *object.Ref
-	lastPushedAt time.Time // when lastRef was pushed
+	mu               sync.Mutex
+	refs             map[string]knownRef
+	listedCount      int  // number of refs in the list that this program wrote last
+	newestListNumber int  // highest number of a list that this program has read or written
+	noSums           bool // the service reports no sums, so a list is of no use
+	lastRef          *object.Ref
+	lastPushedAt     time.Time // when lastRef was pushed
 }
 
 // md5Sum returns the MD5 of a value in hex.
@@ -182,7 +182,7 @@ func (v *refScan) writeListing(ctx context.Context) {
 	l, key, o := listing{}, listingKey, backend.PutOptions{}
 	if v.format.Entries {
 		l.Objects, l.IncludedEntries = v.listedObjects, v.settledEntries
-		key, o.IfAbsent = listKey(v.newestList+1), true
+		key, o.IfAbsent = listKey(v.newestListNumber+1), true
 	}
 
 	raw, err := encodeListing(l, v.refs)
@@ -206,12 +206,12 @@ func (v *refScan) writeListing(ctx context.Context) {
 
 	v.r.pushed.listedCount = len(v.refs)
 	if v.format.Entries {
-		v.r.pushed.newestList = max(v.r.pushed.newestList, v.newestList+1)
+		v.r.pushed.newestListNumber = max(v.r.pushed.newestListNumber, v.newestListNumber+1)
 	}
 }
 
-// notePushed records a ref that this program pushed, for the next list. newestListBefore is as in knownRef.
-func (r *Remote) notePushed(ref *object.Ref, raw []byte, newestListBefore int) {
+// recordPushedRef records a ref that this program pushed, for the next list. listNumberBefore is as in knownRef.
+func (r *Remote) recordPushedRef(ref *object.Ref, raw []byte, listNumberBefore int) {
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
 
@@ -223,7 +223,7 @@ func (r *Remote) notePushed(ref *object.Ref, raw []byte, newestListBefore int) {
 		r.pushed.refs = map[string]knownRef{}
 	}
 
-	r.pushed.refs[ref.Name] = knownRef{md5Sum(raw), ref, newestListBefore}
+	r.pushed.refs[ref.Name] = knownRef{md5Sum(raw), ref, listNumberBefore}
 }
 
 // recentPush returns the ref that this program pushed last, if it has the name and was pushed less than maxMarkAge

@@ -123,7 +123,7 @@ func (u *pushRun) tryPush(ctx context.Context) error {
 		u.base = nil
 	}
 
-	u.newestListBefore = newestKnownList(u.r)
+	u.listNumberBefore = newestKnownListNumber(u.r)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return u.r.writeEntry(gctx, u.format, u.nonce, u.options.Ref.Name) })
 	var condemned map[string]bool
@@ -155,7 +155,7 @@ type pushRun struct {
 	baseIndex        *object.Index // the records of base
 	format           *Format
 	nonce            string
-	newestListBefore int // number of the newest list that was known before the entry was written
+	listNumberBefore int // number of the newest list that was known before the entry was written
 
 	condemned   map[string]bool // names of objects, as of the last attempt
 	marksReadAt time.Time       // when that attempt began; it read the marks after that
@@ -235,14 +235,14 @@ func (u *pushRun) writeRef(ctx context.Context) (*PushResult, error) {
 	err = u.r.b.Put(ctx, "ref/"+ref.Name, raw, backend.PutOptions{IfAbsent: !u.options.Force, RefObjects: ref.Objects})
 	done := &PushResult{Ref: &ref, Objects: u.objectsSent, Bytes: u.bytesSent}
 	if err == nil && u.format.Conditional {
-		u.r.notePushed(&ref, raw, u.newestListBefore)
+		u.r.recordPushedRef(&ref, raw, u.listNumberBefore)
 		return done, nil
 	}
 	if err != nil && !errors.Is(err, backend.ErrChanged) && !errors.Is(err, backend.ErrAway) {
 		return nil, err
 	}
 
-	return u.resolveRef(ctx, done, err)
+	return u.confirmRefWritten(ctx, done, err)
 }
 
 // encodeRef returns the stored value of a ref.
@@ -279,10 +279,10 @@ func (r *Remote) CopyRef(ctx context.Context, ref *object.Ref, name string) erro
 	return err
 }
 
-// resolveRef reads the ref after a write whose result is unknown: the answer was lost, another writer was
+// confirmRefWritten reads the ref after a write whose result is unknown: the answer was lost, another writer was
 // faster, or the service does not support conditions. cause is the error of the write, nil if the write succeeded.
-// resolveRef returns result if the remote has the ref of this push.
-func (u *pushRun) resolveRef(ctx context.Context, result *PushResult, cause error) (*PushResult, error) {
+// confirmRefWritten returns result if the remote has the ref of this push.
+func (u *pushRun) confirmRefWritten(ctx context.Context, result *PushResult, cause error) (*PushResult, error) {
 	if cause == nil {
 		time.Sleep(settleTime)
 	}

@@ -22,12 +22,12 @@ type refScan struct {
 	sums        map[string]string // sums of the refs as the service reports them, by name; nil if it was not asked for them
 	sumsMatch   bool              // at least one of these sums is the MD5 of a value that was read
 
-	gcKeys         []backend.Info   // the keys below gc/, if the remote has entries or a collection asked for them
-	entries        []refEntry       // all entries of the remote
-	newestList     int              // number of the newest list, 0 if there is no list
-	listedObjects  []backend.Object // objects in the list
-	settledEntries []string         // keys of the entries that the next list includes
-	listedEntries  []string         // keys of the entries that the list includes
+	gcKeys           []backend.Info   // the keys below gc/, if the remote has entries or a collection asked for them
+	entries          []refEntry       // all entries of the remote
+	newestListNumber int              // number of the newest list, 0 if there is no list
+	listedObjects    []backend.Object // objects in the list
+	settledEntries   []string         // keys of the entries that the next list includes
+	listedEntries    []string         // keys of the entries that the list includes
 }
 
 // Refs calls fn for the ref of every snapshot, one at a time, until fn returns an error, which Refs
@@ -113,7 +113,7 @@ func (r *Remote) beginScan(ctx context.Context, withGCKeys bool) (*refScan, erro
 	}
 
 	for _, i := range v.gcKeys {
-		v.newestList = max(v.newestList, listNumber(i.Key))
+		v.newestListNumber = max(v.newestListNumber, listNumber(i.Key))
 	}
 
 	return v, nil

@@ -132,7 +132,7 @@ func completeUndoOptions(ctx context.Context, r *Request, o snapshot.UndoByOptio
 		return o, err
 	}
 
-	o.Merge, o.Caller, o.ListCharge = r.textMerger().Merge, r.Caller, r.listMemory()
+	o.Merge, o.Caller, o.ListCharge = r.textMerger().Merge, r.Caller, r.listMemoryCharge()
 	since := o.Since
 	if _, err := r.Workspace.Find(since); err == nil {
 		return o, nil
@@ -225,13 +225,13 @@ func appendPathsBy(ctx context.Context, r *Request, i catalogue.Interval, actor 
 	}
 	defer open.Close()
 
-	list := r.listMemory()
+	charge := r.listMemoryCharge()
 	return open.EachChange(ctx, tree.DiffOptions{Paths: paths}, func(c blame.ActorsChange) error {
 		if !actors.ContainsOrBelow(c.Actors, actor) || c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
 			return turns.Yield(ctx)
 		}
 		*out = append(*out, naming.BytePath(c.Path.String()))
-		return list.Add(ctx, 100+int64(c.Path.Len()))
+		return charge.Add(ctx, 100+int64(c.Path.Len()))
 	})
 }
 

@@ -48,8 +48,8 @@ func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, err
 	}
 
 	if sinceLook {
-		if len(a.Look) > maxLookLabel {
-			return d, errs.Fail(errs.Invalid, "look is at most %d bytes long", maxLookLabel)
+		if len(a.Look) > maxLookLabelBytes {
+			return d, errs.Fail(errs.Invalid, "look is at most %d bytes long", maxLookLabelBytes)
 		}
 		made, err := r.Workspace.Capture(snapshot.CaptureOptions{
 			Kind: info.KindCall, Message: a.Message, Labels: map[string]string{LookLabel: a.Look}, Caller: r.Caller,
@@ -68,8 +68,8 @@ func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, err
 	return d, err
 }
 
-// maxLookLabel is the largest length of the value of LookLabel, in bytes.
-const maxLookLabel = 200
+// maxLookLabelBytes is the largest length of the value of LookLabel.
+const maxLookLabelBytes = 200
 
 // lastLookOf returns the name of the snapshot of the last look that has the value look of LookLabel. If there was no
 // such look, isFirst is true, and name is the newest snapshot or, without snapshots, the base.
@@ -105,7 +105,7 @@ func setEffects(ctx context.Context, r *Request, from, to *tree.State, d *WhatCh
 		return repos[repo]
 	}
 
-	list, err := diff.Effects(ctx, src, from, to, diff.Options{List: r.listMemory()}, inGit)
+	list, err := diff.Effects(ctx, src, from, to, diff.Options{List: r.listMemoryCharge()}, inGit)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (fs *forks) claim(ctx context.Context, r *Request, a Claim) (Claimed, error
 		o.Snapshot, err = fs.catchUp(ctx, r, a)
 		o.Newer = o.Snapshot != ""
 	} else {
-		o.Snapshot, err = fs.remotes.localName(ctx, r, a.From)
+		o.Snapshot, err = fs.remotes.ensureLocalName(ctx, r, a.From)
 	}
 	if err != nil {
 		return Claimed{}, err
@@ -72,7 +72,7 @@ func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, erro
 		if since == "" || changedSince(ctx, fork, since) {
 			return errDiverged(a)
 		}
-		if name, err = fs.remotes.localNameOf(&inFork, ref); err != nil {
+		if name, err = fs.remotes.ensureLocal(&inFork, ref); err != nil {
 			return err
 		}
 
@@ -93,24 +93,25 @@ func (fs *forks) claimedRef(ctx context.Context, r *Request, a Claim) (*remote.R
 	return fs.remotes.remoteRef(ctx, r, a.From, true)
 }
 
-// catchUpEnded is catchUp for a label whose fork has ended and left a snapshot of its last state.
+// catchUpEnded does the work of catchUp for a label whose fork has ended. The fork may have left a snapshot of its
+// last state.
 func (fs *forks) catchUpEnded(ctx context.Context, r *Request, a Claim, ref *remote.Ref) (string, error) {
-	left, ok := r.Workspace.Forks().LastState(a.Label)
+	lastState, ok := r.Workspace.Forks().LastState(a.Label)
 	if !ok {
 		return "", nil
 	}
 
-	left, err := r.Workspace.Snapshots().WaitSealed(ctx, left.Name)
+	lastState, err := r.Workspace.Snapshots().WaitSealed(ctx, lastState.Name)
 	switch {
 	case err != nil:
 		return "", err
-	case left.ID == ref.ID || slices.Contains(left.Lineage, ref.ID):
+	case lastState.ID == ref.ID || slices.Contains(lastState.Lineage, ref.ID):
 		return "", nil
-	case !slices.Contains(ref.Lineage, left.ID):
+	case !slices.Contains(ref.Lineage, lastState.ID):
 		return "", errDiverged(a)
 	}
 
-	return fs.remotes.localNameOf(r, ref)
+	return fs.remotes.ensureLocal(r, ref)
 }
 
 // errDiverged is the error for a label that changed here and on the remote.

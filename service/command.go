@@ -142,7 +142,7 @@ func convertDiff(a Diff, g *ParsedLine) (any, error) {
 	if a.A == "" && len(g.Words) == 0 {
 		a.A = "latest"
 		if g.HasFlag("fork") {
-			a.A = baseName
+			a.A = baseStateName
 		}
 	}
 

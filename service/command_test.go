@@ -18,7 +18,7 @@ func FuzzWords(f *testing.F) {
 		for _, o := range ops {
 			for i := range o.Commands {
 				c := &o.Commands[i]
-				least, most := c.Args.Limits()
+				least, most := c.Args.WordLimits()
 				if len(words) < least || most >= 0 && len(words) > most || c.DashField != "" {
 					continue
 				}

@@ -24,11 +24,11 @@ func writeDiff(ctx context.Context, r *Request, a Diff) (None, error) {
 		a.Paths = changed
 	}
 
-	list := r.budget(ListMemory).NewCharge()
-	defer list.Release()
+	charge := r.budget(ListMemory).NewCharge()
+	defer charge.Release()
 
 	return None{}, withStates(r, a.A, a.B, func(from, to *tree.State) error {
-		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: r.budget(TextMemory), List: list, Paths: diffPaths(a.Paths...)}
+		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: r.budget(TextMemory), List: charge, Paths: diffPaths(a.Paths...)}
 		switch a.Format {
 		case "", "patch":
 			return diff.Write(ctx, r.Out, r.source(), from, to, o)
@@ -107,7 +107,7 @@ func holdState(r *Request, name string) (st *tree.State, release func(), err err
 // numbers of changed lines.
 func listChanges(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 	d := Diffed{Paths: []DiffedFile{}}
-	list := r.listMemory()
+	charge := r.listMemoryCharge()
 
 	if a.By != "" {
 		changed, err := pathsChangedBy(ctx, r, a.By, a.A, a.B, a.Paths)
@@ -127,7 +127,7 @@ func listChanges(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 		}
 
 		if !d.More {
-			files, err = diff.Files(ctx, r.source(), from, to, diff.Options{List: list, Paths: diffPaths(a.Paths...)})
+			files, err = diff.Files(ctx, r.source(), from, to, diff.Options{List: charge, Paths: diffPaths(a.Paths...)})
 			if err != nil {
 				return err
 			}

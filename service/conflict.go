@@ -56,7 +56,7 @@ func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting,
 		return out, err
 	}
 
-	err = withStates(&Request{Workspace: f}, baseName, "", func(from, to *tree.State) error {
+	err = withStates(&Request{Workspace: f}, baseStateName, "", func(from, to *tree.State) error {
 		base, err := from.InodeAt(r.source(), string(a.Path))
 		if err != nil {
 			return err

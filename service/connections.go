@@ -38,8 +38,8 @@ type Connection struct {
 	mountedBefore bool
 }
 
-// Connect returns the function for snapshot.Options.Connect. ctx ends the requests that this function sends.
-func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tree.RemoteObjects, *snapshot.StartSnapshot, error) {
+// ConnectFunc returns the function for snapshot.Options.Connect. ctx ends the requests that this function sends.
+func (c *Connection) ConnectFunc(ctx context.Context) func(snapshot.ConnectArgs) (tree.RemoteObjects, *snapshot.StartSnapshot, error) {
 	return func(args snapshot.ConnectArgs) (tree.RemoteObjects, *snapshot.StartSnapshot, error) {
 		k, err := known.Open(args.Dir, known.Options{FS: args.Disk, Logger: c.Log, Timeout: c.Timeout})
 		if err != nil {
@@ -158,15 +158,15 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 	}
 }
 
-// CheckStore verifies a store that is not mounted. memory is the largest number of bytes that the contents of the
-// store's journal take in memory. If the store can be opened and has damage, the error is of the kind Damaged and has
-// the report as its result.
-func CheckStore(ctx context.Context, dir string, memory int64, show func(Progress)) (*repair.Report, error) {
+// CheckStore verifies a store that is not mounted. journalBytes is the largest size in memory of the contents of the
+// store's journal. If the store can be opened and has damage, the error is of the kind Damaged and has the report as
+// its result.
+func CheckStore(ctx context.Context, dir string, journalBytes int64, show func(Progress)) (*repair.Report, error) {
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
 
-	r, err := snapshot.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), MemoryBytes: memory}, byteProgress("verifying", show))
+	r, err := snapshot.Check(ctx, dir, snapshot.Options{Connect: c.ConnectFunc(ctx), MemoryBytes: journalBytes}, byteProgress("verifying", show))
 	if err == nil {
 		return r, DamageError(r, hint)
 	}
@@ -181,13 +181,13 @@ func CheckStore(ctx context.Context, dir string, memory int64, show func(Progres
 	return nil, errs.Fail(errs.Damaged, "cannot open the store %s: %w", dir, err).WithHint("%s", hint)
 }
 
-// RepairStore repairs a store that is not mounted. memory is as in CheckStore. If paths stay incomplete, RepairStore
-// returns an error of the kind Damaged.
-func RepairStore(ctx context.Context, dir string, memory int64, show func(Progress)) (*repair.Report, error) {
+// RepairStore repairs a store that is not mounted. journalBytes is as in CheckStore. If paths stay incomplete,
+// RepairStore returns an error of the kind Damaged.
+func RepairStore(ctx context.Context, dir string, journalBytes int64, show func(Progress)) (*repair.Report, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
 
-	r, err := snapshot.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), MemoryBytes: memory}, byteProgress("repairing", show))
+	r, err := snapshot.Repair(ctx, dir, snapshot.Options{Connect: c.ConnectFunc(ctx), MemoryBytes: journalBytes}, byteProgress("repairing", show))
 	if err != nil || r.OK() || len(r.Affected) == 0 {
 		return r, err
 	}
@@ -216,13 +216,13 @@ func countText(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// VerifyForgottenStore searches a store that is not mounted, and its remotes, for forgotten contents. memory is as in
-// CheckStore. If it finds some, it returns an error of the kind Damaged.
-func VerifyForgottenStore(ctx context.Context, dir string, memory int64) (*forget.Proof, error) {
+// VerifyForgottenStore searches a store that is not mounted, and its remotes, for forgotten contents. journalBytes is
+// as in CheckStore. If it finds some, it returns an error of the kind Damaged.
+func VerifyForgottenStore(ctx context.Context, dir string, journalBytes int64) (*forget.Proof, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
 
-	st, err := snapshot.Open(dir, snapshot.Options{Connect: c.Connect(ctx), MemoryBytes: memory, Quiet: true, ReadOnly: true})
+	st, err := snapshot.Open(dir, snapshot.Options{Connect: c.ConnectFunc(ctx), MemoryBytes: journalBytes, Quiet: true, ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}

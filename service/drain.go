@@ -102,7 +102,7 @@ func (c *pendingCall) remove() {
 	c.set.mu.Lock()
 	defer c.set.mu.Unlock()
 	delete(c.set.active, c)
-	c.set.wake()
+	c.set.wakeWaiters()
 }
 
 // exemptCall removes a request from its callSet before it is answered. The server calls it for requests whose
@@ -113,9 +113,9 @@ func exemptCall(r *http.Request) {
 	}
 }
 
-// wake wakes the callers of pending after a removal from the set: it closes the channel that they wait for. The
-// caller holds c.mu.
-func (c *callSet) wake() {
+// wakeWaiters wakes the callers of pending after a removal from the set: it closes the channel that they wait for.
+// The caller holds c.mu.
+func (c *callSet) wakeWaiters() {
 	close(c.removal)
 	c.removal = make(chan struct{})
 }
@@ -128,7 +128,7 @@ func (c *callSet) connState(conn net.Conn, state http.ConnState) {
 		c.freshConns[conn] = true
 	} else if c.freshConns[conn] {
 		delete(c.freshConns, conn)
-		c.wake()
+		c.wakeWaiters()
 	}
 }
 
@@ -156,7 +156,7 @@ const freshConnWait = time.Second
 func (srv *Server) Drain(ctx context.Context) (running []string) {
 	srv.door.stopAccepting()
 	srv.http.SetKeepAlivesEnabled(false) // a client with an unused connection must connect again
-	late := time.After(freshConnWait)
+	freshDeadline := time.After(freshConnWait)
 
 	for waitFresh := true; ; {
 		running, fresh, changed := srv.calls.pending()
@@ -166,7 +166,7 @@ func (srv *Server) Drain(ctx context.Context) (running []string) {
 
 		select {
 		case <-changed:
-		case <-late:
+		case <-freshDeadline:
 			waitFresh = false
 		case <-ctx.Done():
 			srv.Undrain()

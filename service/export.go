@@ -46,7 +46,7 @@ func (es *Exports) repository() string { return filepath.Join(es.store.Dir(), gi
 // export writes a snapshot to the store's own git repository, which is never in a mount of this daemon. The
 // client writes to other repositories, with the rights of its user.
 func (es *Exports) export(ctx context.Context, r *Request, a Export) (ExportDone, error) {
-	ctx, stop := es.whileAlive(ctx, r.Workspace)
+	ctx, stop := es.contextWhileAlive(ctx, r.Workspace)
 	defer stop()
 
 	result, err := es.exportAlive(ctx, r, a)
@@ -73,7 +73,7 @@ func (es *Exports) exportAlive(ctx context.Context, r *Request, a Export) (Expor
 	e.info.Actors = authors(r.Workspace, e.info.Actors)
 	defer e.releaseAll()
 
-	release, err := r.budget(GitMemory).Take(ctx, exportMemory)
+	release, err := r.budget(GitMemory).Take(ctx, exportMemoryBytes)
 	if err != nil {
 		return ExportDone{}, err
 	}
@@ -82,7 +82,7 @@ func (es *Exports) exportAlive(ctx context.Context, r *Request, a Export) (Expor
 	if err := es.runningExports.Acquire(ctx, 1); err != nil {
 		return ExportDone{}, err
 	}
-	defer es.exportEnded()
+	defer es.endExport()
 
 	maxBytes := int64(0)
 	if r.Workspace.IsFork() {
@@ -132,8 +132,8 @@ func exportRef(ws *snapshot.Workspace, a Export) (string, error) {
 }
 
 const (
-	// exportMemory is the approximate number of bytes of memory that git needs for an export.
-	exportMemory = 12 << 20
+	// exportMemoryBytes is the approximate amount of memory that git needs for an export.
+	exportMemoryBytes = 12 << 20
 	// maxExportBytes is the largest number of bytes of files that an export of a fork reads.
 	maxExportBytes = 16 << 30
 	// allExports is the weight of the semaphore Exports.runningExports: an export acquires 1, pruning acquires
@@ -151,9 +151,9 @@ func (r *Request) textMerger() diff.Merger {
 	return diff.Merger{Memory: r.budget(GitMemory), Admit: r.Workspace.Quota().Admit}
 }
 
-// exportEnded releases the semaphore runningExports for an export. If Drop has left objects to delete, it calls
+// endExport releases the semaphore runningExports for an export. If Drop has left objects to delete, it calls
 // Config.RequestDrop, so that the daemon calls Drop again.
-func (es *Exports) exportEnded() {
+func (es *Exports) endExport() {
 	es.runningExports.Release(1)
 	if es.needsPrune.Load() {
 		es.requestDrop()
@@ -203,9 +203,9 @@ func (es *Exports) deleteOtherRefs(ctx context.Context, commits map[string]bool,
 
 var errForkEnded = errs.Fail(errs.NotExist, "the fork ended during the export")
 
-// whileAlive returns a context that also ends, with errForkEnded as its cause, when the workspace ends. The caller
-// calls stop.
-func (es *Exports) whileAlive(ctx context.Context, ws *snapshot.Workspace) (alive context.Context, stop func()) {
+// contextWhileAlive returns a context that also ends, with errForkEnded as its cause, when the workspace ends. The
+// caller calls stop.
+func (es *Exports) contextWhileAlive(ctx context.Context, ws *snapshot.Workspace) (alive context.Context, stop func()) {
 	if !ws.IsFork() {
 		return ctx, func() {}
 	}
@@ -340,7 +340,7 @@ func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, info.Info) {
 		return nil, info.Info{}
 	}
 
-	base, err := ws.Find(baseName)
+	base, err := ws.Find(baseStateName)
 	if err != nil {
 		return nil, base
 	}

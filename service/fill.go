@@ -32,7 +32,7 @@ type FillOptions struct {
 	ReportPaths func(text string)
 	Relink      bool
 	// If Stubs is set, files that cannot be read are copied without contents. Otherwise they are skipped.
-	Stubs bool
+	StubUnreadable bool
 }
 
 func (o FillOptions) readOptions() hostdir.ReadOptions {
@@ -40,7 +40,7 @@ func (o FillOptions) readOptions() hostdir.ReadOptions {
 		Options: stream.Options{Skip: o.Skip, Progress: func(p stream.Progress) {
 			o.ShowProgress(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 		}},
-		Exclude: o.Exclude, Hidden: o.Hidden, Git: gitbridge.HostGit{}, ReadDenied: true, StubUnreadable: o.Stubs,
+		Exclude: o.Exclude, Hidden: o.Hidden, Git: gitbridge.HostGit{}, ReadDenied: true, StubUnreadable: o.StubUnreadable,
 	}
 }
 

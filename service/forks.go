@@ -32,8 +32,8 @@ type forks struct {
 	joinedPrograms func(fork string) int                          // see Joins.programCount
 	// remotes finds snapshots on remotes, with which forks can begin.
 	remotes interface {
-		localName(ctx context.Context, r *Request, from string) (string, error)
-		localNameOf(r *Request, ref *remote.Ref) (string, error)
+		ensureLocalName(ctx context.Context, r *Request, from string) (string, error)
+		ensureLocal(r *Request, ref *remote.Ref) (string, error)
 		remoteRef(ctx context.Context, r *Request, from string, refresh bool) (*remote.Ref, error)
 	}
 }
@@ -42,7 +42,7 @@ type forks struct {
 // see.
 func (fs *forks) create(ctx context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {
 	var err error
-	if a.Snapshot, err = fs.remotes.localName(ctx, r, a.Snapshot); err != nil {
+	if a.Snapshot, err = fs.remotes.ensureLocalName(ctx, r, a.Snapshot); err != nil {
 		return Forked{}, err
 	}
 
@@ -130,7 +130,7 @@ func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error
 		}
 
 		f.Run = fs.runState(counting, ws, i.Name)
-		err = withStates(&Request{Workspace: ws}, baseName, "", func(base, now *tree.State) error {
+		err = withStates(&Request{Workspace: ws}, baseStateName, "", func(base, now *tree.State) error {
 			if f.Run != nil {
 				return countRunChanges(counting, &f, ws, now)
 			}
@@ -261,20 +261,20 @@ func (fs *forks) lastActor(ws *snapshot.Workspace) (name string) {
 }
 
 func mergeFork(ctx context.Context, r *Request, a snapshot.MergeOptions) (snapshot.PromoteResult, error) {
-	if err := refuseWorktree(r.Workspace, a.Fork); err != nil {
+	if err := checkNotWorktree(r.Workspace, a.Fork); err != nil {
 		return snapshot.PromoteResult{}, err
 	}
 
-	a.Merge, a.Git, a.Caller, a.ListCharge = gitbridge.MergeConfigs(r.textMerger().Merge), r.merger().Repositories, r.Caller, r.listMemory()
+	a.Merge, a.Git, a.Caller, a.ListCharge = gitbridge.MergeConfigs(r.textMerger().Merge), r.merger().Repositories, r.Caller, r.listMemoryCharge()
 	result, err := r.Workspace.Forks().Merge(ctx, a)
 	result.Paths = emptyIfNil(result.Paths)
 	return result, explainConflict(err, result, result.Conflicts, "changed in the fork and in the workspace; nothing was changed",
 		"decide with --prefer workspace (--ours) or --prefer fork (--theirs)")
 }
 
-// refuseWorktree returns an error for a fork that is a linked worktree of git. In such a fork .git is a file
+// checkNotWorktree returns an error for a fork that is a linked worktree of git. In such a fork .git is a file
 // with the path of the workspace's repository, and a merge would replace the repository by this file.
-func refuseWorktree(ws *snapshot.Workspace, name string) error {
+func checkNotWorktree(ws *snapshot.Workspace, name string) error {
 	fork, err := ws.Forks().Named(name)
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ func (rs *remotes) handoffURL(r *Request, name string, areas map[string]*handoff
 // machine receives it. A fork keeps the state. The snapshot that the other machine sends back is restored in
 // this fork, and merged from there.
 func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (result HandedOff, err error) {
-	life, err := policy.ParseTTL(cmp.Or(a.Expires, defaultLineLife))
+	lineLife, err := policy.ParseTTL(cmp.Or(a.Expires, defaultLineLife))
 	if err != nil {
 		return result, err
 	}
@@ -117,7 +117,7 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (result H
 	}
 
 	id := handoff.NewID()
-	result = HandedOff{Remote: url, Session: a.Session, Expires: time.Now().Add(life), Times: max(a.Times, 1), DryRun: a.DryRun, Fork: a.Fork}
+	result = HandedOff{Remote: url, Session: a.Session, Expires: time.Now().Add(lineLife), Times: max(a.Times, 1), DryRun: a.DryRun, Fork: a.Fork}
 	if result.LeftOut, err = r.Workspace.Remotes().UnsentPaths(ctx); err != nil {
 		return result, err
 	}
@@ -257,9 +257,9 @@ func (rs *remotes) setMerged(id string, areas map[string]*handoff.Area) error {
 // is restored already. It returns the URL of the remote and the handoff's record. The record is an element of
 // areas[url]. fetchReturned may have changed it, so the caller stores areas[url].
 func (rs *remotes) fetchReturned(ctx context.Context, r *Request, a HandoffBack, areas map[string]*handoff.Area) (url string, sent *handoff.SentHandoff, err error) {
-	none := errs.Fail(errs.NotExist, "nothing came back").WithHint("on the other machine, run `amberfs handoff --back` in the directory")
+	errNothing := errs.Fail(errs.NotExist, "nothing came back").WithHint("on the other machine, run `amberfs handoff --back` in the directory")
 	if len(areas) == 0 {
-		return "", nil, none.WithHint("nothing was handed off from here")
+		return "", nil, errNothing.WithHint("nothing was handed off from here")
 	}
 
 	for url, area := range areas {
@@ -292,7 +292,7 @@ func (rs *remotes) fetchReturned(ctx context.Context, r *Request, a HandoffBack,
 		}
 	}
 
-	return "", nil, none
+	return "", nil, errNothing
 }
 
 // restoreReturned pulls the returned snapshot ref from an area into the fork of a handoff, and restores it there.

@@ -34,7 +34,7 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 		return h, err
 	}
 
-	before, release, err := r.Workspace.HoldState(baseName)
+	before, release, err := r.Workspace.HoldState(baseStateName)
 	defer func() { release() }()
 	if err != nil {
 		return h, err
@@ -99,7 +99,7 @@ func historyEntries(ctx context.Context, r *Request) (entries []HistoryEntry, er
 		if !i.IsPastState() {
 			continue
 		}
-		if err := chargeInfo(ctx, r.listMemory(), i); err != nil {
+		if err := chargeInfo(ctx, r.listMemoryCharge(), i); err != nil {
 			return nil, err
 		}
 		entries = append(entries, HistoryEntry{Snapshot: i.Name, Seq: i.Seq, ID: i.ID, Created: i.Created, Message: i.Message})
@@ -200,27 +200,27 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 		r.progress(Progress{What: "comparing versions", Done: int64(len(changes) - n), Total: int64(len(changes))})
 	}
 
-	lines, from, err := b.Lines(ctx)
+	lines, changeIndex, err := b.Lines(ctx)
 	if err != nil {
 		return out, err
 	}
 
 	const lineBytes = 400 // bytes of a line in the answer, without its text
 	const copies = 3      // number of copies of the text in memory, until the answer is sent
-	if err := r.listMemory().Add(ctx, int64(len(lines))*lineBytes+copies*node.Size()); err != nil {
+	if err := r.listMemoryCharge().Add(ctx, int64(len(lines))*lineBytes+copies*node.Size()); err != nil {
 		return out, err
 	}
 
 	writes := h.fileEvents(r, paths)
-	known := make(map[int]BlamedLine)
+	describedChanges := make(map[int]BlamedLine)
 
 	for n, line := range lines {
-		l, ok := known[from[n]]
+		l, ok := describedChanges[changeIndex[n]]
 		if !ok {
-			if l, err = describeChange(r, changes[from[n]], writes); err != nil {
+			if l, err = describeChange(r, changes[changeIndex[n]], writes); err != nil {
 				return out, err
 			}
-			known[from[n]] = l
+			describedChanges[changeIndex[n]] = l
 		}
 
 		l.Line, l.Text = n+1, strings.TrimSuffix(string(line), "\n")
@@ -242,7 +242,7 @@ func contentChanges(ctx context.Context, r *Request, path string, node *tree.Ino
 			return nil, nil, err
 		}
 
-		older, release, err := r.Workspace.HoldState(cmp.Or(i.From.Name, baseName))
+		older, release, err := r.Workspace.HoldState(cmp.Or(i.From.Name, baseStateName))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -375,7 +375,7 @@ func (h *history) events(ctx context.Context, r *Request, a Log) (None, error) {
 		return None{}, errs.Fail(errs.Invalid, "the limit of events is 1 to %d, not %d", maxEventLimit, a.Limit)
 	}
 
-	if err := reserveMemory(ctx, r.listMemory(), eventBytes*int64(a.Limit)); err != nil {
+	if err := reserveMemory(ctx, r.listMemoryCharge(), eventBytes*int64(a.Limit)); err != nil {
 		return None{}, err
 	}
 

@@ -300,9 +300,9 @@ type answer struct {
 	acceptsEvents bool // the client accepts events: progress, and at last the result
 	flushesEvents bool // each event is sent at once
 
-	mu         sync.Mutex
-	headSent   bool
-	progressAt time.Time // when progress was last reported
+	mu             sync.Mutex
+	headSent       bool
+	lastProgressAt time.Time // when progress was last reported
 }
 
 // writeHead sends the HTTP head of a stream, unless it was sent. The caller holds a.mu.
@@ -365,11 +365,11 @@ func (a *answer) sendProgress(p Progress) {
 	defer a.mu.Unlock()
 
 	now := time.Now()
-	if !a.acceptsEvents || now.Sub(a.progressAt) < 100*time.Millisecond && (p.Total == 0 || p.Done < p.Total) {
+	if !a.acceptsEvents || now.Sub(a.lastProgressAt) < 100*time.Millisecond && (p.Total == 0 || p.Done < p.Total) {
 		return
 	}
 
-	a.progressAt = now
+	a.lastProgressAt = now
 	_ = a.writeEvent("progress", p) // if the client has closed the connection, the request's context ends
 }
 

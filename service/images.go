@@ -129,9 +129,9 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 	return im, cmp.Or(err, blobs.FS.SyncDir(blobs.Dir), blobs.FS.SyncDir(imp.store.Dir()))
 }
 
-// readLayer reads the stored blob of a layer. If whiteouts is set, it reads the whiteouts of the layer, else the
-// files. diffID is the digest of the uncompressed layer.
-func readLayer(ctx context.Context, blobs image.Blobs, blob, diffID digest.Digest, layers archive.Layers, whiteouts bool) error {
+// readLayer reads the stored blob of a layer. If whiteoutsOnly is set, it reads only the whiteouts of the layer, else
+// only the files. diffID is the digest of the uncompressed layer.
+func readLayer(ctx context.Context, blobs image.Blobs, blob, diffID digest.Digest, layers archive.Layers, whiteoutsOnly bool) error {
 	f, err := blobs.Open(blob)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func readLayer(ctx context.Context, blobs image.Blobs, blob, diffID digest.Diges
 	defer plain.Close()
 
 	sum := digest.Canonical.Digester()
-	if err := layers.Read(ctx, io.TeeReader(plain, sum.Hash()), whiteouts); err != nil {
+	if err := layers.Read(ctx, io.TeeReader(plain, sum.Hash()), whiteoutsOnly); err != nil {
 		return err
 	}
 	if sum.Digest() != diffID {
@@ -166,10 +166,10 @@ func (imp *imports) sweepImages() {
 		return // no image was imported
 	}
 
-	keep := make(map[digest.Digest]bool)
+	needed := make(map[digest.Digest]bool)
 	for _, i := range imp.store.Images() {
 		for _, d := range append([]string{i.Digest, i.Config}, i.Layers...) {
-			keep[digest.Digest(d)] = true
+			needed[digest.Digest(d)] = true
 		}
 	}
 
@@ -181,7 +181,7 @@ func (imp *imports) sweepImages() {
 		return
 	}
 
-	if err := imp.blobs().RemoveExcept(keep); err != nil {
+	if err := imp.blobs().RemoveExcept(needed); err != nil {
 		imp.log.Warn("removing layers of images", "err", err)
 	}
 }

@@ -37,15 +37,15 @@ type Request struct {
 	Progress func(Progress)
 
 	op         *Op
-	listCharge *budget.Charge // the memory of lists in the answer, see Request.listMemory
+	listCharge *budget.Charge // the memory of lists in the answer, see Request.listMemoryCharge
 	*core                     // the shared parts of the service, set by Service.do
 }
 
 // source reads the objects of the store.
 func (r *Request) source() *tree.Source { return r.Workspace.Store().Source() }
 
-// listMemory returns the charge for the memory of lists in the answer. Release releases it.
-func (r *Request) listMemory() *budget.Charge {
+// listMemoryCharge returns the charge for the memory of lists in the answer. Release releases it.
+func (r *Request) listMemoryCharge() *budget.Charge {
 	if r.listCharge == nil {
 		r.listCharge = r.budget(ListMemory).NewCharge()
 	}

@@ -95,7 +95,7 @@ func undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
 
 	op, res, err := r.Workspace.Ops().Undo(ctx, a.Number, snapshot.MergeOptions{
 		Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun,
-		Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Caller: r.Caller, ListCharge: r.listMemory(),
+		Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Caller: r.Caller, ListCharge: r.listMemoryCharge(),
 	})
 	res.Paths = emptyIfNil(res.Paths)
 	done := UndoneOp{MergeResult: res, Op: opState(r, op)}

@@ -116,7 +116,7 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, target *remo
 	p.Ref.Claim, p.Ref.Lineage = x.Claim, x.Lineage
 	pushed, err := target.Push(ctx, p)
 	if errors.Is(err, remote.ErrExists) {
-		if p.Force, err = rs.freeName(ctx, target, &p.Ref, err); p.Force {
+		if p.Force, err = rs.keepEarlierState(ctx, target, &p.Ref, err); p.Force {
 			pushed, err = target.Push(ctx, p)
 		}
 	}
@@ -138,10 +138,10 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, target *remo
 	return out, rs.registry.SetPushBase(target, pushed.Ref.Name)
 }
 
-// freeName prepares a push of ref under a name that another snapshot on the remote has. If that snapshot is an
-// earlier state of the same claimed fork, freeName copies it to NAME.ID and returns true: the push may replace it.
-// Otherwise freeName returns the error inUse.
-func (rs *remotes) freeName(ctx context.Context, target *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
+// keepEarlierState prepares a push of ref under a name that another snapshot on the remote has. If that snapshot is
+// an earlier state of the same claimed fork, keepEarlierState copies it to NAME.ID and returns true: the push may
+// replace it. Otherwise keepEarlierState returns the error inUse.
+func (rs *remotes) keepEarlierState(ctx context.Context, target *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
 	present, err := target.Ref(ctx, ref.Name)
 	if err != nil {
 		return false, err

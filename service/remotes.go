@@ -26,7 +26,7 @@ import (
 type remotes struct {
 	store    *snapshot.Store
 	registry *known.Registry
-	addLock  sync.Mutex // locked by localNameOf, so that a remote snapshot is added to a workspace only once
+	addLock  sync.Mutex // locked by ensureLocal, so that a remote snapshot is added to a workspace only once
 	// handoffLock is locked by the operations Handoff and HandoffBack, so that only one of them at a time changes the
 	// areas of handoffs (known.Areas).
 	handoffLock sync.Mutex
@@ -58,7 +58,7 @@ func (rs *remotes) addRemote(ctx context.Context, _ *Request, a AddRemote) (Adde
 	return done, rs.registry.Add(a.Name, r.URL())
 }
 
-func (rs *remotes) remotes(_ context.Context, _ *Request, _ Remotes) (RemoteList, error) {
+func (rs *remotes) listRemotes(_ context.Context, _ *Request, _ Remotes) (RemoteList, error) {
 	list := RemoteList{Remotes: []Remote{}}
 	known := rs.registry.List()
 	for _, name := range slices.Sorted(maps.Keys(known)) {
@@ -308,10 +308,10 @@ func NamesRemote(args any) bool {
 	})
 }
 
-// localName returns the name in the workspace of a snapshot that may be on a remote. If name is REMOTE@SNAPSHOT,
-// localName adds that snapshot to the workspace; its contents are fetched when they are read. It returns any other
-// name unchanged.
-func (rs *remotes) localName(ctx context.Context, r *Request, name string) (string, error) {
+// ensureLocalName returns the name in the workspace of a snapshot that may be on a remote. If name is
+// REMOTE@SNAPSHOT, ensureLocalName adds that snapshot to the workspace; its contents are fetched when they are
+// read. It returns any other name unchanged.
+func (rs *remotes) ensureLocalName(ctx context.Context, r *Request, name string) (string, error) {
 	if !namesRemote(name) {
 		return name, nil
 	}
@@ -320,7 +320,7 @@ func (rs *remotes) localName(ctx context.Context, r *Request, name string) (stri
 		return "", err
 	}
 
-	return rs.localNameOf(r, ref)
+	return rs.ensureLocal(r, ref)
 }
 
 // remoteRef finds the snapshot REMOTE@SNAPSHOT, and registers it as a snapshot from which the store may read objects.
@@ -346,9 +346,9 @@ func (rs *remotes) remoteRef(ctx context.Context, r *Request, name string, refre
 	return ref, explainRemoteError(name[:sep], err)
 }
 
-// localNameOf returns the name that a snapshot on a remote has in the workspace. If the workspace does not
-// have the snapshot, localNameOf adds it first.
-func (rs *remotes) localNameOf(r *Request, ref *remote.Ref) (string, error) {
+// ensureLocal returns the name that a snapshot on a remote has in the workspace. If the workspace does not
+// have the snapshot, ensureLocal adds it first.
+func (rs *remotes) ensureLocal(r *Request, ref *remote.Ref) (string, error) {
 	rs.addLock.Lock()
 	defer rs.addLock.Unlock()
 	if here, err := r.Workspace.Find(ref.ID); err == nil {

@@ -243,12 +243,12 @@ func schemaFor(t reflect.Type, known map[reflect.Type]*jsonschema.Schema) (*json
 	if err != nil {
 		return nil, err
 	}
-	simplify(s)
+	simplifySchema(s)
 	return s, nil
 }
 
-// simplify removes from s, and from the schemas in it, lists of types and the prohibition of further fields.
-func simplify(s *jsonschema.Schema) {
+// simplifySchema removes from s, and from the schemas in it, lists of types and the prohibition of further fields.
+func simplifySchema(s *jsonschema.Schema) {
 	if s == nil {
 		return
 	}
@@ -261,13 +261,13 @@ func simplify(s *jsonschema.Schema) {
 
 	s.Types = nil
 	for _, p := range s.Properties {
-		simplify(p)
+		simplifySchema(p)
 	}
 
-	simplify(s.Items)
+	simplifySchema(s.Items)
 	if a := s.AdditionalProperties; a != nil && a.Not != nil {
 		s.AdditionalProperties = nil
 	}
 
-	simplify(s.AdditionalProperties)
+	simplifySchema(s.AdditionalProperties)
 }

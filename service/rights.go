@@ -42,7 +42,7 @@ func (o *Op) Admit(ctx context.Context, r *Request, args any) error {
 		return nil
 	}
 
-	owner, sticky, err := ownership(ctx, r)
+	isOwner, isSticky, err := ownership(ctx, r)
 	switch isOwnerInMain := r.Caller.OwnsStore() && !r.Workspace.IsFork(); {
 	case err != nil:
 		return err
@@ -57,7 +57,7 @@ func (o *Op) Admit(ctx context.Context, r *Request, args any) error {
 		return errs.Fail(errs.Perm, "only the owner of the store can call %s", o.Name)
 	case o.Access == AccessStoreOwnerInMain && !isOwnerInMain:
 		return errs.Fail(errs.Perm, "only the owner of the store, in main, can call %s", o.Name)
-	case o.Access == AccessOwner && !owner, o.Access == AccessChanger && sticky && !owner:
+	case o.Access == AccessOwner && !isOwner, o.Access == AccessChanger && isSticky && !isOwner:
 		return errs.Fail(errs.Perm, "only the owner of the workspace can call %s", o.Name).
 			WithHint("the process that wrote runs as uid %d, whoever opened the file; in gVisor, write it to .snapshots/.call.swp and rename that to call", r.Caller.UID)
 	case isOwnerInMain || o.CheckArgs == nil:
@@ -95,7 +95,7 @@ func checkPushArgs(r *Request, args any) error {
 
 // ownership reports whether the caller owns the workspace or the store, and whether the workspace's root
 // directory has the sticky bit.
-func ownership(ctx context.Context, r *Request) (owner, sticky bool, err error) {
+func ownership(ctx context.Context, r *Request) (isOwner, isSticky bool, err error) {
 	var a live.Attr
 	err = cas.Retry(ctx, func() (err error) {
 		a, err = r.Workspace.Store().Forest().GetAttr(r.Workspace.Root())

@@ -193,8 +193,8 @@ func explainError(log *slog.Logger, o *Op, err error) error {
 	return errs.ErrorOf(err)
 }
 
-// Explain returns an error of a lower package with its kind, as an *errs.Error. It returns nil for nil.
-func Explain(err error) error {
+// WithKind returns an error of a lower package with its kind, as an *errs.Error. It returns nil for nil.
+func WithKind(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -232,13 +232,13 @@ func suggestName(ws *snapshot.Workspace, args any, err error) error {
 	return err
 }
 
-// withSuggestion adds a hint to an error: the name in known that is most similar to name or, if none is similar,
-// the text other.
-func withSuggestion(e *errs.Error, name string, known []string, other string) error {
+// withSuggestion adds a hint to an error: the name in known that is most similar to name or, if none is similar, the
+// text ifNone.
+func withSuggestion(e *errs.Error, name string, known []string, ifNone string) error {
 	if n := NearestName(name, known); n != "" {
 		return e.WithHint("did you mean %q?", n)
 	}
-	return e.WithHint("%s", other)
+	return e.WithHint("%s", ifNone)
 }
 
 // checkOneOf returns an error unless value is "" or one of the known values. The parameter what is the noun for value
@@ -266,12 +266,12 @@ func namesInArgs(args reflect.Value) []string {
 	return out
 }
 
-// maxDistance is the largest edit distance between a name and a suggestion.
-const maxDistance = 2
+// maxEditDistance is the largest edit distance between a name and a suggestion.
+const maxEditDistance = 2
 
 // NearestName returns the known name that is most similar to a name, "" if none is similar.
 func NearestName(name string, known []string) string {
-	best, nearest := min(maxDistance, len(name)/2)+1, ""
+	best, nearest := min(maxEditDistance, len(name)/2)+1, ""
 	for _, k := range known {
 		if d := editDistance(name, k); d < best {
 			best, nearest = d, k

@@ -46,7 +46,7 @@ func measureSize(ctx context.Context, r *Request, a Size) (out Sized, err error)
 		return Sized{Files: 1, Bytes: n.FileSize()}, nil
 	}
 
-	t := sizeCounter{st: st, src: r.source(), list: r.listMemory(), linked: map[uint64]bool{}}
+	t := sizeCounter{st: st, src: r.source(), charge: r.listMemoryCharge(), countedLinks: map[uint64]bool{}}
 	err = t.addTree(ctx, n)
 	return t.Sized, err
 }
@@ -54,10 +54,10 @@ func measureSize(ctx context.Context, r *Request, a Size) (out Sized, err error)
 // A sizeCounter counts the files and bytes below a directory. A file with several names is counted once.
 type sizeCounter struct {
 	Sized
-	st     *tree.State
-	src    *tree.Source
-	list   *budget.Charge
-	linked map[uint64]bool // the inode numbers of counted files with several names
+	st           *tree.State
+	src          *tree.Source
+	charge       *budget.Charge
+	countedLinks map[uint64]bool // the inode numbers of counted files with several names
 }
 
 // addTree counts all entries below a directory.
@@ -102,17 +102,17 @@ const maxNamesAtOnce = 1000
 func (t *sizeCounter) add(ctx context.Context, n *tree.Inode) error {
 	const entryBytes = 512 // bytes in memory of a directory in addTree, or of an inode number in linked
 	hasLinks := n.Nlink > 1 && !n.IsDir()
-	if t.linked[n.Ino] {
+	if t.countedLinks[n.Ino] {
 		return nil
 	}
 	if hasLinks {
-		t.linked[n.Ino] = true
+		t.countedLinks[n.Ino] = true
 	}
 
 	t.Files++
 	t.Bytes += n.FileSize()
 	if hasLinks || n.IsDir() {
-		if err := reserveMemory(ctx, t.list, entryBytes); err != nil {
+		if err := reserveMemory(ctx, t.charge, entryBytes); err != nil {
 			return err
 		}
 	}

@@ -64,7 +64,7 @@ func listSnapshots(ctx context.Context, r *Request, a List) (Snapshots, error) {
 		out.Undo = undo.Name
 	}
 
-	list := r.listMemory()
+	charge := r.listMemoryCharge()
 
 	for i := range r.Workspace.Snapshots().NewestFirst() {
 		if a.Limit > 0 && len(out.Snapshots) == a.Limit {
@@ -72,7 +72,7 @@ func listSnapshots(ctx context.Context, r *Request, a List) (Snapshots, error) {
 		}
 
 		if a.matches(i) && !i.Created.Before(since) && (a.Before == 0 || i.Seq < a.Before) {
-			if err := chargeInfo(ctx, list, i); err != nil {
+			if err := chargeInfo(ctx, charge, i); err != nil {
 				return out, err
 			}
 			out.Snapshots = append(out.Snapshots, i)
@@ -92,14 +92,14 @@ func checkKinds(what, list string) (err error) {
 
 // chargeInfo reserves the memory for a snapshot in an answer. It waits while other requests have reserved too
 // much.
-func chargeInfo(ctx context.Context, list *budget.Charge, i info.Info) error {
+func chargeInfo(ctx context.Context, charge *budget.Charge, i info.Info) error {
 	const infoBytes = 1000 // bytes of a snapshot in memory, without the message and the labels
 	const copies = 4       // number of copies of the message and the labels in memory, until the answer is sent
 	n := len(i.Message)
 	for k, v := range i.Labels {
 		n += len(k) + len(v)
 	}
-	return reserveMemory(ctx, list, infoBytes+copies*int64(n))
+	return reserveMemory(ctx, charge, infoBytes+copies*int64(n))
 }
 
 // matches reports whether a snapshot has the kind, the labels and the actor that the list asks for.
@@ -165,7 +165,7 @@ func summarizeSnapshots(ctx context.Context, r *Request, a Summaries) (Summarize
 
 		if _, err := r.Workspace.Find(one.Parent); err != nil {
 			before, _ := newestSnapshot(r.Workspace, func(i info.Info) bool { return i.Seq < one.Seq && i.IsPastState() })
-			sum.Against = cmp.Or(before.Name, baseName)
+			sum.Against = cmp.Or(before.Name, baseStateName)
 		}
 
 		if err := withStates(r, sum.Against, one.Name, func(from, to *tree.State) error {
@@ -258,7 +258,7 @@ func diskUsage(ctx context.Context, r *Request, a DU) (*info.Disk, error) {
 }
 
 func restoreSnapshot(ctx context.Context, r *Request, a snapshot.RestoreOptions) (snapshot.RestoreResult, error) {
-	a.Caller, a.ListCharge = r.Caller, r.listMemory()
+	a.Caller, a.ListCharge = r.Caller, r.listMemoryCharge()
 	result, err := r.Workspace.Restore(ctx, a)
 	result.Paths = emptyIfNil(result.Paths)
 	return result, err
@@ -277,7 +277,7 @@ func emptyIfNil[T any](list []T) []T {
 func restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.RestoreResult, err error) {
 	err = withStates(r, a.Name, a.B, func(from, to *tree.State) (err error) {
 		out, err = r.Workspace.Restore(ctx, snapshot.RestoreOptions{
-			Name: a.Name, Paths: []naming.BytePath{a.Path}, DryRun: a.DryRun, Caller: r.Caller, ListCharge: r.listMemory(),
+			Name: a.Name, Paths: []naming.BytePath{a.Path}, DryRun: a.DryRun, Caller: r.Caller, ListCharge: r.listMemoryCharge(),
 			Edit: func(now *tree.State) ([]byte, error) {
 				shown := to
 				if a.B == "" {
@@ -301,17 +301,17 @@ func restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.R
 func revertPath(ctx context.Context, r *Request, a Revert) (snapshot.RestoreResult, error) {
 	if a.Name == "" {
 		var err error
-		if a.Name, err = lastDifferent(ctx, r.Workspace, string(a.Path)); err != nil {
+		if a.Name, err = newestDiffering(ctx, r.Workspace, string(a.Path)); err != nil {
 			return snapshot.RestoreResult{}, err
 		}
 	}
 	return restoreSnapshot(ctx, r, snapshot.RestoreOptions{Name: a.Name, Paths: []naming.BytePath{a.Path}})
 }
 
-// lastDifferent returns the name of the newest snapshot in which path differs from its present state. If there is
+// newestDiffering returns the name of the newest snapshot in which path differs from its present state. If there is
 // none, it returns the name of the base, but only if the base has the path: otherwise revertPath would delete a file
 // that no snapshot has.
-func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (string, error) {
+func newestDiffering(ctx context.Context, ws *snapshot.Workspace, path string) (string, error) {
 	src := ws.Store().Source()
 	now, release, err := ws.HoldState("")
 	if err != nil {
@@ -327,7 +327,7 @@ func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (st
 		defer release()
 
 		n, err := state.InodeAt(src, path)
-		if name == baseName && (err != nil || n == nil || n.Ino == tree.RootIno) {
+		if name == baseStateName && (err != nil || n == nil || n.Ino == tree.RootIno) {
 			return false, nil
 		}
 
@@ -342,8 +342,8 @@ func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (st
 			return info.Name, err
 		}
 	}
-	if differs, err := differsIn(baseName); err != nil || differs {
-		return baseName, err
+	if differs, err := differsIn(baseStateName); err != nil || differs {
+		return baseStateName, err
 	}
 
 	if n, _ := now.InodeAt(src, path); n == nil {
@@ -354,8 +354,8 @@ func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (st
 		WithHint("see `amberfs history %s`", path)
 }
 
-// baseName is the name of the state with which a workspace began.
-const baseName = "base"
+// baseStateName is the name of the state with which a workspace began.
+const baseStateName = "base"
 
 // errNoPath is the error for a path that exists neither now nor in a snapshot.
 func errNoPath(path string) error {

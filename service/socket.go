@@ -112,9 +112,9 @@ const joinPath = "/join"
 
 // JoinHooks are the functions of a daemon that count the users of the mount. Each joined program is a user.
 type JoinHooks struct {
-	// Join counts a user of the mount. It fails if the mount has other options; "" allows any options. tree is
-	// a detached copy of the mount, or nil.
-	Join func(options string) (tree *os.File, err error)
+	// Join counts a user of the mount. It fails if the mount has other options; "" allows any options. mountCopy is a
+	// detached copy of the mount, or nil.
+	Join func(options string) (mountCopy *os.File, err error)
 	// Leave subtracts a user of the mount. It returns true if that was the last user, and so the daemon ends now.
 	Leave func() (ends bool)
 	// Hold, if set, makes the connection of a program outlive the daemon. The caller calls joined when the client
@@ -148,7 +148,7 @@ func (srv *Server) join(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	js := srv.service.Joins
-	tree, err := js.Join(r.URL.Query().Get("options"))
+	mountCopy, err := js.Join(r.URL.Query().Get("options"))
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (srv *Server) join(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	js.addPrograms(fork, 1)
-	if err := js.sendTree(c, tree); err != nil {
+	if err := js.sendAnswer(c, mountCopy); err != nil {
 		js.log.Warn("join", "err", err)
 	}
 
@@ -223,12 +223,12 @@ func (js *Joins) programCount(fork string) int {
 	return js.programsByFork[fork]
 }
 
-// sendTree sends the answer to a request of Join, with the descriptor of tree if that is not nil.
-func (js *Joins) sendTree(c *net.UnixConn, tree *os.File) error {
+// sendAnswer sends the answer to a request of Join, with the descriptor of mountCopy if that is not nil.
+func (js *Joins) sendAnswer(c *net.UnixConn, mountCopy *os.File) error {
 	var rights []byte
-	if tree != nil {
-		defer tree.Close()
-		rights = unix.UnixRights(int(tree.Fd()))
+	if mountCopy != nil {
+		defer mountCopy.Close()
+		rights = unix.UnixRights(int(mountCopy.Fd()))
 	}
 
 	text := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: amberfs-join\r\nMountpoint: " + url.PathEscape(js.mountpoint) + "\r\n\r\n"

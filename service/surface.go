@@ -75,8 +75,8 @@ func (p Positional) Words() (out []Word) {
 	return out
 }
 
-// Limits returns the smallest and the largest number of words. maxWords is -1 if there is no largest number.
-func (p Positional) Limits() (minWords, maxWords int) {
+// WordLimits returns the smallest and the largest number of words. maxWords is -1 if there is no largest number.
+func (p Positional) WordLimits() (minWords, maxWords int) {
 	words := p.Words()
 	for _, w := range words {
 		if !w.Optional {
@@ -92,8 +92,8 @@ func (p Positional) Limits() (minWords, maxWords int) {
 
 // setFields sets fields of args, an addressable struct, to the words of a line.
 func (p Positional) setFields(args reflect.Value, words []string) {
-	least, _ := p.Limits()
-	spareWords := len(words) - least // words for optional fields
+	minWords, _ := p.WordLimits()
+	spareWords := len(words) - minWords // words for optional fields
 
 	for _, w := range p.Words() {
 		if len(words) == 0 || w.Optional && spareWords <= 0 {
@@ -169,7 +169,7 @@ type Query struct {
 // query takes another number of names.
 func (q *Query) SplitNames(names string) []string {
 	list := strings.SplitN(names, "..", 2) // no name has two dots
-	if least, most := q.Args.Limits(); len(list) < least || len(list) > most || slices.Contains(list, "") {
+	if minWords, maxWords := q.Args.WordLimits(); len(list) < minWords || len(list) > maxWords || slices.Contains(list, "") {
 		return nil
 	}
 	return list
@@ -205,7 +205,7 @@ func (o *Op) ParseLine(line string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if least, most := o.ControlFiles.Line.Args.Limits(); len(words) < least || most >= 0 && len(words) > most {
+	if minWords, maxWords := o.ControlFiles.Line.Args.WordLimits(); len(words) < minWords || maxWords >= 0 && len(words) > maxWords {
 		return nil, errs.New(errs.Invalid, "name %s", o.ControlFiles.Line.Usage)
 	}
 

@@ -15,9 +15,9 @@ import (
 // A Form writes the result of an operation as text. Its functions get a pointer to the result. For an
 // operation with a stream they get a *string with the text, or a *[]events.Event.
 type Form struct {
-	rows   func(result any) [][]string
-	lines  func(args, result any) string
-	fields bool // each row is a name and a value
+	rows          func(result any) [][]string
+	lines         func(args, result any) string
+	rowsAreFields bool // each row is a name and a value
 	IsLong bool // the text can be long
 }
 
@@ -35,7 +35,7 @@ func Rows[R any](rows func(*R) [][]string) Form {
 // Fields returns a Form that writes rows of a name and a value.
 func Fields[R any](rows func(*R) [][]string) Form {
 	f := Rows(rows)
-	f.fields = true
+	f.rowsAreFields = true
 	return f
 }
 
@@ -54,7 +54,7 @@ func (f Form) Text(args, result any) string {
 	switch {
 	case f.lines != nil:
 		return f.lines(args, result)
-	case f.fields:
+	case f.rowsAreFields:
 		return JoinRows(f.rows(result), ": ")
 	}
 	return JoinRows(f.rows(result), "\t")
@@ -66,13 +66,13 @@ func (f Form) Table(result any) (rows [][]string, fields bool) {
 		return nil, false
 	}
 	rows = f.rows(result)
-	if f.fields {
+	if f.rowsAreFields {
 		for i := range rows {
 			rows[i] = []string{rows[i][0] + ":", rows[i][1]}
 		}
 	}
 
-	return rows, f.fields
+	return rows, f.rowsAreFields
 }
 
 // AlignColumns returns rows as lines of a text with aligned columns.

@@ -108,7 +108,7 @@ func groupLines(list []PathEffect) (lines []string) {
 			n++
 		}
 
-		lines = append(lines, groupToLines(list[:n])...)
+		lines = append(lines, linesOfGroup(list[:n])...)
 		list = list[n:]
 	}
 	return lines
@@ -119,8 +119,8 @@ func sameGroup(a, b *PathEffect) bool {
 	return a.Action == b.Action && a.From == "" && b.From == "" && !a.Dir && !b.Dir && a.Note == b.Note && path.Dir(a.rawPath()) == path.Dir(b.rawPath())
 }
 
-// groupToLines returns the lines for effects that sameGroup puts into one group.
-func groupToLines(list []PathEffect) (lines []string) {
+// linesOfGroup returns the lines for effects that sameGroup puts into one group.
+func linesOfGroup(list []PathEffect) (lines []string) {
 	e := &list[0]
 	if len(list) <= maxSingleLines {
 		for _, e := range list {

@@ -256,9 +256,9 @@ type Forked struct {
 	Path     string `json:"path" jsonschema:"its path; relative to the workspace for a caller in the mount"`
 }
 
-// PathOf returns a pointer to the path of the fork. In a run, the command line changes the path, because a run sees
-// the fork at another path than the daemon does.
-func (f *Forked) PathOf() *string { return &f.Path }
+// PathField returns a pointer to the path of the fork. In a run, the command line changes the path, because a run
+// sees the fork at another path than the daemon does.
+func (f *Forked) PathField() *string { return &f.Path }
 
 type RenameFork Rename // the arguments of the operation rename-fork
 
@@ -284,8 +284,8 @@ type Claimed struct {
 	From string `json:"from,omitempty" jsonschema:"the snapshot it began with"`
 }
 
-// PathOf returns a pointer to the path of the fork, see Forked.PathOf.
-func (c *Claimed) PathOf() *string { return &c.Path }
+// PathField returns a pointer to the path of the fork, see Forked.PathField.
+func (c *Claimed) PathField() *string { return &c.Path }
 
 type DeletedFork struct {
 	Name     string    `json:"name"`

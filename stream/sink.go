@@ -145,8 +145,8 @@ func NewChecker(sink Sink, o Options) *Checker {
 	return &Checker{Options: o, Sink: sink}
 }
 
-// Count counts one more entry. It returns ErrTooBig if the source has more entries than the limit.
-func (c *Checker) Count() error {
+// CountEntry counts one more entry. It returns ErrTooBig if the source has more entries than the limit.
+func (c *Checker) CountEntry() error {
 	if c.Total.Files++; c.Total.Files > c.Limits.Entries {
 		return fmt.Errorf("%w: over %d files", ErrTooBig, c.Limits.Entries)
 	}
@@ -155,7 +155,7 @@ func (c *Checker) Count() error {
 
 // Add checks an entry, and passes it to the sink. The method is a Sink.
 func (c *Checker) Add(e Entry) error {
-	if err := c.Count(); err != nil {
+	if err := c.CountEntry(); err != nil {
 		return err
 	}
 

@@ -136,15 +136,15 @@ func Prefetch(fetch func([]cas.Hash) error, src *tree.Source, i, n int, file fun
 		return n, nil
 	}
 	var hashes []cas.Hash
-	known := make(map[cas.Hash]bool)
+	seen := make(map[cas.Hash]bool)
 	size := int64(0)
 	for next = i; next < min(n, i+maxPrefetchFiles) && size < maxPrefetchBytes; next++ {
 		if f := file(next); f != nil && f.IsRegular() && f.Size() < maxPrefetchBytes {
 			size += f.Size()
 
 			if err := f.Content.EachObject(src.Files, func(h cas.Hash, isList bool) (bool, error) {
-				if !isList && !known[h] {
-					known[h] = true
+				if !isList && !seen[h] {
+					seen[h] = true
 					hashes = append(hashes, h)
 				}
 				return isList, nil

@@ -137,8 +137,8 @@ func (a *app) callWith(ctx context.Context, p locate.Location, args any, x clien
 
 	err = c.Do(ctx, args, x, result)
 
-	if made, ok := result.(interface{ PathOf() *string }); ok {
-		*made.PathOf() = visibleForkPath(p, *made.PathOf())
+	if made, ok := result.(interface{ PathField() *string }); ok {
+		*made.PathField() = visibleForkPath(p, *made.PathField())
 	}
 
 	return err

@@ -66,7 +66,8 @@ The same snapshot gives the same archive and image.`,
 	return cmd
 }
 
-// exportGit writes a commit in this process, with the rights of the user. The daemon sends the objects of the snapshot.
+// exportGit writes a commit in this process, with the rights of the user. The daemon sends the objects of the
+// snapshot.
 func exportGit(ctx context.Context, a *app, name string, e gitbridge.ExportOptions) error {
 	p, c, err := a.openClientHere(ctx)
 	if err != nil {
@@ -95,7 +96,7 @@ func exportGit(ctx context.Context, a *app, name string, e gitbridge.ExportOptio
 	done, err := gitbridge.Export(ctx, e)
 	bar.done()
 	if err != nil {
-		return service.Explain(err)
+		return service.WithKind(err)
 	}
 
 	exported := service.Exported{Name: s.Info.Name, Repo: e.Repo, Ref: done.Ref, Commit: done.Commit}
@@ -236,7 +237,7 @@ func exportImage(a *app, cmd *cobra.Command, req service.ExportLayer, ref string
 
 	bar.done()
 	if err != nil {
-		return service.Explain(err)
+		return service.WithKind(err)
 	}
 	if n := len(done.Skipped); n > 0 && !a.json {
 		a.note("an image cannot represent %s: see --json for the list", plural(n, "path", "paths"))

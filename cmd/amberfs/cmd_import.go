@@ -227,7 +227,7 @@ func (i *importer) sendAll(ctx context.Context) (done service.Imported, err erro
 		return done, err
 	}
 
-	return done, service.Explain(serr)
+	return done, service.WithKind(serr)
 }
 
 func (i *importer) setGitSource(from gitbridge.GitSource) (err error) {
@@ -292,7 +292,7 @@ func (i *importer) setImageSource(ctx context.Context, ref, platform string) err
 		return im.Send(ctx, w, i.bar.byteCounter("importing", im.Size()))
 	}
 
-	return service.Explain(err)
+	return service.WithKind(err)
 }
 
 // absImageRef makes the path in a reference absolute.

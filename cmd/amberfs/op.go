@@ -57,7 +57,7 @@ func operationCommand(a *app, o *service.Op, c *service.Command) *cobra.Command 
 		req.Elem().Set(reflect.ValueOf(c.Preset))
 	}
 
-	minArgs, maxArgs := c.Args.Limits()
+	minArgs, maxArgs := c.Args.WordLimits()
 	name, words, _ := strings.Cut(c.Use, " ")
 	if maxArgs == 0 {
 		words = "no arguments"
@@ -161,7 +161,8 @@ func addFlag(a *app, cmd *cobra.Command, args reflect.Value, f service.Flag) {
 	}
 }
 
-// parsedLine returns the parsed command line of a command. It fails if the value of a flag for a number is less than 1.
+// parsedLine returns the parsed command line of a command. It fails if the value of a flag for a number is less
+// than 1.
 func parsedLine(a *app, cmd *cobra.Command, argv []string) (g *service.ParsedLine, err error) {
 	g = &service.ParsedLine{Words: argv, WordsBeforeDash: cmd.ArgsLenAtDash(), Flags: map[string]string{}, JSON: a.json, Width: a.terminalWidth(), ReadFile: a.readInput}
 	cmd.Flags().Visit(func(f *pflag.Flag) {

@@ -101,7 +101,7 @@ func (g *renderer) lookupQuery(ws *snapshot.Workspace, q query, name string, r R
 // single snapshot depends on that snapshot and on all changes of the list of snapshots in its workspace.
 func sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (source, error) {
 	s := source{firstView: views[0], secondView: views[1]}
-	_, maxArgs := q.row.Args.Limits()
+	_, maxArgs := q.row.Args.WordLimits()
 	switch {
 	case maxArgs == 1:
 		s.changeCount = ws.ChangeCount()

@@ -68,7 +68,7 @@ func (d *dir) withDir(ctx context.Context, operation, key string, fn func(b *vfs
 	err = fn(b)
 	// If the disk is not mounted, its mount point is an empty directory: a missing file does not prove a loss.
 	if errors.Is(err, fs.ErrNotExist) && (operation == "look for" || strings.HasPrefix(key, "obj/")) {
-		if _, ferr := b.Stat(d.keyFile("format")); errors.Is(ferr, fs.ErrNotExist) {
+		if _, ferr := b.Stat(d.keyPath("format")); errors.Is(ferr, fs.ErrNotExist) {
 			return fmt.Errorf("%s %s: %w: there is no remote in %s (is its disk mounted?)", operation, key, ErrAway, d.path)
 		}
 	}
@@ -76,7 +76,7 @@ func (d *dir) withDir(ctx context.Context, operation, key string, fn func(b *vfs
 	return d.wrapError(operation, key, err)
 }
 
-func (d *dir) keyFile(key string) string { return filepath.Join(d.path, key) }
+func (d *dir) keyPath(key string) string { return filepath.Join(d.path, key) }
 
 // wrapError converts an error of the file system to an error of this package.
 func (d *dir) wrapError(operation, key string, err error) error {
@@ -108,7 +108,7 @@ func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) er
 			rename = b.RenameNew
 		}
 
-		file := d.keyFile(key)
+		file := d.keyPath(key)
 		err := b.WriteThenRename(file, data, 0o666, true, rename)
 		if errors.Is(err, fs.ErrExist) && o.IfAbsent {
 			return ErrChanged
@@ -123,7 +123,7 @@ func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) er
 
 func (d *dir) GetRange(ctx context.Context, key string, off, n int64) (data []byte, err error) {
 	err = d.withDir(ctx, "read", key, func(b *vfs.Root) error {
-		f, err := b.OpenOSFile(d.keyFile(key), os.O_RDONLY, 0)
+		f, err := b.OpenOSFile(d.keyPath(key), os.O_RDONLY, 0)
 		if err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func (d *dir) GetRange(ctx context.Context, key string, off, n int64) (data []by
 
 func (d *dir) Stat(ctx context.Context, key string) (info Info, err error) {
 	err = d.withDir(ctx, "look for", key, func(b *vfs.Root) error {
-		i, err := b.Stat(d.keyFile(key))
+		i, err := b.Stat(d.keyPath(key))
 		info = Info{Key: key, Size: i.Size, Modified: i.Modified}
 		return err
 	})
@@ -147,7 +147,7 @@ func (d *dir) Stat(ctx context.Context, key string) (info Info, err error) {
 func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	var entries []vfs.Info
 	err := d.withDir(ctx, "list", prefix, func(b *vfs.Root) (err error) {
-		entries, err = b.ReadDir(d.keyFile(strings.TrimSuffix(prefix, "/")))
+		entries, err = b.ReadDir(d.keyPath(strings.TrimSuffix(prefix, "/")))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -171,7 +171,7 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) erro
 
 func (d *dir) Delete(ctx context.Context, key string) error {
 	return d.withDir(ctx, "delete", key, func(b *vfs.Root) error {
-		err := vfs.Erase(b, d.keyFile(key)) // it may be an object that a user forgets
+		err := vfs.Erase(b, d.keyPath(key)) // it may be an object that a user forgets
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

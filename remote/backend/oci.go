@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	artifactType  = "application/vnd.amberfs.snapshot.v1+json"
-	objectType    = "application/vnd.amberfs.object.v1"
-	refAnnotation = "io.amberfs.ref" // annotation of a manifest: the value of the ref, in base64
-	formatTag     = "amberfs.format"
+	artifactType    = "application/vnd.amberfs.snapshot.v1+json"
+	objectMediaType = "application/vnd.amberfs.object.v1"
+	refAnnotation   = "io.amberfs.ref" // annotation of a manifest: the value of the ref, in base64
+	formatTag       = "amberfs.format"
 )
 
 // A registry is a backend in a repository of an OCI registry. An object is a blob, and a ref is a tag. The manifest
@@ -126,7 +126,7 @@ func splitKey(key string) (blob digest.Digest, tag string, err error) {
 }
 
 func blobDescriptor(o Object) ocispec.Descriptor {
-	return ocispec.Descriptor{MediaType: objectType, Digest: digest.NewDigestFromEncoded(digest.SHA256, o.Name), Size: o.Size}
+	return ocispec.Descriptor{MediaType: objectMediaType, Digest: digest.NewDigestFromEncoded(digest.SHA256, o.Name), Size: o.Size}
 }
 
 func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
@@ -136,7 +136,7 @@ func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOption
 	}
 
 	if tag == "" {
-		d := ocispec.Descriptor{MediaType: objectType, Digest: blob, Size: int64(len(data))}
+		d := ocispec.Descriptor{MediaType: objectMediaType, Digest: blob, Size: int64(len(data))}
 		return r.wrapError(ctx, "write", key, r.repo.Blobs().Push(ctx, d, bytes.NewReader(data)))
 	}
 

@@ -25,9 +25,9 @@ const (
 	BlockSize = 1 << 20
 	// maxRunBlocks is the largest number of blocks of one request.
 	maxRunBlocks = 8
-	// touchAfter is the age of a block at which a read sets its time of modification to now. By these times, evict
+	// touchAge is the age of a block at which a read sets its time of modification to now. By these times, evict
 	// finds the blocks that were not used for the longest time.
-	touchAfter = time.Hour
+	touchAge = time.Hour
 	// DefaultSize is the usual size of a cache in bytes.
 	DefaultSize = 10 << 30
 )
@@ -52,8 +52,8 @@ type unstoredBlock struct {
 
 const maxUnstoredBlocks = 16
 
-// A Fetch reads n bytes of an object from the remote, from offset off on.
-type Fetch func(ctx context.Context, off, n int64) ([]byte, error)
+// A FetchFunc reads n bytes of an object from the remote, from offset off on.
+type FetchFunc func(ctx context.Context, off, n int64) ([]byte, error)
 
 // New returns the cache in dir. Its size is about size bytes at most. When the first block is stored, the directory
 // is created, for this user only.
@@ -85,7 +85,7 @@ func blockLen(o backend.Object, block int64) int64 {
 
 // ReadAt returns n bytes of an object from offset off on, fewer at its end. It fetches missing blocks. With them it
 // fetches up to aheadBytes bytes that follow. If fetch is nil, a missing block is an error.
-func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, aheadBytes int64, fetch Fetch) ([]byte, error) {
+func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, aheadBytes int64, fetch FetchFunc) ([]byte, error) {
 	end := min(off+n, o.Size)
 	if off >= end {
 		return nil, nil
@@ -155,7 +155,7 @@ func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 			return err
 		}
 
-		if now := time.Now(); now.Sub(fi.ModTime()) > touchAfter {
+		if now := time.Now(); now.Sub(fi.ModTime()) > touchAge {
 			tv := unix.NsecToTimeval(now.UnixNano())
 			_ = unix.Futimes(int(f.Fd()), []unix.Timeval{tv, tv})
 		}
@@ -181,7 +181,7 @@ func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 
 // fetchBlock returns a block that the cache lacks. It fetches up to blockCount blocks: this block and the blocks
 // behind it. If several goroutines need a block at once, one of them makes the request and the others wait.
-func (c *Cache) fetchBlock(ctx context.Context, o backend.Object, block, blockCount int64, fetch Fetch) ([]byte, error) {
+func (c *Cache) fetchBlock(ctx context.Context, o backend.Object, block, blockCount int64, fetch FetchFunc) ([]byte, error) {
 	for {
 		blockCount, done := c.claimRun(o, block, blockCount)
 		if done != nil {
@@ -248,7 +248,7 @@ func (c *Cache) releaseRun(o backend.Object, block, blockCount int64) {
 }
 
 // fetchRun fetches and stores blockCount blocks, and returns the first one.
-func (c *Cache) fetchRun(ctx context.Context, o backend.Object, block, blockCount int64, fetch Fetch) ([]byte, error) {
+func (c *Cache) fetchRun(ctx context.Context, o backend.Object, block, blockCount int64, fetch FetchFunc) ([]byte, error) {
 	off := block * BlockSize
 	want := min(blockCount*BlockSize, o.Size-off)
 	data, err := fetch(ctx, off, want)

@@ -35,19 +35,19 @@ func Claim(ctx context.Context, c *cache.Cache, l Line, receiver string) (*Recei
 	}
 	defer area.Close()
 
-	unusable := func(text string) error {
+	errUnusable := func(text string) error {
 		return errs.New(errs.Perm, "the line %s; `amberfs handoff` on the other machine prints a new one", text)
 	}
 	ref, err := area.Ref(ctx, l.ID+".line")
 	switch {
 	case errors.Is(err, backend.ErrNotFound):
-		return nil, unusable("was used, or has expired")
+		return nil, errUnusable("was used, or has expired")
 	case errors.Is(err, errs.Perm) && !errors.Is(err, backend.ErrDenied):
 		return nil, errs.New(errs.Perm, "the key in the line is not that of the handoff; copy the whole line")
 	case err != nil:
 		return nil, err
 	case time.Now().After(ref.Expires):
-		return nil, unusable("has expired " + ref.Expires.Local().Format(time.DateTime))
+		return nil, errUnusable("has expired " + ref.Expires.Local().Format(time.DateTime))
 	}
 
 	r := &ReceivedHandoff{Line: l, Keys: strings.Fields(ref.Labels[keysLabel]), Ref: ref, Session: ref.Labels[sessionLabel]}
@@ -62,7 +62,7 @@ func Claim(ctx context.Context, c *cache.Cache, l Line, receiver string) (*Recei
 		}
 	}
 
-	return nil, unusable("was used by another machine")
+	return nil, errUnusable("was used by another machine")
 }
 
 func claimName(id string, n int) string { return fmt.Sprintf("%s.got%d", id, n) }

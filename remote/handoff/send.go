@@ -61,17 +61,17 @@ func (a *Area) open(c *cache.Cache) (*remote.Remote, error) {
 // AddHandoff adds a new handoff with its keys. The caller stores the area on disk before it calls Send. So Sweep can
 // remove the refs that a killed Send left.
 func (a *Area) AddHandoff(id, fork string, t Terms) error {
-	data, err := age.GenerateX25519Identity()
+	dataKey, err := age.GenerateX25519Identity()
 	if err != nil {
 		return err
 	}
-	key, err := age.GenerateX25519Identity()
+	lineKey, err := age.GenerateX25519Identity()
 	if err != nil {
 		return err
 	}
 
-	a.Keys, a.LastUsed = append(a.Keys, data.String()), time.Now()
-	a.Handoffs = append(a.Handoffs, SentHandoff{Line: Line{a.URL, id, key.String()}, MaxClaims: t.MaxClaims, Fork: fork, Expires: t.Expires})
+	a.Keys, a.LastUsed = append(a.Keys, dataKey.String()), time.Now()
+	a.Handoffs = append(a.Handoffs, SentHandoff{Line: Line{a.URL, id, lineKey.String()}, MaxClaims: t.MaxClaims, Fork: fork, Expires: t.Expires})
 
 	return nil
 }
@@ -215,8 +215,8 @@ const returnPeriod = 30 * 24 * time.Hour
 // closeHandoff removes the line of a handoff that has expired or was merged. If always is set, it removes the line of
 // any handoff. It reports whether the handoff has ended, so that nobody needs its snapshot.
 func (a *Area) closeHandoff(ctx context.Context, area *remote.Remote, s *SentHandoff, always bool) (ended bool, err error) {
-	age := time.Since(s.Expires)
-	if age < 0 && !s.Merged && !always {
+	sinceExpiry := time.Since(s.Expires)
+	if sinceExpiry < 0 && !s.Merged && !always {
 		return false, nil
 	}
 	if !s.LineRemoved {
@@ -225,7 +225,7 @@ func (a *Area) closeHandoff(ctx context.Context, area *remote.Remote, s *SentHan
 		}
 		s.LineRemoved = true
 	}
-	if s.Merged || always || age > returnPeriod {
+	if s.Merged || always || sinceExpiry > returnPeriod {
 		return true, nil
 	}
 

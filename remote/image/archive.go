@@ -41,8 +41,8 @@ type savedImage struct {
 	Layers   []string
 }
 
-// layerTypes has the media types of layers, by the result of decompress.FormatOf.
-var layerTypes = map[string]string{
+// layerMediaTypes has the media types of layers, by the result of decompress.FormatOf.
+var layerMediaTypes = map[string]string{
 	"": ocispec.MediaTypeImageLayer, "gzip": ocispec.MediaTypeImageLayerGzip, "zstd": ocispec.MediaTypeImageLayerZstd,
 }
 
@@ -102,7 +102,7 @@ func (im *Image) readArchive(name string) ([]ocispec.Descriptor, error) {
 
 		var head [6]byte
 		n, _ := s.ReadAt(head[:], 0)
-		d := ocispec.Descriptor{MediaType: layerTypes[decompress.FormatOf(head[:n])], Size: s.Size()}
+		d := ocispec.Descriptor{MediaType: layerMediaTypes[decompress.FormatOf(head[:n])], Size: s.Size()}
 		if d.Digest, err = digest.FromReader(io.NewSectionReader(s, 0, s.Size())); err != nil {
 			return nil, err
 		}

@@ -215,9 +215,9 @@ func (e *Export) WriteArchive(ctx context.Context, w io.Writer) (digest.Digest, 
 		return "", err
 	}
 
-	s := savedImage{Config: blobName(e.manifest.Config)}
+	s := savedImage{Config: blobPath(e.manifest.Config)}
 	for _, d := range e.manifest.Layers {
-		s.Layers = append(s.Layers, blobName(d))
+		s.Layers = append(s.Layers, blobPath(d))
 	}
 
 	a := archiver{tar.NewWriter(w), make(map[digest.Digest]bool)}
@@ -227,8 +227,8 @@ func (e *Export) WriteArchive(ctx context.Context, w io.Writer) (digest.Digest, 
 		a.writeJSON("manifest.json", []savedImage{s}), e.pushBlobs(ctx, a), a.Close())
 }
 
-// blobName returns the path of a blob in an OCI layout.
-func blobName(d ocispec.Descriptor) string {
+// blobPath returns the path of a blob in an OCI layout.
+func blobPath(d ocispec.Descriptor) string {
 	return path.Join(ocispec.ImageBlobsDir, d.Digest.Algorithm().String(), d.Digest.Encoded())
 }
 
@@ -260,5 +260,5 @@ func (a archiver) Exists(_ context.Context, d ocispec.Descriptor) (bool, error) 
 func (a archiver) Push(_ context.Context, d ocispec.Descriptor, r io.Reader) error {
 	a.writtenBlobs[d.Digest] = true
 	v := content.NewVerifyReader(r, d)
-	return cmp.Or(a.writeFile(blobName(d), d.Size, v), v.Verify())
+	return cmp.Or(a.writeFile(blobPath(d), d.Size, v), v.Verify())
 }

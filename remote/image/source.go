@@ -230,7 +230,7 @@ func (im *Image) resolveTag(ctx context.Context) (found []ocispec.Descriptor, pi
 // pinned is not "", the manifest or one of these indexes must have that digest.
 func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, pinned digest.Digest) (err error) {
 	const maxNested = 4
-	first, hasPinned := all[0].Digest, pinned == "" // hasPinned: a descriptor had the pinned digest
+	firstDigest, hasPinned := all[0].Digest, pinned == "" // hasPinned: a descriptor had the pinned digest
 
 	for range maxNested {
 		d, err := im.pickPlatform(all)
@@ -245,7 +245,7 @@ func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, p
 
 		if d.MediaType != ocispec.MediaTypeImageIndex && d.MediaType != dockerIndex {
 			if !hasPinned {
-				return errs.Fail(errs.Conflict, "image %s: the tag moved: it names %s now", im.location.ref, first).
+				return errs.Fail(errs.Conflict, "image %s: the tag moved: it names %s now", im.location.ref, firstDigest).
 					WithHint("leave the tag out to import what has the digest, or the digest to import what has the tag")
 			}
 

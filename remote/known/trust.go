@@ -29,8 +29,8 @@ func newTrustStore() *trustStore {
 	return t
 }
 
-// file returns the path of the file for a URL.
-func (t *trustStore) file(url string) string {
+// filePath returns the path of the file for a URL.
+func (t *trustStore) filePath(url string) string {
 	sum := sha256.Sum256([]byte(url))
 	return filepath.Join(t.dir, hex.EncodeToString(sum[:]))
 }
@@ -41,7 +41,7 @@ func (t *trustStore) isTrusted(url string) bool {
 	defer t.mu.Unlock()
 
 	if !t.trustedURLs[url] && t.dir != "" {
-		_, err := os.Lstat(t.file(url))
+		_, err := os.Lstat(t.filePath(url))
 		t.trustedURLs[url] = err == nil
 	}
 
@@ -63,7 +63,7 @@ func (t *trustStore) add(url string) error {
 	if err := os.MkdirAll(t.dir, 0o700); err != nil {
 		return fmt.Errorf("remember that %s is trusted: %w", url, err)
 	}
-	if err := os.WriteFile(t.file(url), []byte(url+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(t.filePath(url), []byte(url+"\n"), 0o600); err != nil {
 		return fmt.Errorf("remember that %s is trusted: %w", url, err)
 	}
 

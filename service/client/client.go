@@ -43,7 +43,7 @@ type Target struct {
 type Client struct {
 	target     Target
 	http       *http.Client // nil if requests go through the mount
-	pid        int
+	daemonPID  int
 	fileSender *descriptors.Sender
 }
 
@@ -126,7 +126,7 @@ func newSocketClient(t Target, conn *net.UnixConn, pid int) *Client {
 		DialContext: dial, DisableCompression: true, ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
 	}
 
-	return &Client{target: t, http: &http.Client{Transport: transport}, pid: pid, fileSender: files}
+	return &Client{target: t, http: &http.Client{Transport: transport}, daemonPID: pid, fileSender: files}
 }
 
 // bufferSize is the size of a connection's buffers, in bytes. A trailer fits into it.
@@ -134,7 +134,7 @@ const bufferSize = 256 << 10
 
 // DaemonPID returns the process id of the daemon in this process's PID namespace. It is 0 if the daemon
 // has none there, or if requests go through the mount.
-func (c *Client) DaemonPID() int { return c.pid }
+func (c *Client) DaemonPID() int { return c.daemonPID }
 
 // Close closes unused connections.
 func (c *Client) Close() {

@@ -20,18 +20,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// callName is the control file for requests. Each caller creates its own, with a suffix: callName.XYZ.
-const callName = naming.SnapshotsDir + "/call"
+// callPath is the control file for requests. Each caller creates a file of its own, with a suffix: callPath.XYZ.
+const callPath = naming.SnapshotsDir + "/call"
 
 // hasCallFile reports whether a workspace with control files is mounted at root.
 func hasCallFile(root string) bool {
-	_, err := os.Lstat(filepath.Join(root, callName))
+	_, err := os.Lstat(filepath.Join(root, callPath))
 	return err == nil
 }
 
 // doThroughMount sends one request through the mount, and decodes the answer into result.
 func (c *Client) doThroughMount(ctx context.Context, o *service.Op, args any, x Streams, result any) error {
-	request, err := requestLine(o, args)
+	request, err := encodeRequest(o, args)
 	if err != nil {
 		return err
 	}
@@ -99,8 +99,8 @@ func (x Streams) readStreamFile(file string, o *service.Op) error {
 	}
 }
 
-// requestLine returns a request for `.snapshots/call`.
-func requestLine(o *service.Op, args any) ([]byte, error) {
+// encodeRequest returns a request for `.snapshots/call`.
+func encodeRequest(o *service.Op, args any) ([]byte, error) {
 	object, err := json.Marshal(args)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ var errNotCarriedOut = errors.New("the request was not carried out")
 // callOnce writes a request, and calls the function read if there is an answer. If answered is true, err is the error
 // of read. There may also be an answer if the write fails: it has the reason.
 func (c *Client) callOnce(request []byte, read func(file string, answer []byte) error) (answered bool, err error) {
-	name := filepath.Join(c.target.Root, callName+"."+rand.Text())
+	name := filepath.Join(c.target.Root, callPath+"."+rand.Text())
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return false, errors.Join(errNotCarriedOut, err)

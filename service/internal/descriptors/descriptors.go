@@ -30,8 +30,8 @@ const maxWaitingReceived = 8 * maxDescriptors
 // file system could wait for a network, or for itself.
 var localFileSystems = []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC}
 
-// isLocal reports whether a descriptor is of a regular file on one of the localFileSystems.
-func isLocal(fd int) bool {
+// isLocalFile reports whether a descriptor is of a regular file on one of the localFileSystems.
+func isLocalFile(fd int) bool {
 	var st unix.Stat_t
 	var system unix.Statfs_t
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG &&
@@ -50,7 +50,7 @@ func (s *Sender) Add(fd int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if len(s.waitingFDs) == maxDescriptors || !isLocal(fd) {
+	if len(s.waitingFDs) == maxDescriptors || !isLocalFile(fd) {
 		return false
 	}
 	duplicate, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -163,7 +163,7 @@ func (r *Receiver) Next() (*os.File, error) {
 	fd := r.waitingFDs[0]
 	r.waitingFDs = r.waitingFDs[1:]
 
-	if !isLocal(fd) {
+	if !isLocalFile(fd) {
 		_ = unix.Close(fd)
 		return nil, errs.New(errs.Invalid, "an open file was sent that is no regular file of a local file system")
 	}

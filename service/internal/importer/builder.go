@@ -239,13 +239,13 @@ func (b *Builder) finishPending(maxLeft int) error {
 	return nil
 }
 
-// makeRoom is called before an inode is added that has n bytes of names and attributes. If the tree would take too
-// much memory with it, makeRoom seals the tree.
-func (b *Builder) makeRoom(n int) error {
+// makeRoom is called before an inode with newBytes bytes of names and attributes is added. If the tree would take too
+// much memory then, makeRoom seals the tree.
+func (b *Builder) makeRoom(newBytes int) error {
 	if err := b.ctx.Err(); err != nil {
 		return err
 	}
-	if b.unsealedBytes += inodeBytes + n; b.unsealedBytes < b.unsealedLimit && b.copiedBytes.Load() < maxCopiedBytes {
+	if b.unsealedBytes += inodeBytes + newBytes; b.unsealedBytes < b.unsealedLimit && b.copiedBytes.Load() < maxCopiedBytes {
 		return nil
 	}
 	if err := b.seal(); err != nil {

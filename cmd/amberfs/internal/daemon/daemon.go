@@ -132,7 +132,7 @@ func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err
 	d.remoteConnection = &service.Connection{StartSnapshot: cfg.Remote, AllowEmpty: cfg.OrEmpty, Timeout: cfg.Patience(), Log: d.log}
 	d.store, err = openStore(cfg.Store, snapshot.Options{
 		FillSource: cfg.From, Logger: d.log, Lock: cfg.inheritedLock(), Takeover: inherited != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: maxStoreCloseTime, MemoryBytes: memoryShare(), LowMemory: inherited != nil && cfg.Keeper.Frugal,
-		Connect: d.remoteConnection.Connect(ctx),
+		Connect: d.remoteConnection.ConnectFunc(ctx),
 	})
 	if err != nil {
 		return nil, openError(cfg.Store, err)
@@ -161,7 +161,7 @@ func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err
 
 	if inherited == nil {
 		if err = fillStore(ctx, d.store, cfg, s); err != nil {
-			return nil, service.Explain(err)
+			return nil, service.WithKind(err)
 		}
 	}
 
@@ -272,7 +272,7 @@ func (d *Daemon) unmount(lazy bool) error {
 	if err := d.store.Sync(); err != nil {
 		d.log.Error("sync before unmounting", "err", err)
 		if !lazy {
-			return service.Explain(fmt.Errorf("writing to disk: %w", err))
+			return service.WithKind(fmt.Errorf("writing to disk: %w", err))
 		}
 	}
 

@@ -42,18 +42,18 @@ func MakeStore(ctx context.Context, cfg Config, s MessageFunc) (made bool, err e
 		defer c.Close()
 
 		store, err := openStore(cfg.Store, snapshot.Options{
-			UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true, FillSource: cfg.From, Connect: c.Connect(ctx),
+			UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true, FillSource: cfg.From, Connect: c.ConnectFunc(ctx),
 		})
 		if err != nil {
 			return openError(cfg.Store, err)
 		}
 		if err := fillStore(ctx, store, cfg, s); err != nil {
-			return errors.Join(service.Explain(err), store.GiveUp())
+			return errors.Join(service.WithKind(err), store.GiveUp())
 		}
 
 		made = true
 
-		return service.Explain(store.Close())
+		return service.WithKind(store.Close())
 	})
 	return made, err
 }
@@ -118,7 +118,7 @@ func fillStore(ctx context.Context, s *snapshot.Store, cfg Config, st MessageFun
 	}
 
 	var leftOut hostdir.LeftOut
-	o := service.FillOptions{Exclude: exclude, Hidden: cfg.Hidden, ShowProgress: st.progress, Skip: leftOut.Add, Stubs: len(cfg.Exclude) > 0}
+	o := service.FillOptions{Exclude: exclude, Hidden: cfg.Hidden, ShowProgress: st.progress, Skip: leftOut.Add, StubUnreadable: len(cfg.Exclude) > 0}
 	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // otherwise the copy has the path of the directory, and links stay valid
 		o.ReportPaths, o.Relink = st.note, cfg.Relink
 	}
@@ -174,8 +174,8 @@ func RetryWhileBusy(ctx context.Context, store string, fn func() error) error {
 }
 
 // isEnding reports whether the daemon pid has no mount of its store any more. point is the mount point that it has
-// written into the store. isEnding reads the mount table of the daemon, which may have a mount namespace of its own. A
-// starting daemon counts as ending until it has mounted.
+// written into the store. isEnding reads the mount table of the daemon, which may have a mount namespace of its
+// own. A starting daemon counts as ending until it has mounted.
 func isEnding(store string, pid int, point string) bool {
 	if pid <= 0 || point == "" {
 		return false
@@ -212,7 +212,7 @@ func withUnmounted[R any](dir string, work func() (*R, error)) (*R, error) {
 		if _, serr := os.Lstat(filepath.Join(dir, "format")); errors.Is(serr, os.ErrNotExist) {
 			return nil, errs.Fail(errs.NotExist, "no store at %s", dir)
 		}
-		return nil, service.Explain(err)
+		return nil, service.WithKind(err)
 	}
 
 	var st unix.Stat_t
@@ -246,7 +246,7 @@ func openError(dir string, err error) error {
 			WithHint("the catalogue cannot be repaired: restore the store from a backup, and keep the packs, which have the contents of its files")
 	}
 
-	if err = service.Explain(err); errs.ScriptKind(err) == errs.Damaged {
+	if err = service.WithKind(err); errs.ScriptKind(err) == errs.Damaged {
 		return errs.Fail(errs.Damaged, "%w", err).
 			WithHint("`amberfs verify %s` lists the affected files, `amberfs verify --repair %s` keeps what can be read", dir, dir)
 	}
@@ -256,5 +256,5 @@ func openError(dir string, err error) error {
 
 // RemoveStore removes a store that no process uses.
 func RemoveStore(store string) error {
-	return service.Explain(storedir.WithLock(store, func(*vfs.Root) error { return os.RemoveAll(store) }))
+	return service.WithKind(storedir.WithLock(store, func(*vfs.Root) error { return os.RemoveAll(store) }))
 }

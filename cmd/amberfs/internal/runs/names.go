@@ -50,8 +50,8 @@ func ClaimName(store, name string) (owner string, err error) {
 	}
 }
 
-// NameOwner returns the store whose run has a name, "" if no run has the name. The parameter store is any store in the
-// directory of all stores.
+// NameOwner returns the store whose run has a name, "" if no run has the name. The parameter store is any store in
+// the directory of all stores.
 func NameOwner(store, name string) string {
 	to, err := os.Readlink(nameLink(store, name))
 	if err != nil || to != filepath.Base(to) {
@@ -90,8 +90,8 @@ func RemoveIfEmpty(store string) (removed bool, err error) {
 		removed = true
 		return os.RemoveAll(store)
 	})
-	if errs.ScriptKind(service.Explain(err)) == errs.Busy {
+	if errs.ScriptKind(service.WithKind(err)) == errs.Busy {
 		return false, nil
 	}
-	return removed && err == nil, service.Explain(err)
+	return removed && err == nil, service.WithKind(err)
 }

@@ -47,8 +47,8 @@ func (l Layers) Read(ctx context.Context, r io.Reader, whiteoutsOnly bool) error
 	return err
 }
 
-// feedWhiteout feeds the whiteout of a name with whiteoutPrefix. It leaves out names that Aufs uses for its own
-// files.
+// feedWhiteout feeds the whiteout that a name with whiteoutPrefix stands for. It leaves out names that Aufs uses for
+// its own files.
 func (c tarReader) feedWhiteout(name string) error {
 	dir, base := path.Split(name)
 	removed, ok := strings.CutPrefix(base, whiteoutPrefix)

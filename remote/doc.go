@@ -34,8 +34,7 @@
 //
 // # Collection
 //
-// Collections and pushes run at the same time, without a lock. A collection first notes an object
-// that no ref names as seen. If still no ref names it, a collection at least a day later condemns
-// it, and one at least another day later removes it: see gc.go. A push does not use condemned
-// objects.
+// Collections and pushes run at the same time, without a lock. An object that no ref names goes through three stages.
+// A collection marks it as seen. A collection at least a day later marks it as condemned, and one at least another
+// day later removes it: see gc.go. A push does not use condemned objects.
 package remote

@@ -43,7 +43,7 @@ const (
 
 // A refEntry is an entry that was read from the remote.
 type refEntry struct {
-	key, nonce, name string    // nonce of the push, or a random one; name of the ref
+	key, nonce, name string    // nonce: of the push, or random for a removal; name: of the ref
 	isRemoved        bool      // the entry is of a removal that has ended
 	writtenAt        time.Time // by the service's clock
 }
@@ -72,7 +72,7 @@ func (r *Remote) writeEntry(ctx context.Context, f *Format, nonce, name string) 
 	return r.b.Put(ctx, entryPrefix+nonce+"."+name, nil, backend.PutOptions{})
 }
 
-// removeRef deletes a ref. If the remote has entries, it writes the entry before and after.
+// removeRef deletes a ref. If the remote has entries, it writes the entry before and after the deletion.
 func (r *Remote) removeRef(ctx context.Context, f *Format, name string) error {
 	if !f.Entries {
 		return r.b.Delete(ctx, "ref/"+name)

@@ -155,7 +155,7 @@ func (s *Snapshot) get(ctx context.Context, h cas.Hash, dst []byte) (rec cas.Sto
 	}
 
 	rec, plain, err = s.readExpanded(ctx, h, e, false, s.readAhead.advance(&e), dst)
-	if errors.Is(err, cas.ErrDamaged) { // perhaps only in the cache, after a power cut
+	if errors.Is(err, cas.ErrDamaged) { // perhaps only the cached bytes are damaged, by a power cut
 		s.r.dropCached(s.Ref.Objects[e.Object], s.Ref.Encrypted, int64(e.Offset), int64(e.StoredSize))
 		rec, plain, err = s.readExpanded(ctx, h, e, false, 0, dst)
 	}

@@ -89,7 +89,7 @@ func lastLookOf(r *Request, look string) (name string, isFirst bool) {
 // itself maintains in git directories: d.Git describes their changes in the terms of git.
 func setEffects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChanged) error {
 	src := r.source()
-	repos := make(map[string]bool) // the git directories of both states; true if both states have the directory
+	repos := make(map[string]bool) // by the path of a git directory: whether both states have it
 	inGit := func(p string) bool {
 		repo, rel, ok := threeway.SplitGitPath(p)
 		if !ok || gitdir.IsOrdinaryFile(rel) {

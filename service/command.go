@@ -18,15 +18,15 @@ import (
 // Example and Aliases are as in cobra.Command.
 type Command struct {
 	Use, Group, Short, Long, Example string
-	Parent                           string // the parent command, for a subcommand; it has no group
+	Parent                           string // the parent command of a subcommand; a subcommand has no Group
 	Aliases                          []string
 	Preset                           any        // arguments that are the same in every call; the type is Op.Args
 	Args                             Positional // the fields that the words of the command line set
 	ArgsText                         string     // describes the words in an error; if empty, the words of Use
 	DashField                        string     // the field that the words after -- set; if empty, they are ordinary words
 	Flags                            []Flag
-	// PreferSides has the values of the flag --prefer: those that stand for --ours, and those that stand for
-	// --theirs. Each of the two is a list of values, separated by blanks.
+	// PreferSides has two lists of values of the flag --prefer, separated by blanks. The values in the first list
+	// stand for --ours, those in the second list for --theirs.
 	PreferSides [2]string
 	// Convert, if set, converts the arguments that the command line sets to the arguments of the call. The result may
 	// be arguments of another operation. See convertFunc.

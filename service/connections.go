@@ -31,7 +31,7 @@ type Connection struct {
 	Timeout    time.Duration // of a read from a remote; 0: the default, negative: no timeout
 	Log        *slog.Logger
 
-	Remotes *known.Registry // set by Connect
+	Remotes *known.Registry // set by the function that ConnectFunc returns
 
 	// mountedBefore is set if the store is not new. Such a store may read from remotes that do not answer now. So Run
 	// probes these remotes.
@@ -104,7 +104,7 @@ func (c *Connection) HangUp() {
 	}
 }
 
-// Close frees the registry of remotes. It may be called before Connect, and twice.
+// Close frees the registry of remotes. It may be called before Remotes is set, and twice.
 func (c *Connection) Close() {
 	if c.Remotes != nil {
 		c.Remotes.Close()

@@ -269,7 +269,7 @@ const (
 	maxBases   = 16
 )
 
-// newExportSource waits until a snapshot has its id. The caller calls releaseAll.
+// newExportSource waits until a snapshot has its id, and returns what its export needs. The caller calls releaseAll.
 func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (*exportSource, error) {
 	info, err := ws.Snapshots().WaitSealed(ctx, name)
 	if err != nil {

@@ -31,7 +31,7 @@ type FillOptions struct {
 	// describes them. If Relink is set, symbolic links with such paths become relative in the copy.
 	ReportPaths func(text string)
 	Relink      bool
-	// If Stubs is set, files that cannot be read are copied without contents. Otherwise they are skipped.
+	// If StubUnreadable is set, files that cannot be read are copied without contents. Otherwise they are skipped.
 	StubUnreadable bool
 }
 
@@ -75,7 +75,7 @@ type pathScan struct {
 	dir    string // without a slash at its end
 	relink bool   // symbolic links to existing paths in dir get relative targets in the copy
 
-	absoluteLinks, relinked int             // numbers of symbolic links that stay absolute, and that were made relative
+	absoluteLinks, relinked int             // numbers of symbolic links: those that stay absolute, and those that were made relative
 	worktrees               int             // the number of files .git of linked worktrees
 	otherFiles              int             // the number of other files with such paths
 	firstOther              string          // the path of the first of these files

@@ -257,7 +257,7 @@ func (er *erasure) forgetOnRemotes(ctx context.Context, r *Request, receipt *for
 		receipt.Unremovable = append(receipt.Unremovable, fmt.Sprintf("what was handed off: %v; `amberfs forget --remotes` tries again", err))
 	}
 
-	// The calls of forgetOn have read objects from the remotes into the cache.
+	// The cache must be erased once more, because forgetOn has read objects from the remotes into it.
 	if err := er.registry.EraseCache(); err != nil || failed {
 		return err
 	}

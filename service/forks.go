@@ -30,7 +30,7 @@ type forks struct {
 	events         *events.Log
 	programsInside func(views []uint32, rootsOnly bool) []Program // see Mount.ProgramsInside
 	joinedPrograms func(fork string) int                          // see Joins.programCount
-	// remotes finds snapshots on remotes, with which forks can begin.
+	// remotes finds the snapshots on remotes with which forks begin.
 	remotes interface {
 		ensureLocalName(ctx context.Context, r *Request, from string) (string, error)
 		ensureLocal(r *Request, ref *remote.Ref) (string, error)

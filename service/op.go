@@ -219,7 +219,8 @@ func resume(ctx context.Context, r *Request, o *Op, args any) (any, error) {
 		WithHint("look at amberfs list and amberfs log before you repeat it")
 }
 
-// resumeSnapshot is the Op.Resume of a snapshot. It waits until the snapshot has its id, if a.Wait is set.
+// resumeSnapshot is the Op.Resume of the operation snapshot. If a.Wait is set, it waits until the snapshot has its
+// id.
 func resumeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
 	made := r.Carried.NewSnapshot
 	if made.Name == "" {

@@ -128,8 +128,8 @@ func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 		return None{}, errs.Fail(errs.Invalid, "operation %d is no apply", number)
 	}
 
-	// If the apply was killed, After is "". Then the directory has a part of the applied state, which is used
-	// instead.
+	// If the apply was killed, After is "", and the directory has a part of the applied state. Then the whole applied
+	// state is used.
 	base, now := cmp.Or(op.Apply.After, op.Apply.AppliedState), op.Apply.Before
 	for _, id := range []string{base, now} {
 		release, err := holdStateID(r.Workspace.Store(), id)

@@ -90,8 +90,8 @@ func pushedName(r *Request, name, asName string) string {
 	return strings.Join(append(forkNames(r.Workspace), name), ".")
 }
 
-// pushOne waits until a snapshot has its id, and pushes it. If its name is taken on the remote by an
-// earlier state of the same claimed fork, that state is renamed there first.
+// pushOne waits until a snapshot has its id, and pushes it. If an earlier state of the same claimed fork has the name
+// on the remote, pushOne replaces it, and keeps it there as NAME.ID.
 func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, target *remote.Remote, name string) (Pushed, error) {
 	x, err := r.Workspace.Remotes().PreparePush(ctx, name)
 	if err != nil {

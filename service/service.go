@@ -40,7 +40,7 @@ type Config struct {
 	FreezeHooks FreezeHooks
 }
 
-// A Mount is the mount of the store.
+// A Mount describes the mount of the store, and has the functions of the daemon that act on it.
 type Mount struct {
 	Point   string // its path
 	Options string // the mount options, as after -o

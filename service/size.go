@@ -100,7 +100,7 @@ const maxNamesAtOnce = 1000
 
 // add counts one entry.
 func (t *sizeCounter) add(ctx context.Context, n *tree.Inode) error {
-	const entryBytes = 512 // bytes in memory of a directory in addTree, or of an inode number in linked
+	const entryBytes = 512 // bytes in memory of a directory in addTree, or of an inode number in countedLinks
 	hasLinks := n.Nlink > 1 && !n.IsDir()
 	if t.countedLinks[n.Ino] {
 		return nil

@@ -138,7 +138,7 @@ func ChangedText(did, would string, dry bool, to string, files, all int, paths [
 	return b.String()
 }
 
-// prefixedLines returns a line for each path, which begins with text.
+// prefixedLines returns a line for each path. Each line begins with text.
 func prefixedLines(text string, paths []string) string {
 	return joinTexts(paths, func(p string) string { return text + gitquote.ReadableName(p) + "\n" })
 }

@@ -267,7 +267,7 @@ type DeleteFork struct {
 	Discard bool   `json:"discard,omitempty" jsonschema:"keep no snapshot of its last state, and delete the forks in it"`
 	Forget  bool   `json:"forget,omitempty" jsonschema:"keep nothing by which this can be undone"`
 	Force   bool   `json:"force,omitempty" jsonschema:"also if programs have it as root or working directory"`
-	// Rmdir is set if the fork is deleted by rmdir(2). As in other file systems, it succeeds for a directory that
+	// Rmdir is set if the fork is deleted by rmdir(2). As in other file systems, rmdir succeeds even if the directory
 	// is the working directory of a program.
 	Rmdir bool `json:"-"`
 }

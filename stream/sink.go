@@ -29,7 +29,7 @@ type Meta struct {
 	Xattrs   []tree.Xattr // sorted by name
 }
 
-// An Entry is a path, with its file.
+// An Entry is a path in a tree, with the attributes and the contents of its file.
 type Entry struct {
 	Path string // relative to the root of the tree; "." is the root itself, a directory
 	Meta

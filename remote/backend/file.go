@@ -66,7 +66,7 @@ func (d *dir) withDir(ctx context.Context, operation, key string, fn func(b *vfs
 	defer b.Close()
 
 	err = fn(b)
-	// If the disk is not mounted, its mount point is an empty directory: a missing file does not prove a loss.
+	// A missing file does not prove a loss: if the disk is not mounted, its mount point is an empty directory.
 	if errors.Is(err, fs.ErrNotExist) && (operation == "look for" || strings.HasPrefix(key, "obj/")) {
 		if _, ferr := b.Stat(d.keyPath("format")); errors.Is(ferr, fs.ErrNotExist) {
 			return fmt.Errorf("%s %s: %w: there is no remote in %s (is its disk mounted?)", operation, key, ErrAway, d.path)

@@ -101,7 +101,7 @@ func fileCredentialFunc(file string) auth.CredentialFunc {
 	}
 }
 
-// isLoopback reports whether a registry is on this machine. Requests to it use plain HTTP, as docker's do.
+// isLoopback reports whether a registry is on this machine. Requests to such a registry use plain HTTP, as in docker.
 func isLoopback(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

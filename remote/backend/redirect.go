@@ -35,7 +35,7 @@ func redirectPolicy(registry string) func(*http.Request, []*http.Request) error 
 }
 
 // isPrivate reports whether an address of a host is on this machine or in a private network. It returns false for a
-// host that this machine cannot look up: only a proxy can connect to such a host.
+// host that this machine cannot look up, because only a proxy can connect to such a host.
 func isPrivate(ctx context.Context, host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

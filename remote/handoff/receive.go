@@ -26,8 +26,8 @@ type ReceivedHandoff struct {
 // without conditional writes. There, the claim of another receiver may replace this claim.
 const claimSettleTime = time.Second
 
-// Claim opens a line and claims it for a receiver, which a random text identifies. After an interruption, Claim
-// succeeds again with the same text. The error is of the kind Perm if the line cannot be used.
+// Claim opens a line and claims it. receiver is a random text that identifies the receiving machine. After an
+// interruption, Claim succeeds again with the same text. The error is of the kind Perm if the line cannot be used.
 func Claim(ctx context.Context, c *cache.Cache, l Line, receiver string) (*ReceivedHandoff, error) {
 	area, err := openArea(c, l.URL, l.Key)
 	if err != nil {

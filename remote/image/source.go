@@ -124,7 +124,8 @@ func splitLayout(rest string) (dir, tag string) {
 	return rest, ""
 }
 
-// readLayout returns the descriptors that a tag has in an OCI layout, or all descriptors without a tag.
+// readLayout returns descriptors in an OCI layout. rest is DIR or DIR:TAG. If it has a tag, readLayout returns only
+// the descriptors with that tag.
 func (im *Image) readLayout(rest string) (found []ocispec.Descriptor, err error) {
 	dir, tag := splitLayout(rest)
 	f, err := os.Open(filepath.Join(dir, ocispec.ImageIndexFile))

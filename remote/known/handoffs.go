@@ -10,7 +10,8 @@ import (
 // CacheOf returns the cache of remote objects.
 func CacheOf(k *Registry) *cache.Cache { return k.cache }
 
-// OpenCache returns the cache that all daemons of the user share. store is a directory for a user without a home.
+// OpenCache returns the cache that all daemons of the user share. If the user has no home directory, the cache is in
+// the directory store.
 func OpenCache(store string) *cache.Cache { return cache.New(cacheDir(store), cache.DefaultSize) }
 
 // Areas returns copies of the areas of handoffs, by the URL of their remote.

@@ -35,7 +35,7 @@ type Target struct {
 	Device string
 	// Command is the command line of the user, for the event log.
 	Command string
-	// AcceptUser reports whether the daemon may run as a user. If it is nil, any user is accepted.
+	// AcceptUser reports whether a daemon of the user uid is accepted. If AcceptUser is nil, all are accepted.
 	AcceptUser func(uid uint32) bool
 }
 

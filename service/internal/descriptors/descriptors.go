@@ -64,7 +64,7 @@ func (s *Sender) Add(fd int) bool {
 // Close closes the descriptors that were not sent.
 func (s *Sender) Close() { closeAll(s.takeWaiting()) }
 
-// takeWaiting removes the descriptors that wait from the Sender, and returns them.
+// takeWaiting removes all waiting descriptors from the Sender, and returns them.
 func (s *Sender) takeWaiting() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -76,8 +76,7 @@ type pendingFile struct {
 	node *tree.Inode
 }
 
-// maxPendingFiles is the largest number of files whose contents may still be being stored when the next entry is
-// read.
+// maxPendingFiles is the largest number of files that are being stored while the next entry is read.
 const maxPendingFiles = 64
 
 // New returns a Builder with an empty tree. objects receives the contents and the pages of the tree.

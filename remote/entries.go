@@ -66,7 +66,7 @@ func listNumber(key string) int {
 
 // writeEntry writes the entry of a push, if the remote has entries.
 func (r *Remote) writeEntry(ctx context.Context, f *Format, nonce, name string) error {
-	if !f.Entries {
+	if !f.HasEntries {
 		return nil
 	}
 	return r.b.Put(ctx, entryPrefix+nonce+"."+name, nil, backend.PutOptions{})
@@ -74,7 +74,7 @@ func (r *Remote) writeEntry(ctx context.Context, f *Format, nonce, name string) 
 
 // removeRef deletes a ref. If the remote has entries, it writes the entry before and after the deletion.
 func (r *Remote) removeRef(ctx context.Context, f *Format, name string) error {
-	if !f.Entries {
+	if !f.HasEntries {
 		return r.b.Delete(ctx, "ref/"+name)
 	}
 	key := entryPrefix + removalPrefix + uuid.NewString() + "." + name
@@ -203,7 +203,7 @@ func (v *refScan) settleEntries(ctx context.Context) {
 	for _, e := range v.pendingEntries() {
 		known, exists := v.refs[e.name]
 		ended := exists && known.ref.Nonce == e.nonce || e.isRemoved || now.Sub(e.writtenAt) >= stagePeriod
-		if ended && v.unreadable[e.name] == nil {
+		if ended && v.readErrors[e.name] == nil {
 			v.settledEntries = append(v.settledEntries, e.key)
 			v.changeCount++
 		}

@@ -139,7 +139,7 @@ const (
 // of pushes that did not end are found after some collections. Any other run lists all objects.
 func (c *gcRun) readObjects(ctx context.Context) error {
 	prefixes := []string{"obj/"}
-	if c.scan.format.Entries && len(c.scan.listedObjects) > maxFullListObjects && !c.willRemove() {
+	if c.scan.format.HasEntries && len(c.scan.listedObjects) > maxFullListObjects && !c.willRemove() {
 		c.addNamedObjects()
 		prefixes = randomPrefixes(len(c.objectSizes))
 	}
@@ -225,7 +225,7 @@ func (c *gcRun) sweepRefs(ctx context.Context) error {
 func (c *gcRun) writeList(ctx context.Context) error {
 	before := len(c.scan.listedObjects)
 	c.scan.listedObjects = slices.DeleteFunc(c.scan.listedObjects, func(o backend.Object) bool { return !c.liveObjects[o.Name] })
-	if c.scan.format.Entries && (c.result.Expired > 0 || len(c.scan.listedObjects) < before) || c.scan.listingDue() {
+	if c.scan.format.HasEntries && (c.result.Expired > 0 || len(c.scan.listedObjects) < before) || c.scan.listingDue() {
 		c.scan.writeListing(ctx)
 	}
 	return nil

@@ -395,7 +395,7 @@ func (m *model) remove(name string) {
 // are expensive to make.
 func (m *model) remote(b backend.Backend, o Options) *Remote {
 	r := &Remote{b: b, o: o}
-	r.health = health{probe: r.probe, report: func(bool, time.Time) {}}
+	r.health = healthTracker{probe: r.probe, report: func(bool, time.Time) {}}
 	r.health.makeContexts()
 	if m.reader != nil {
 		r.expander, r.o = m.reader.expander, m.reader.o

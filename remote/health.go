@@ -22,13 +22,13 @@ const (
 	retryDelay = 200 * time.Millisecond
 )
 
-// A health tracks whether a remote answers.
+// A healthTracker tracks whether a remote answers.
 //
 // A read without an answer starts one goroutine that probes the remote every second. After
 // three probes without an answer the remote is away: reads under way are cancelled, and
 // all reads wait until the goroutine gets an answer. So an outage costs one request a
 // second, and waiting reads continue within seconds of its end.
-type health struct {
+type healthTracker struct {
 	probe   func(ctx context.Context) error // a small request
 	timeout time.Duration                   // of a read; 0: no timeout
 	report  func(away bool, since time.Time)
@@ -43,8 +43,8 @@ type health struct {
 	close            context.CancelFunc // ends closedContext
 }
 
-// makeContexts sets the contexts of a new health.
-func (h *health) makeContexts() {
+// makeContexts sets the contexts of a new healthTracker.
+func (h *healthTracker) makeContexts() {
 	h.closedContext, h.close = context.WithCancel(context.Background())
 	h.reachableContext, h.cancelReads = context.WithCancel(h.closedContext)
 }
@@ -58,7 +58,7 @@ func (r *Remote) AwaySince() time.Time {
 
 // retry calls fn until fn gets an answer, or until the timeout. Errors: the error of fn if the remote answered;
 // backend.ErrAway after the timeout; errClosed; the error of ctx.
-func (h *health) retry(ctx context.Context, fn func(context.Context) error) error {
+func (h *healthTracker) retry(ctx context.Context, fn func(context.Context) error) error {
 	callerCtx := ctx
 
 	if h.timeout > 0 {
@@ -101,7 +101,7 @@ var errClosed = fmt.Errorf("%w: the store is being closed", backend.ErrAway)
 
 // tryOnce waits while the remote is away, then calls fn once. It returns backend.ErrAway if fn was
 // cancelled because the remote went away.
-func (h *health) tryOnce(ctx context.Context, fn func(context.Context) error) error {
+func (h *healthTracker) tryOnce(ctx context.Context, fn func(context.Context) error) error {
 	h.mu.Lock()
 	reachable, recovered := h.reachableContext, h.recovered
 	h.mu.Unlock()
@@ -133,7 +133,7 @@ func (h *health) tryOnce(ctx context.Context, fn func(context.Context) error) er
 }
 
 // startProbing starts the goroutine that probes the remote, unless it runs.
-func (h *health) startProbing() {
+func (h *healthTracker) startProbing() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.probing && h.closedContext.Err() == nil {
@@ -143,7 +143,7 @@ func (h *health) startProbing() {
 }
 
 // probeUntilAnswered probes the remote until the remote answers or is closed. It calls setAway and setAnswered.
-func (h *health) probeUntilAnswered() {
+func (h *healthTracker) probeUntilAnswered() {
 	began := time.Now()
 
 	for n := 1; ; n++ {
@@ -170,7 +170,7 @@ func (h *health) probeUntilAnswered() {
 }
 
 // setAway cancels the reads under way and makes new ones wait.
-func (h *health) setAway(since time.Time) {
+func (h *healthTracker) setAway(since time.Time) {
 	h.mu.Lock()
 	h.awaySince, h.recovered = since, make(chan struct{})
 	h.cancelReads()
@@ -179,7 +179,7 @@ func (h *health) setAway(since time.Time) {
 }
 
 // setAnswered ends the probing, and an outage.
-func (h *health) setAnswered() {
+func (h *healthTracker) setAnswered() {
 	h.mu.Lock()
 	since, recovered := h.awaySince, h.recovered
 	h.probing, h.awaySince, h.recovered = false, time.Time{}, nil

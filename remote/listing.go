@@ -21,7 +21,7 @@ import (
 //
 //   - On a remote without entries, a scan takes a ref from the list only if the service reports that the
 //     value of the ref has the sum in the list. It reads all other refs.
-//   - On a remote with entries (Format.Entries), entries name the refs that changed since the list was
+//   - On a remote with entries (Format.HasEntries), entries name the refs that changed since the list was
 //     written: see entries.go.
 //
 // A collection that removes objects compares the sums of all refs in both cases. So a wrong list does
@@ -61,8 +61,8 @@ type knownRef struct {
 	listNumberBefore int
 }
 
-// A pushedRefs has the refs that this program pushed since it wrote the list.
-type pushedRefs struct {
+// A pushRecord has the refs that this program pushed since it wrote the list.
+type pushRecord struct {
 	mu               sync.Mutex
 	refs             map[string]knownRef
 	listedCount      int  // number of refs in the list that this program wrote last
@@ -180,7 +180,7 @@ func (r *Remote) readListing(ctx context.Context, key string) (*listing, map[str
 // only take longer.
 func (v *refScan) writeListing(ctx context.Context) {
 	l, key, o := listing{}, listingKey, backend.PutOptions{}
-	if v.format.Entries {
+	if v.format.HasEntries {
 		l.Objects, l.IncludedEntries = v.listedObjects, v.settledEntries
 		key, o.IfAbsent = listKey(v.newestListNumber+1), true
 	}
@@ -205,7 +205,7 @@ func (v *refScan) writeListing(ctx context.Context) {
 	}
 
 	v.r.pushed.listedCount = len(v.refs)
-	if v.format.Entries {
+	if v.format.HasEntries {
 		v.r.pushed.newestListNumber = max(v.r.pushed.newestListNumber, v.newestListNumber+1)
 	}
 }

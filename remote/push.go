@@ -142,7 +142,7 @@ func (u *pushRun) tryPush(ctx context.Context) error {
 	})
 
 	err := g.Wait()
-	u.condemned = condemned
+	u.condemnedObjects = condemned
 
 	return err
 }
@@ -157,8 +157,8 @@ type pushRun struct {
 	nonce            string
 	listNumberBefore int // number of the newest list that was known before the entry was written
 
-	condemned   map[string]bool // names of objects, as of the last attempt
-	marksReadAt time.Time       // when that attempt began; it read the marks after that
+	condemnedObjects map[string]bool // names of objects, as of the last attempt
+	marksReadAt      time.Time       // when that attempt began; it read the marks after that
 
 	toSend        []cas.Hash     // records that the base lacks, in the order of the walk
 	reusedEntries []object.Entry // of a merge: records that stay in an object of the base
@@ -219,7 +219,7 @@ func errNameTaken(ref *object.Ref) error {
 
 // noneCondemned reports whether no collection is about to remove one of the objects.
 func (u *pushRun) noneCondemned(objects []backend.Object) bool {
-	return !slices.ContainsFunc(objects, func(o backend.Object) bool { return u.condemned[o.Name] })
+	return !slices.ContainsFunc(objects, func(o backend.Object) bool { return u.condemnedObjects[o.Name] })
 }
 
 // writeRef writes the ref, so that other programs see the snapshot.
@@ -234,7 +234,7 @@ func (u *pushRun) writeRef(ctx context.Context) (*PushResult, error) {
 
 	err = u.r.b.Put(ctx, "ref/"+ref.Name, raw, backend.PutOptions{IfAbsent: !u.options.Force, RefObjects: ref.Objects})
 	done := &PushResult{Ref: &ref, Objects: u.objectsSent, Bytes: u.bytesSent}
-	if err == nil && u.format.Conditional {
+	if err == nil && u.format.ConditionalPuts {
 		u.r.recordPushedRef(&ref, raw, u.listNumberBefore)
 		return done, nil
 	}

@@ -175,7 +175,7 @@ func (u *pushRun) upload(ctx context.Context, p *object.Pack, number int, isHead
 	}
 
 	o := backend.ObjectOf(encrypted)
-	if u.condemned[o.Name] {
+	if u.condemnedObjects[o.Name] {
 		// A collection is about to remove the object with these bytes. One more byte gives the object another name.
 		p.Bytes = append(p.Bytes, 0)
 		return u.upload(ctx, p, number, isHead)

@@ -74,10 +74,10 @@ type Remote struct {
 	b        backend.Backend
 	o        Options
 	expander *cas.Expander
-	health   health
+	health   healthTracker
 
 	format      atomic.Pointer[Format]
-	pushed      pushedRefs
+	pushed      pushRecord
 	maxUnlisted int        // maxUnlistedRefs; lower in tests
 	readers     sync.Map   // of encrypted objects: readerKey → io.ReaderAt
 	mu          sync.Mutex // guards o.Identities
@@ -97,7 +97,7 @@ func Open(url string, o Options) (*Remote, error) {
 	}
 
 	r := &Remote{b: b, o: o, expander: cas.NewExpander(), maxUnlisted: maxUnlistedRefs}
-	r.health = health{probe: r.probe, timeout: max(o.Timeout, 0), report: o.ReportAway}
+	r.health = healthTracker{probe: r.probe, timeout: max(o.Timeout, 0), report: o.ReportAway}
 	r.health.makeContexts()
 
 	return r, nil
@@ -205,12 +205,12 @@ func (r *Remote) Remove(ctx context.Context, names ...string) error {
 
 // A Format describes a remote. It is the value of the key "format": a line for people, then JSON.
 type Format struct {
-	Version     int      `json:"version"`
-	Conditional bool     `json:"conditional"` // the service supports conditional puts
-	Recipients  []string `json:"recipients,omitempty"`
-	// Entries is set if each change of a ref has an entry, see entries.go. It is encoded in the first line of the
+	Version         int      `json:"version"`
+	ConditionalPuts bool     `json:"conditional"` // the service supports conditional puts
+	Recipients      []string `json:"recipients,omitempty"`
+	// HasEntries is set if each change of a ref has an entry, see entries.go. It is encoded in the first line of the
 	// value and not in the JSON, because older programs, which write no entries, refuse another first line.
-	Entries bool `json:"-"`
+	HasEntries bool `json:"-"`
 }
 
 // The first line of the value of the key "format": for a remote without entries, and for one with entries.
@@ -267,7 +267,7 @@ func decodeFormat(raw []byte) (*Format, error) {
 		return nil, object.ErrNewer
 	}
 
-	f := Format{Entries: entries}
+	f := Format{HasEntries: entries}
 	if err := json.Unmarshal(rest, &f); err != nil {
 		return nil, fmt.Errorf("%w: format: %w", object.ErrMalformed, err)
 	}
@@ -325,10 +325,10 @@ func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(strin
 		warn(problem)
 	}
 
-	f, line := &Format{Version: object.Version, Conditional: problem == "", Recipients: recipients}, formatLine
+	f, line := &Format{Version: object.Version, ConditionalPuts: problem == "", Recipients: recipients}, formatLine
 	// A directory needs no entries, because its refs are read without requests. Without conditional puts
 	// a remote has no entries, because two programs could write lists with the same number.
-	if f.Conditional && !strings.HasPrefix(r.URL(), "file:") {
+	if f.ConditionalPuts && !strings.HasPrefix(r.URL(), "file:") {
 		line = entriesLine
 	}
 

@@ -27,11 +27,11 @@ func TestInit(t *testing.T) {
 		warn := func(s string) { warned = append(warned, s) }
 		f, err := openRemote(t, url, Options{}).Init(t.Context(), nil, warn)
 		must.OK(t, err)
-		if f.Conditional != (len(warned) == 0) || f.Conditional == strings.HasPrefix(url, "oci:") {
+		if f.ConditionalPuts != (len(warned) == 0) || f.ConditionalPuts == strings.HasPrefix(url, "oci:") {
 			t.Errorf("%+v, warned %q", f, warned)
 		}
 		again, err := openRemote(t, url, Options{}).Init(t.Context(), nil, func(s string) { t.Error(s) })
-		if err != nil || again.Conditional != f.Conditional {
+		if err != nil || again.ConditionalPuts != f.ConditionalPuts {
 			t.Errorf("a second time: %+v, %v", again, err)
 		}
 	})
@@ -45,7 +45,7 @@ func TestLyingService(t *testing.T) {
 	var warned []string
 	f, err := r.Init(t.Context(), nil, func(s string) { warned = append(warned, s) })
 	must.OK(t, err)
-	if f.Conditional || len(warned) != 1 || !strings.Contains(warned[0], "8 of 8") {
+	if f.ConditionalPuts || len(warned) != 1 || !strings.Contains(warned[0], "8 of 8") {
 		t.Fatalf("%+v, warned %q", f, warned)
 	}
 	w := newWorld()

@@ -17,7 +17,7 @@ type refScan struct {
 	r           *Remote
 	format      *Format
 	refs        map[string]knownRef
-	unreadable  map[string]error  // errors of refs that cannot be read, by name
+	readErrors  map[string]error  // errors of refs that cannot be read, by name
 	changeCount int               // number of refs and entries that the list lacks
 	sums        map[string]string // sums of the refs as the service reports them, by name; nil if it was not asked for them
 	sumsMatch   bool              // at least one of these sums is the MD5 of a value that was read
@@ -52,7 +52,7 @@ func (r *Remote) readRefs(ctx context.Context, askService bool, fn func(name str
 
 // forEach calls fn for each ref of the scan, as Remote.Refs does.
 func (v *refScan) forEach(fn func(name string, ref *object.Ref, err error) error) error {
-	for name, err := range v.unreadable {
+	for name, err := range v.readErrors {
 		if err := fn(name, nil, err); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (r *Remote) scanRefs(ctx context.Context, askService bool) (*refScan, error
 // beginScan reads the entries, and then the numbers of the lists. If withGCKeys is set, it reads all keys below gc/,
 // also on a remote without entries.
 func (r *Remote) beginScan(ctx context.Context, withGCKeys bool) (*refScan, error) {
-	v := &refScan{r: r, format: &Format{}, refs: map[string]knownRef{}, unreadable: map[string]error{}}
+	v := &refScan{r: r, format: &Format{}, refs: map[string]knownRef{}, readErrors: map[string]error{}}
 	if r.b.IsRegistry() {
 		return v, nil
 	}
@@ -99,13 +99,13 @@ func (r *Remote) beginScan(ctx context.Context, withGCKeys bool) (*refScan, erro
 	}
 
 	// The entries must be read before the lists: see entries.go.
-	if v.format.Entries {
+	if v.format.HasEntries {
 		if v.entries, err = r.readEntries(ctx); err != nil {
 			return nil, err
 		}
 	}
 
-	if v.format.Entries || withGCKeys {
+	if v.format.HasEntries || withGCKeys {
 		err := r.b.List(ctx, "gc/", func(i backend.Info) error { v.gcKeys = append(v.gcKeys, i); return nil })
 		if err != nil {
 			return nil, err
@@ -139,7 +139,7 @@ func (v *refScan) endScan(ctx context.Context, askService bool) error {
 		case err == nil:
 			sum := md5Sum(raw)
 			v.refs[name] = knownRef{sum: sum, ref: ref}
-			if matches := v.sums[name] == sum; matches || v.format.Entries {
+			if matches := v.sums[name] == sum; matches || v.format.HasEntries {
 				v.sumsMatch = v.sumsMatch || matches
 				v.changeCount++
 			}
@@ -147,7 +147,7 @@ func (v *refScan) endScan(ctx context.Context, askService bool) error {
 		case errors.Is(err, backend.ErrAway) || errors.Is(err, errs.Perm) || ctx.Err() != nil:
 			return err
 		case !errors.Is(err, backend.ErrNotFound): // a ref that is not found was just removed
-			v.unreadable[name] = err
+			v.readErrors[name] = err
 		}
 
 		return nil
@@ -156,14 +156,14 @@ func (v *refScan) endScan(ctx context.Context, askService bool) error {
 		return err
 	}
 
-	if v.format.Entries {
+	if v.format.HasEntries {
 		v.settleEntries(ctx)
 	}
 
 	v.r.pushed.mu.Lock()
 	defer v.r.pushed.mu.Unlock()
 
-	if len(v.refs) > v.r.maxUnlisted && !v.sumsMatch && !v.format.Entries {
+	if len(v.refs) > v.r.maxUnlisted && !v.sumsMatch && !v.format.HasEntries {
 		v.r.pushed.noSums, v.r.pushed.refs = true, nil
 	}
 
@@ -173,7 +173,7 @@ func (v *refScan) endScan(ctx context.Context, askService bool) error {
 // unreadRefs sets v.refs to the refs that it takes from the list and from pushes of this program. It returns the
 // names of the refs that the caller must read.
 func (v *refScan) unreadRefs(ctx context.Context, askService bool) ([]string, error) {
-	if !v.format.Entries {
+	if !v.format.HasEntries {
 		return v.compareSums(ctx)
 	}
 	usable, err := v.readNewestList(ctx)
@@ -197,7 +197,7 @@ func (v *refScan) compareSums(ctx context.Context) (unread []string, err error) 
 
 	known := v.refs
 	v.refs, v.sums = map[string]knownRef{}, map[string]string{}
-	if !v.format.Entries && len(infos) > v.r.maxUnlisted && !v.r.b.IsRegistry() {
+	if !v.format.HasEntries && len(infos) > v.r.maxUnlisted && !v.r.b.IsRegistry() {
 		if _, refs, err := v.r.readListing(ctx, listingKey); err == nil {
 			known = refs
 		}
@@ -228,7 +228,7 @@ func (v *refScan) compareSums(ctx context.Context) (unread []string, err error) 
 func (v *refScan) listingDue() bool {
 	v.r.pushed.mu.Lock()
 	defer v.r.pushed.mu.Unlock()
-	return len(v.unreadable) == 0 && (v.changeCount > v.r.maxUnlisted || len(v.r.pushed.refs) > v.r.maxUnlisted)
+	return len(v.readErrors) == 0 && (v.changeCount > v.r.maxUnlisted || len(v.r.pushed.refs) > v.r.maxUnlisted)
 }
 
 // readRef does the work of Ref. It also returns the stored value that it has decoded.

@@ -49,7 +49,7 @@ func (es *Exports) export(ctx context.Context, r *Request, a Export) (ExportDone
 	ctx, stop := es.contextWhileAlive(ctx, r.Workspace)
 	defer stop()
 
-	result, err := es.exportAlive(ctx, r, a)
+	result, err := es.exportWhileAlive(ctx, r, a)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -57,9 +57,9 @@ func (es *Exports) export(ctx context.Context, r *Request, a Export) (ExportDone
 	return result, err
 }
 
-// exportAlive does the work of export for a workspace that has not ended. If the workspace ends before exportAlive
-// does, exportAlive may return any error: export replaces it by errForkEnded.
-func (es *Exports) exportAlive(ctx context.Context, r *Request, a Export) (ExportDone, error) {
+// exportWhileAlive does the work of export for a workspace that has not ended. If the workspace ends before
+// exportWhileAlive does, exportWhileAlive may return any error: export replaces it by errForkEnded.
+func (es *Exports) exportWhileAlive(ctx context.Context, r *Request, a Export) (ExportDone, error) {
 	ref, err := exportRef(r.Workspace, a)
 	if err != nil {
 		return ExportDone{}, err

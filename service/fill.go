@@ -54,7 +54,7 @@ func FillStore(ctx context.Context, s *snapshot.Store, dir string, o FillOptions
 			return hostdir.Read(ctx, dir, b.Add, o.readOptions())
 		}
 		scan := &pathScan{dir: dir, relink: o.Relink}
-		if err := hostdir.Read(ctx, dir, scan.wrap(b.Add), o.readOptions()); err != nil {
+		if err := hostdir.Read(ctx, dir, scan.wrapSink(b.Add), o.readOptions()); err != nil {
 			return err
 		}
 		if text := scan.report(); text != "" {
@@ -85,8 +85,8 @@ type pathScan struct {
 // filesWithPaths are the names of files into which programs write absolute paths.
 var filesWithPaths = map[string]bool{"pyvenv.cfg": true, "activate": true, "compile_commands.json": true, ".envrc": true, ".git": true}
 
-// wrap returns a sink that scans each entry, and then passes it to another sink.
-func (l *pathScan) wrap(next stream.Sink) stream.Sink {
+// wrapSink returns a sink that scans each entry, and then passes it to another sink.
+func (l *pathScan) wrapSink(next stream.Sink) stream.Sink {
 	l.virtualenvs = make(map[string]bool)
 	return func(e stream.Entry) error {
 		switch e.Mode & unix.S_IFMT {

@@ -88,7 +88,7 @@ func (r *ReceivedHandoff) claim(ctx context.Context, c *cache.Cache, n int, rece
 		if err != nil {
 			return false, err
 		}
-		if !f.Conditional {
+		if !f.ConditionalPuts {
 			time.Sleep(claimSettleTime)
 		}
 		if found, err = area.Ref(ctx, name); err != nil {

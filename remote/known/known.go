@@ -69,7 +69,7 @@ type registryFile struct {
 	// Handoffs has the area of the store on each remote, by URL.
 	Handoffs map[string]*handoff.Area `json:"handoffs,omitempty"`
 	// Recipients has the recipients of each remote, by URL.
-	Recipients *recipients `json:"recipients,omitempty"`
+	Recipients *recipientStore `json:"recipients,omitempty"`
 }
 
 // A mountSource is a source of the store: a remote snapshot from which it reads objects.
@@ -125,7 +125,7 @@ func (f *registryFile) validate() error {
 		f.PushBases = map[string]string{}
 	}
 	if f.Recipients == nil {
-		f.Recipients = &recipients{}
+		f.Recipients = &recipientStore{}
 	}
 	if f.BackupSeqs == nil {
 		f.BackupSeqs = map[string]uint64{}

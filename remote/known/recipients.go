@@ -10,17 +10,17 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// A recipients has the recipients that each remote had when it was added or first used. They are the public age keys
-// to which the values of the remote are encrypted. Without keys, values are not encrypted. The store remembers the
-// keys, because the format of a remote is not authenticated: a service could remove keys, or add its own.
-type recipients struct {
+// A recipientStore has the recipients that each remote had when it was added or first used. They are the public age
+// keys to which the values of the remote are encrypted. Without keys, values are not encrypted. The store remembers
+// the keys, because the format of a remote is not authenticated: a service could remove keys, or add its own.
+type recipientStore struct {
 	mu    sync.Mutex
 	byURL map[string][]string
 }
 
 // checkOrStore stores the recipients that were found at a URL, when it is called for the URL for the first time.
 // Later it returns an error if other recipients were found.
-func (r *recipients) checkOrStore(url string, found []string) error {
+func (r *recipientStore) checkOrStore(url string, found []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -44,20 +44,20 @@ func (r *recipients) checkOrStore(url string, found []string) error {
 
 func joinKeys(list []string) string { return cmp.Or(strings.Join(list, ", "), "nobody") }
 
-// forget removes the recipients of a remote: the next check accepts any recipients.
-func (r *recipients) forget(url string) {
+// forget removes the recipients of a remote: the next call of checkOrStore accepts any recipients.
+func (r *recipientStore) forget(url string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byURL, url)
 }
 
-func (r *recipients) MarshalJSON() ([]byte, error) {
+func (r *recipientStore) MarshalJSON() ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return json.Marshal(r.byURL)
 }
 
-func (r *recipients) UnmarshalJSON(raw []byte) error {
+func (r *recipientStore) UnmarshalJSON(raw []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return json.Unmarshal(raw, &r.byURL)

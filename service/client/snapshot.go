@@ -63,9 +63,9 @@ func (c *Client) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 // state of the workspace. The differences between the two are the changes of the workspace.
 type Changes struct {
 	Base, Now *tree.State
-	// Undo is set if the changes undo an apply. Then Base and Now are the states of the directory after and before
-	// the apply.
-	Undo bool
+	// UndoesApply is set if the changes undo an apply. Then Base and Now are the states of the directory after and
+	// before the apply.
+	UndoesApply bool
 	// Hidden describes the paths of the directory that are hidden from the workspace.
 	Hidden hostdir.Hidden
 	*objectReader
@@ -102,7 +102,7 @@ func (c *Client) openChanges(ctx context.Context, args service.OpenChanges) (*Ch
 	}
 
 	return &Changes{
-		Base: base, Now: now, Undo: args.Undo != 0, Hidden: hostdir.Hidden{Paths: hidden, ShowEmpty: opened.HideAsEmpty}, objectReader: r,
+		Base: base, Now: now, UndoesApply: args.Undo != 0, Hidden: hostdir.Hidden{Paths: hidden, ShowEmpty: opened.HideAsEmpty}, objectReader: r,
 	}, nil
 }
 

@@ -217,7 +217,7 @@ func ApplyChanges(ctx context.Context, ch *client.Changes, dir string, o hostdir
 	o.AgentChange, o.MergeLines, o.Git = hooks.HookOnlyChecker, gitbridge.MergeConfigs(diff.Merger{}.Merge), gitbridge.HostGit{}
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	o.Hidden, o.Read = ch.Hidden, ReadOptions(dir, ch.Store(), ch.Hidden)
-	if o.Undo = ch.Undo; !o.DryRun && !o.Undo {
+	if o.Undo = ch.UndoesApply; !o.DryRun && !o.Undo {
 		o.Record = applyRecorder(ctx, ch, dir, o.BaseFromDir)
 		o.Read.Skip = func(string, error) {} // the refresh after the apply reports unreadable paths
 	}

@@ -44,7 +44,7 @@ func (x *exporter) exportDir(dir string, n *tree.Inode) error {
 		return fmt.Errorf("reading directory %q: %w", dir, err)
 	}
 
-	slices.SortFunc(entries, func(a, b tree.Dirent) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(entries, func(a, b tree.Dirent) int { return strings.Compare(a.Name, b.Name) })
 	items := make([]item, len(entries))
 	for i, e := range entries {
 		items[i].path = path.Join(dir, e.Name)

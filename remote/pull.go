@@ -111,7 +111,7 @@ func (s *Snapshot) listMissing(ctx context.Context, p PullOptions) (data, pages 
 // pullData copies records with file data into the store, in the order of their places on the remote, and several
 // ranges at once.
 func (s *Snapshot) pullData(ctx context.Context, data []pullItem, p PullOptions, progress *meter) error {
-	slices.SortFunc(data, func(a, b pullItem) int { return object.ByPlace(a.entry, b.entry) })
+	slices.SortStableFunc(data, func(a, b pullItem) int { return object.ByPlace(a.entry, b.entry) })
 	entries := make([]object.Entry, len(data))
 	for i, w := range data {
 		entries[i] = w.entry

@@ -94,7 +94,7 @@ func listActors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
 		out.Actors = append(out.Actors, *a)
 	}
 
-	slices.SortFunc(out.Actors, func(a, b ActorState) int {
+	slices.SortStableFunc(out.Actors, func(a, b ActorState) int {
 		return cmp.Or(b.Last.Compare(a.Last), strings.Compare(a.Name, b.Name))
 	})
 

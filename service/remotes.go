@@ -213,7 +213,7 @@ func (rs *remotes) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnap
 		return nil
 	})
 
-	slices.SortFunc(list.Snapshots, func(a, b RemoteSnapshot) int {
+	slices.SortStableFunc(list.Snapshots, func(a, b RemoteSnapshot) int {
 		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.Name, b.Name))
 	})
 

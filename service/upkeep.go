@@ -60,7 +60,7 @@ func (u *upkeep) status(_ context.Context, r *Request, _ GetStatus) (Status, err
 		st.Remotes = append(st.Remotes, RemoteState{Name: name, URL: url, State: "untrusted"})
 	}
 
-	slices.SortFunc(st.Remotes, func(a, b RemoteState) int { return strings.Compare(a.URL, b.URL) })
+	slices.SortStableFunc(st.Remotes, func(a, b RemoteState) int { return strings.Compare(a.URL, b.URL) })
 	st.FromRemote = u.registry.HasAny()
 	return st, nil
 }

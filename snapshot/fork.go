@@ -165,7 +165,7 @@ func (fs Forks) List() []ForkInfo {
 		}
 	})
 
-	slices.SortFunc(out, func(a, b ForkInfo) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(out, func(a, b ForkInfo) int { return strings.Compare(a.Name, b.Name) })
 
 	return out
 }

@@ -173,7 +173,7 @@ func (fs Forks) Page(from uint64, n int) (out []ListEntry) {
 		}
 	})
 
-	slices.SortFunc(out, func(a, b ListEntry) int { return cmp.Compare(a.Position, b.Position) })
+	slices.SortStableFunc(out, func(a, b ListEntry) int { return cmp.Compare(a.Position, b.Position) })
 	return out[:min(n, len(out))]
 }
 

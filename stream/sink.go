@@ -290,5 +290,5 @@ func (c *contextReader) Read(p []byte) (int, error) {
 
 // SortXattrs sorts extended attributes by name, as Meta requires.
 func SortXattrs(x []tree.Xattr) {
-	slices.SortFunc(x, func(a, b tree.Xattr) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(x, func(a, b tree.Xattr) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/internal/pattern"
 	"github.com/amberfs/amberfs/remote/handoff"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
@@ -235,7 +235,7 @@ func (k *keptRun) addHiddenAndNoteSecrets(ctx context.Context, done *service.Han
 }
 
 // sessionIDPattern matches the ids of agent sessions, which are part of the names of transcript files.
-var sessionIDPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+var sessionIDPattern = pattern.New(`^[A-Za-z0-9_-]{1,128}$`)
 
 // maxTranscriptBytes is the size of the largest transcript after compression.
 const maxTranscriptBytes = 11 << 20
@@ -309,7 +309,7 @@ func claudeProjectsDir() string {
 	return filepath.Join(cmp.Or(env.Get("CLAUDE_CONFIG_DIR"), filepath.Join(home, ".claude")), "projects")
 }
 
-var nonProjectNameChar = regexp.MustCompile(`[^A-Za-z0-9]`)
+var nonProjectNameChar = pattern.New(`[^A-Za-z0-9]`)
 
 // claudeProjectDir returns the directory with the transcripts of the Claude Code sessions in dir.
 func claudeProjectDir(dir string) string {

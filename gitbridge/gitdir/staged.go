@@ -91,7 +91,7 @@ func (p *indexPlan) decide(ctx context.Context) error {
 		p.newEntries = append(p.newEntries, n)
 	}
 
-	slices.SortFunc(p.newEntries, func(a, b IndexEntry) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortStableFunc(p.newEntries, func(a, b IndexEntry) int { return strings.Compare(a.Path, b.Path) })
 
 	return nil
 }

@@ -68,7 +68,7 @@ func ExitStatuses() []ExitStatus {
 		}
 	}
 
-	slices.SortFunc(all, func(a, b ExitStatus) int { return a.Status - b.Status })
+	slices.SortStableFunc(all, func(a, b ExitStatus) int { return a.Status - b.Status })
 	return all
 }
 

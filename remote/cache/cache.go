@@ -339,7 +339,7 @@ func (c *Cache) evict() {
 		return
 	}
 
-	slices.SortFunc(blocks, func(a, b vfs.Info) int { return a.Modified.Compare(b.Modified) })
+	slices.SortStableFunc(blocks, func(a, b vfs.Info) int { return a.Modified.Compare(b.Modified) })
 
 	for _, b := range blocks {
 		if total <= c.maxBytes-c.maxBytes/10 {

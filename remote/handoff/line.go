@@ -3,7 +3,6 @@ package handoff
 import (
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/pattern"
 )
 
 // A Line is the line of text that the sending machine prints and the receiving machine reads.
@@ -21,11 +21,11 @@ type Line struct {
 	Key string `json:"key"` // decrypts the ref ID.line
 }
 
-var linePattern = regexp.MustCompile(`^(\S+)#([0-9a-f]{8}):(AGE-SECRET-KEY-1[0-9A-Z]+)$`)
+var linePattern = pattern.New(`^(\S+)#([0-9a-f]{8}):(AGE-SECRET-KEY-1[0-9A-Z]+)$`)
 
 // ParseLine reads a line; ok is false if text is no line.
 func ParseLine(text string) (l Line, ok bool) {
-	m := linePattern.FindStringSubmatch(strings.TrimSpace(text))
+	m := linePattern().FindStringSubmatch(strings.TrimSpace(text))
 	if m == nil {
 		return l, false
 	}

@@ -141,7 +141,7 @@ func (x *Index) Entries(kind cas.Kind) (out []Entry) {
 		}
 	}
 
-	slices.SortFunc(out, ByPlace)
+	slices.SortStableFunc(out, ByPlace)
 	return out
 }
 

@@ -131,7 +131,7 @@ func sumByOwner(store *cas.Store, owners map[cas.Hash]*owner, states []ownedStat
 		seen[k.owner] = true
 	}
 
-	slices.SortFunc(out.Forks, func(a, b info.UsedBy) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(out.Forks, func(a, b info.UsedBy) int { return strings.Compare(a.Name, b.Name) })
 
 	return out, nil
 }

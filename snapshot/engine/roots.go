@@ -141,7 +141,7 @@ func (r *Roots) ReadCheckpoint() error {
 	}
 
 	// Sort by age: each snapshot shares most objects with the snapshot before it.
-	slices.SortFunc(r.Snapshots, func(a, b SnapshotRoot) int {
+	slices.SortStableFunc(r.Snapshots, func(a, b SnapshotRoot) int {
 		return cmp.Or(cmp.Compare(a.WS, b.WS), cmp.Compare(a.View, b.View))
 	})
 

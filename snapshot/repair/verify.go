@@ -57,7 +57,7 @@ func (r *Report) OK() bool { return len(r.Damage) == 0 && len(r.Affected) == 0 }
 // AddAffected adds affected paths. The list stays sorted and without duplicates.
 func (r *Report) AddAffected(more ...Affected) {
 	r.Affected = append(r.Affected, more...)
-	slices.SortFunc(r.Affected, Affected.compare)
+	slices.SortStableFunc(r.Affected, Affected.compare)
 	r.Affected = slices.Compact(r.Affected)
 }
 
@@ -111,7 +111,7 @@ func (s Parts) Verify(ctx context.Context, progress func(done, total int64), tre
 	}
 
 	all := trees()
-	slices.SortFunc(all, func(a, b Tree) int { return a.Names.compare(b.Names) })
+	slices.SortStableFunc(all, func(a, b Tree) int { return a.Names.compare(b.Names) })
 	intact, err := c.allIntact(ctx, all)
 	if err != nil || intact && len(c.damagedRanges) == 0 {
 		return r, err

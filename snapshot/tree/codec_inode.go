@@ -88,7 +88,7 @@ func canonicalLinks(links []Link) []Link {
 	if slices.IsSortedFunc(links, compareLinks) {
 		return links
 	}
-	return slices.SortedFunc(slices.Values(links), compareLinks)
+	return slices.SortedStableFunc(slices.Values(links), compareLinks)
 }
 
 func compareLinks(a, b Link) int {

@@ -46,7 +46,7 @@ func (g group) isConflict() bool { return len(g.changes) > 0 && g.changes[0].Con
 // they are in no group.
 func groupChanges(plan []hostdir.PlannedChange) (groups []group, dirs []hostdir.PlannedChange) {
 	var repos, others []group
-	slices.SortFunc(plan, func(a, b hostdir.PlannedChange) int { return tree.ComparePaths(a.Path.String(), b.Path.String()) })
+	slices.SortStableFunc(plan, func(a, b hostdir.PlannedChange) int { return tree.ComparePaths(a.Path.String(), b.Path.String()) })
 	rest := slices.DeleteFunc(slices.Clone(plan), func(c hostdir.PlannedChange) bool { return c.Conflict })
 
 	for _, c := range plan {

@@ -73,8 +73,8 @@ func (f *Finder) ListAndPrune(ctx context.Context, stores []string) (out, copies
 
 	err = g.Wait()
 	newestFirst := func(x, y Run) int { return y.LastUsed.Compare(x.LastUsed) }
-	slices.SortFunc(out, newestFirst)
-	slices.SortFunc(copies, newestFirst)
+	slices.SortStableFunc(out, newestFirst)
+	slices.SortStableFunc(copies, newestFirst)
 
 	return out, copies, err
 }

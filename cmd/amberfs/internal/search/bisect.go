@@ -92,7 +92,7 @@ func (f *searchForks) bisectStates(ctx context.Context, r BisectArgs) ([]info.In
 		// Snapshots of forks and remotes belong to other time lines.
 		return i.Seq <= good.Seq || i.Seq >= bad.Seq || i.Kind == info.KindFork || i.Kind == info.KindPull
 	})
-	slices.SortFunc(states, func(x, y info.Info) int { return cmp.Compare(x.Seq, y.Seq) })
+	slices.SortStableFunc(states, func(x, y info.Info) int { return cmp.Compare(x.Seq, y.Seq) })
 
 	return slices.Concat([]info.Info{good}, states, []info.Info{bad}), nil
 }

@@ -9,7 +9,8 @@ DATE    ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --fo
 LDFLAGS  = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 PREFIX  ?= /usr/local
 # The same for the program and for its tests: what they share is compiled once.
-export GOFLAGS += -buildvcs=false -trimpath
+# Remotes are read by many connections (remote/backend), so HTTP/2 is left out: half a megabyte.
+export GOFLAGS += -buildvcs=false -trimpath -tags=nethttpomithttp2
 
 .PHONY: build cross npm image install uninstall session licences run stop test fresh test-race test-long test-remote \
 	test-clients test-cluster test-kubernetes test-kernels test-packages test-plugin test-release test-sandboxes snapshot lint bench bench-disk bench-curves bench-containers crash histories powercut soak clean

@@ -35,11 +35,9 @@ var resolutions = map[threeway.Rule]gitdir.Resolution{threeway.KeepOurs: gitdir.
 // A stateMerge is the merge of the git directories of two states, by one call of Repositories.
 type stateMerge struct {
 	gitMerge
-	merger     Merger
-	sides      threeway.Sides
-	copies     map[string]*gitdir.Copy // copies of the receiving git directories, by path
-	takenPaths []string                // see threeway.GitOutcome.TakenPaths
-	edits      []threeway.Edit
+	merger Merger
+	sides  threeway.Sides
+	copies map[string]*gitdir.Copy // copies of the receiving git directories, by path
 
 	release func() // returns gitMemoryBytes to Merger.Memory
 }
@@ -64,7 +62,7 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (threeway.G
 	changes, err := s.planAll(in.Changes)
 
 	planned := make(map[string]bool)
-	for _, at := range s.takenPaths {
+	for _, at := range s.out.TakenPaths {
 		planned[at] = true
 	}
 	for _, e := range s.out.Edits {
@@ -75,7 +73,7 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (threeway.G
 	slices.SortStableFunc(s.out.Edits, func(a, b threeway.Edit) int { // a removed file may be in the way of a new directory
 		return cmp.Compare(map[bool]int{true: 1}[a.Open != nil], map[bool]int{true: 1}[b.Open != nil])
 	})
-	out.TakenPaths, out.Edits, out.Repositories, out.Conflicts = s.takenPaths, s.edits, s.reports, s.out, err
+	return s.out, err
 }
 
 // receiverAt returns the git directory of ours at a path. The receiver's open makes the copy that git changes.
@@ -133,14 +131,7 @@ func (s *stateMerge) addedOrRemovedIn(work string) (names []string) {
 
 // changeCopy carries out the plan of a repository in its copy, except in a dry run, and adds an edit for each file that
 // git changed.
-func (s *stateMerge) changeCopy(r *repoMerge, follow []string, merged map[string]gitdir.MergedFile) error {
-	s.takenPaths = append(s.takenPaths, follow...)
-	for at, file := range merged {
-		edit := threeway.Edit{Path: at}
-		if file.Data != nil {
-			mode := uint32(unix.S_IFREG | 0o644)
-			for _, n := range []*tree.Inode{s.inodeAt(s.theirs, at), s.entryAt(at)} {
-				if n != nil && n.IsRegular() error {
+func (s *stateMerge) changeCopy(r *repoMerge) error {
 	if s.sides.DryRun {
 		return nil
 	}

@@ -258,7 +258,7 @@ func (o *handoffOptions) addSession(ctx context.Context, a *app, workspaces []*c
 	}
 
 	session, file := newest.Labels["session"], ""
-	if sessionIDPattern.MatchString(session) {
+	if sessionIDPattern().MatchString(session) {
 		file = newestFile(filepath.Join(claudeProjectsDir(), "*", session+".jsonl"))
 	} else {
 		file = newestFile(filepath.Join(claudeProjectDir(root), "*.jsonl"))
@@ -313,7 +313,7 @@ var nonProjectNameChar = pattern.New(`[^A-Za-z0-9]`)
 
 // claudeProjectDir returns the directory with the transcripts of the Claude Code sessions in dir.
 func claudeProjectDir(dir string) string {
-	return filepath.Join(claudeProjectsDir(), nonProjectNameChar.ReplaceAllString(dir, "-"))
+	return filepath.Join(claudeProjectsDir(), nonProjectNameChar().ReplaceAllString(dir, "-"))
 }
 
 // mergeReturned merges the returned snapshot of a handoff into the workspace or the ordinary directory in which

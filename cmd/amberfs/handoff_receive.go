@@ -256,7 +256,7 @@ func (r *receipt) writeTree(ctx context.Context, a *app, from *handoff.Objects, 
 // that file exists already, it writes nothing and returns "".
 func (r *receipt) placeTranscript(from *handoff.Objects) (string, error) {
 	packed, err := from.Transcript()
-	if packed == nil || err != nil || !sessionIDPattern.MatchString(r.Session) {
+	if packed == nil || err != nil || !sessionIDPattern().MatchString(r.Session) {
 		return "", err
 	}
 	z, err := gzip.NewReader(bytes.NewReader(packed))

@@ -12,15 +12,15 @@ import (
 // writer of the inode: when the kernel writes back pages of a shared mapping, it names no process.
 func (w Writer) WithActor(actor string) Writer { return w.ForRequest(actor, 0) }
 
-// markChanged attributes the change of an inode to trees.mu.actor, the actor of the present change.
-func (v *view) markChanged(ino uint64) {
+// attributeInode attributes the change of an inode to trees.mu.actor, the actor of the present change.
+func (v *view) attributeInode(ino uint64) {
 	if by := v.trees.mu.actor; by != "" { // "" for an orphan without a known writer
 		v.attribution.Add(ino, by)
 	}
 }
 
-// markChanged attributes the change of an inode to the actors of the edit.
-func (e *Edit) markChanged(ino uint64) {
+// attributeInode attributes the change of an inode to the actors of the edit.
+func (e *Edit) attributeInode(ino uint64) {
 	for _, by := range e.stepActors {
 		e.attribution.Add(ino, by)
 	}
@@ -44,7 +44,7 @@ func (v *view) IsOrphan(ino uint64) bool {
 
 // attributedChange returns the change that the record makes, for the attribution of a view.
 func (r *record) attributedChange() attribution.Change {
-	c := attribution.Change{Kind: attribution.ChangeInode, Ino: r.ino, Name: tree.Link{Parent: r.parent, Name: r.name}, To: r.to}
+	c := attribution.Change{Kind: attribution.ChangeInode, Ino: r.ino, Name: tree.Link{Parent: r.parent, Name: r.name}, To: r.newLink}
 
 	switch {
 	case r.kind == recCreate && r.name == "", r.kind == recSetAttr && !r.setAttr.CountsAsChange():
@@ -64,29 +64,29 @@ func (r *record) attributedChange() attribution.Change {
 	return c
 }
 
-// attribute finds the actor of a change. If the previous change was by another actor, it appends a record
+// findAndJournalActor finds the actor of a change. If the previous change was by another actor, it appends a record
 // of the actor to the journal. If another actor has changed the same file or name since the newest
-// snapshot, attribute first takes a snapshot (Options.Overlap). The caller holds the forest's lock.
-func (v *view) attribute(r *record) error {
+// snapshot, findAndJournalActor first takes a snapshot (Options.CaptureOnOverlap). The caller holds the forest's lock.
+func (v *view) findAndJournalActor(r *record) error {
 	t := v.trees
 	if t.mu.actor == "" {
 		t.mu.actor = v.attribution.LastWriter(r.ino)
 	}
 
-	if t.overlap != nil && v.attribution.NeedsSnapshot(r.attributedChange(), t.mu.actor, r.time, v) {
-		t.overlap(v.id, t.mu.actor)
+	if t.captureOnOverlap != nil && v.attribution.NeedsSnapshot(r.attributedChange(), t.mu.actor, r.time, v) {
+		t.captureOnOverlap(v.id, t.mu.actor)
 	}
 	if t.mu.failed != nil {
 		return t.mu.failed
 	}
-	if t.mu.actor == t.mu.journaled {
+	if t.mu.actor == t.mu.journaledActor {
 		return nil
 	}
 	if _, err := t.log.AppendUrgent(recActor, []byte(t.mu.actor), nil); err != nil {
 		return err
 	}
 
-	t.mu.journaled = t.mu.actor
+	t.mu.journaledActor = t.mu.actor
 
 	return nil
 }

@@ -231,7 +231,7 @@ func (v *view) applyLink(e *tree.Editor, r *record) {
 
 // applyRename applies a recRename.
 func (v *view) applyRename(e *tree.Editor, r *record) {
-	from, to := tree.Link{Parent: r.parent, Name: r.name}, r.to
+	from, to := tree.Link{Parent: r.parent, Name: r.name}, r.newLink
 
 	switch {
 	case r.flags&unix.RENAME_EXCHANGE != 0:

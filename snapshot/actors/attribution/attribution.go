@@ -194,5 +194,5 @@ func (a *Attribution) inheritActors(name tree.Link, before []string, w Workspace
 // interval that ends.
 func (a *Attribution) NextInterval() []*actors.Set {
 	a.removedNames, a.newNames = nil, nil
-	return a.RecentSets.NextInterval()
+	return a.RecentSets.EndInterval()
 }

@@ -39,8 +39,7 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 	r.answers.resolveConflict, r.entryAt, r.findReceiver, r.addedOrRemoved, r.carryOut = r.resolution, r.ourEntry, r.receiverAt, r.addedOrRemovedIn, r.addPlan
 	r.out.Close = r.close
 
-	var err error
-	if r.out.Changes, err = r.planAll(in.Changes); err != nil {
+	if err := r.planAll(in.Changes); err != nil {
 		r.close()
 		return hostdir.Repositories{}, err
 	}

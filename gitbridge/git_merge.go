@@ -1,20 +1,15 @@
 package gitbridge
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/hostdir"
@@ -80,15 +75,15 @@ type repoMerge struct {
 	skippedDir string       // the path of a directory whose changes are not merged, "" for none
 }
 
-// planAll plans the changes in git directories. It returns the changes that the merge of files takes.
-func (g *gitMerge) planAll(changes []tree.Change) (files []tree.Change, err error) {
+// planAll plans the changes in git directories, and sets out.
+func (g *gitMerge) planAll(changes []tree.Change) error {
 	dirs := gitDirs{g.src, g.base, g.theirs, make(map[string]bool)}
-	changesOf, roots := make(map[string][]tree.Change), []string(nil) // the changes of each git directory
+	changesOf, roots, files := make(map[string][]tree.Change), []string(nil), []tree.Change(nil) // changesOf are the changes of each git directory
 
 	for _, c := range changes {
 		at, err := dirs.innermost(c.Path.String())
 		if err != nil {
-			return nil, err
+			return err
 		}
 
 		if at == "" {
@@ -105,10 +100,10 @@ func (g *gitMerge) planAll(changes []tree.Change) (files []tree.Change, err erro
 		r := &repoMerge{Repository: threeway.Repository{Dir: at}}
 		rest, err := g.planRepository(r, changesOf[at])
 		if err != nil {
-			return nil, fmt.Errorf("the git directory %s: %w", at, err)
+			return fmt.Errorf("the git directory %s: %w", at, err)
 		}
 		if files, err = g.planFiles(r, append(files, rest...)); err != nil {
-			return nil, err
+			return err
 		}
 
 		if len(r.Lines) > 0 {
@@ -116,8 +111,21 @@ func (g *gitMerge) planAll(changes []tree.Change) (files []tree.Change, err erro
 		}
 	}
 
-	files, err = g.followRenames(g.withoutRemoved(files))
-	return files, errors.Join(err, g.err)
+	files, err := g.followRenames(g.withoutRemoved(files))
+	planned := make(map[string]bool)
+	for _, at := range g.out.TakenPaths {
+		planned[at] = true
+	}
+	for _, e := range g.out.Edits {
+		planned[e.Path] = true
+	}
+
+	g.out.Changes = slices.DeleteFunc(files, func(c tree.Change) bool { return planned[c.Path.String()] })
+	slices.SortStableFunc(g.out.Edits, func(a, b threeway.Edit) int { // a removed file may be in the way of a new directory
+		return cmp.Compare(map[bool]int{true: 1}[a.Open != nil], map[bool]int{true: 1}[b.Open != nil])
+	})
+
+	return errors.Join(err, g.err)
 }
 
 // planRepository plans the merge of one git directory. It returns the changes that the merge of files takes: all of
@@ -274,30 +282,6 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 		return changes, nil
 	}
 	return changes, g.carryOut(r)
-}
-
-// takeFiles plans that the receiving side takes the files at the paths in follow from theirs, and gets the files in
-// merged, which git has merged. All paths are relative to dir.
-func (g *gitMerge) takeFiles(dir string, follow []string, merged map[string]gitdir.MergedFile) {
-	for _, at := range follow {
-		g.out.TakenPaths = append(g.out.TakenPaths, path.Join(dir, at))
-	}
-	for _, at := range slices.Sorted(maps.Keys(merged)) {
-		file, edit := merged[at], threeway.Edit{Path: path.Join(dir, at)}
-		if file.Data != nil {
-			mode := uint32(unix.S_IFREG | 0o644)
-			for _, n := range []*tree.Inode{g.inodeAt(g.theirs, edit.Path), g.entryAt(edit.Path)} {
-				if n != nil && n.IsRegular() {
-					mode, edit.Like = n.Mode, n
-				}
-			}
-
-			edit.Mode = threeway.ExecutableMode(mode, file.Exec)
-			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file.Data)), nil }
-		}
-
-		g.out.Edits = append(g.out.Edits, edit)
-	}
 }
 
 // filesDecide reports whether the merge of files decides about the file at a path. If not, the file can follow HEAD,

@@ -1,12 +1,16 @@
 package gitbridge
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/scratch"
@@ -115,4 +119,34 @@ func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Ch
 	follow = slices.DeleteFunc(follow, func(at string) bool { return !slices.Contains(renamed, at) })
 	g.takeFiles("", follow, merged)
 	return true, nil
+}
+
+// takeFiles plans that the receiving side takes the files at the paths in follow from theirs, and gets the files in
+// merged, which git has merged. All paths are relative to dir. Theirs takes the place of a directory only with a file.
+func (g *gitMerge) takeFiles(dir string, follow []string, merged map[string]gitdir.MergedFile) {
+	sides := func(at string) [2]*tree.Inode { return [2]*tree.Inode{g.inodeAt(g.theirs, at), g.entryAt(at)} }
+	for _, at := range follow {
+		at = path.Join(dir, at)
+		if n := sides(at); n[1] == nil || !n[1].IsDir() || n[0] != nil && !n[0].IsDir() {
+			g.out.TakenPaths = append(g.out.TakenPaths, at)
+		}
+	}
+
+	for _, at := range slices.Sorted(maps.Keys(merged)) {
+		file, edit := merged[at], threeway.Edit{Path: path.Join(dir, at)}
+		present := sides(edit.Path)
+		if file.Data != nil {
+			mode := uint32(unix.S_IFREG | 0o644)
+			for _, n := range present {
+				if n != nil && n.IsRegular() {
+					mode, edit.Like = n.Mode, n
+				}
+			}
+
+			edit.Mode = threeway.ExecutableMode(mode, file.Exec)
+			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file.Data)), nil }
+		}
+
+		g.out.Edits = append(g.out.Edits, edit)
+	}
 }

@@ -1,7 +1,6 @@
 package gitbridge
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,20 +58,7 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (threeway.G
 	s.findReceiver, s.addedOrRemoved, s.carryOut = s.receiverAt, s.addedOrRemovedIn, s.changeCopy
 	s.entryAt = func(at string) *tree.Inode { return s.inodeAt(s.ours, at) }
 	s.out.Close = func() { s.close(); s.release() }
-	changes, err := s.planAll(in.Changes)
-
-	planned := make(map[string]bool)
-	for _, at := range s.out.TakenPaths {
-		planned[at] = true
-	}
-	for _, e := range s.out.Edits {
-		planned[e.Path] = true
-	}
-
-	s.out.Changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return planned[c.Path.String()] })
-	slices.SortStableFunc(s.out.Edits, func(a, b threeway.Edit) int { // a removed file may be in the way of a new directory
-		return cmp.Compare(map[bool]int{true: 1}[a.Open != nil], map[bool]int{true: 1}[b.Open != nil])
-	})
+	err := s.planAll(in.Changes)
 	return s.out, err
 }
 

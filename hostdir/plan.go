@@ -208,35 +208,8 @@ func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.
 	pl.res.Git, pl.res.Conflicts = pl.repos.Repositories, pl.repos.Conflicts
 	pl.undecided = len(pl.repos.Conflicts) > 0
 
-	planned := make(map[string]bool)
-
-	for _, name := range pl.repos.TakenPaths {
-		if err := pl.readPath(name, pl.tree.read); err != nil {
-			return out, err
-		}
-
-		inNow, err := pl.o.Now.InodeAt(pl.o.Source, name)
-		if err != nil {
-			return out, err
-		}
-		if isDir := pl.tree.entries[name].isDir(); !isDir || inNow != nil && !inNow.IsDir() {
-			planned[name], out.TakenPaths = true, append(out.TakenPaths, name)
-		}
-	}
-
-	for _, e := range pl.repos.Edits {
-		if !pl.o.Hidden.Paths.Hides(e.Path, false) {
-			planned[e.Path], out.Edits = true, append(out.Edits, e)
-		}
-	}
-
-	for _, c := range pl.repos.Changes {
-		if !planned[c.Path.String()] {
-			out.Changes = append(out.Changes, c)
-		}
-	}
-
-	return out, nil
+	isHidden := func(e threeway.Edit) bool { return pl.o.Hidden.Paths.Hides(e.Path, false) }
+	return threeway.GitOutcome{Changes: pl.repos.Changes, TakenPaths: pl.repos.TakenPaths, Edits: slices.DeleteFunc(pl.repos.Edits, isHidden)}, nil
 }
 
 // mergeLines merges the lines of a file. It is the function threeway.Plan.Merge.

@@ -89,7 +89,7 @@ func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Ch
 	}
 
 	const maxBytes = 64 << 20 // bytes
-	sides, bytes := [3]map[string]*gitdir.File{{}, {}, {}}, int64(0)
+	sides, size := [3]map[string]*gitdir.File{{}, {}, {}}, int64(0)
 	slices.Sort(names)
 	for _, at := range slices.Compact(names) {
 		if _, _, inGit := threeway.SplitGitPath(at + "/"); inGit {
@@ -97,11 +97,11 @@ func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Ch
 		}
 		for i, n := range []*tree.Inode{g.inodeAt(g.base, at), g.entryAt(at), g.inodeAt(g.theirs, at)} {
 			if n != nil && n.IsRegular() {
-				sides[i][at], bytes = fileOf(g.src, n), bytes+n.Size()
+				sides[i][at], size = fileOf(g.src, n), size+n.Size()
 			}
 		}
 	}
-	if bytes > maxBytes || g.err != nil {
+	if size > maxBytes || g.err != nil {
 		return false, g.err
 	}
 

@@ -100,6 +100,9 @@ func (h *histories) dropped(base, ours, theirs *side) (paths []string) {
 	renamed := h.gitMerge(base, ours, theirs, h.t.TempDir(), `for s in $o $t; do git diff-tree -r -M --diff-filter=R --name-status $b $s; done`)
 	for l := range strings.Lines(renamed) {
 		f := strings.Split(strings.TrimSpace(l), "\t")
+		if len(f) != 3 {
+			h.t.Fatalf("git: %s", renamed)
+		}
 		if from, to := f[1], f[2]; ours.files[to] == theirs.files[to] && ours.files[from]+theirs.files[from] != "" && ours.files[from]+theirs.files[from] != base.files[from] {
 			paths = append(paths, from)
 		}

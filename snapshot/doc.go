@@ -83,7 +83,7 @@
 //     deletes them at once, [Snapshots.Rename] and [Snapshots.Amend] change their description.
 //   - [Snapshots.Head] is the parent of the present state. [Snapshots.NewestFirst] iterates over the snapshots.
 //     [Snapshots.Page] lists some of them as entries of the directory .snapshots ([ListEntry]).
-//   - [Snapshots.Compact] replaces several snapshots by one ([CompactOptions], [CompactResult]).
+//   - [Snapshots.Compact] replaces several snapshots by one ([CompactOptions], [Compacted]).
 //   - [Snapshots.Intervals] and [Snapshots.OpenInterval] return which actors changed which paths between
 //     two snapshots.
 //   - [Snapshots.UndoBy] undoes the changes of one actor ([UndoByOptions], [UndoByResult]). [Snapshots.VersionsBy] returns

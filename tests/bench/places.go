@@ -34,6 +34,7 @@ const (
 	git                 // a plain directory with git's way of keeping states
 	archive             // a backup that can be mounted
 	floor               // a FUSE server that keeps no bytes
+	overlay             // an overlay over each directory that is to be copied
 )
 
 // openers make the places; one that the machine cannot have is left out.
@@ -52,9 +53,12 @@ var openers = []struct {
 	{"git", git, openPlain},
 	{"restic", archive, openRestic},
 	{"borg", archive, openBorg},
+	{"bwrap's overlay", overlay, openOverlay},
 }
 
-func notGit(p place) bool    { return p.kind != git && p.kind != archive && p.kind != floor }
+func notGit(p place) bool {
+	return p.kind != git && p.kind != archive && p.kind != floor && p.kind != overlay
+}
 func onlyAmber(p place) bool { return p.kind == amber }
 
 // keepsStates is where a whole tree can be captured and brought back.
@@ -108,6 +112,11 @@ func openFuseOverlay(_ *bench, p *place) error {
 		}
 	}
 	return openDaemon(p, "fuse-overlayfs", "-f", "-o", fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", data), p.dir)
+}
+
+// openOverlay checks that this bwrap can make an overlay.
+func openOverlay(_ *bench, p *place) error {
+	return errors.Join(os.Mkdir(p.dir, 0o755), command("bwrap", "--overlay-src", p.dir, "--tmp-overlay", "/", "true"))
 }
 
 func openBtrfs(_ *bench, p *place) error { return openLoop(p, "mkfs.btrfs", "-q") }

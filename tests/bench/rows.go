@@ -8,7 +8,7 @@ const (
 )
 
 // rows in the order of the table.
-var rows = slices.Concat(dayRows, fileRows, coldRows, literatureRows, historyRows, besideRows, pageRows, curveRows, pauseRows, containerRows)
+var rows = slices.Concat(dayRows, fileRows, coldRows, literatureRows, historyRows, besideRows, pageRows, curveRows, pauseRows, copyRows, containerRows)
 
 var fileRows = []row{
 	{name: "create", what: "create a file and write 4 KiB", unit: "µs", run: create, reach: "≤ 4 requests", how: same("1,000 × open(O_CREAT), write(4096), close")},

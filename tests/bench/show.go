@@ -52,7 +52,7 @@ func blocks(lines []line) map[string]string {
 		return slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return !strings.HasPrefix(l.Row, begins) })
 	}
 	rest := slices.DeleteFunc(slices.Clone(lines), func(l line) bool {
-		for _, apart := range []string{"day", "disk-day", "curves-", "containers-", "fio", "files", "hundred"} {
+		for _, apart := range []string{"day", "disk-day", "curves-", "containers-", "fio", "files", "hundred", "copy-"} {
 			if strings.HasPrefix(l.Row, apart) {
 				return true
 			}
@@ -74,6 +74,7 @@ func blocks(lines []line) map[string]string {
 		"commands":   commands(lines),
 		"curves":     curves(of("curves-")),
 		"literature": table(literature, nil, nil, true) + "\n" + conditions(literature) + "\n",
+		"copies":     table(of("copy-"), nil, nil, true) + "\n" + conditions(of("copy-")) + "\n",
 		"containers": table(of("containers-"), nil, nil, true) + "\n" + conditions(of("containers-")) + "\n",
 	}
 }

@@ -18,9 +18,9 @@ type generation struct {
 	slots map[uint64][]uint32
 }
 
-// generationPiece is the largest size in bytes of the pieces in which generations are stored. Badger accepts values
+// maxGenerationPiece is the largest size in bytes of the pieces in which generations are stored. Badger accepts values
 // of this size.
-const generationPiece = 64 << 10
+const maxGenerationPiece = 64 << 10
 
 func generationKey(piece int) []byte {
 	return binary.BigEndian.AppendUint32([]byte{keyGeneration}, uint32(piece))
@@ -126,7 +126,7 @@ func (k *Marker) saveGenerations(collectionCounted bool) error {
 
 	b := x.db.Batch(x.space.checkForIndex)
 	n := 0
-	for piece := range slices.Chunk(text, generationPiece) {
+	for piece := range slices.Chunk(text, maxGenerationPiece) {
 		b.Put(generationKey(n), piece)
 		n++
 	}

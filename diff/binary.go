@@ -14,8 +14,8 @@ import (
 // writeBinary writes the change of a file that is not text: one line or, with Options.Binary, a binary
 // patch. before and after are git's ids of the two sides, "" if the side is too large for one.
 func (w *writer) writeBinary(f File, before, after string) error {
-	if large := max(Size(f.Before), Size(f.After)); w.opts.Binary && large > maxPatch {
-		return errs.New(errs.TooBig, "%q has %d bytes: a binary patch takes files of up to %d GiB; name other paths, or compare without binary", f.Path, large, maxPatch>>30)
+	if large := max(Size(f.Before), Size(f.After)); w.opts.Binary && large > maxPatchedFile {
+		return errs.New(errs.TooBig, "%q has %d bytes: a binary patch takes files of up to %d GiB; name other paths, or compare without binary", f.Path, large, maxPatchedFile>>30)
 	}
 
 	if !w.opts.Binary {

@@ -65,9 +65,9 @@ func TestLargeFiles(t *testing.T) {
 				}
 			}
 		}
-		if size <= maxText+1 || size > maxPatch {
+		if size <= maxText+1 || size > maxPatchedFile {
 			err = Write(context.Background(), io.Discard, m.src, empty, large, Options{Binary: true})
-			if errors.Is(err, errs.TooBig) != (size > maxPatch) {
+			if errors.Is(err, errs.TooBig) != (size > maxPatchedFile) {
 				t.Errorf("a binary patch of %d bytes: %v", size, err)
 			}
 		}

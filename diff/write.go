@@ -96,7 +96,7 @@ func (w *writer) writeChange(f File) error {
 
 	limit := int64(maxText)
 	if w.opts.Binary { // a binary patch needs the ids of larger files, too
-		limit = maxPatch
+		limit = maxPatchedFile
 	}
 
 	a, b, err := surveySides(w.ctx, w.src, f, limit)

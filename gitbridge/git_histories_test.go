@@ -385,7 +385,7 @@ func (h *histories) merge(how string, rule threeway.Rule) (said string, conflict
 	p := &threeway.Plan{
 		Source: r.m.Src, StoreText: r.m.Text, Ours: ours, View: 1, Now: time.Now().UnixNano(), ByPath: true, Merge: MergeConfigs(trees.MergeByGit),
 		Rule: func(string) threeway.Rule { return rule }, Git: Merger{}.Repositories,
-		GitRules: threeway.GitRules{TheirName: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh", MergeBranch: h.join},
+		GitOptions: threeway.GitOptions{TheirName: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh", MergeBranch: h.join},
 	}
 	steps, _, err := p.TakeAll(ctx, threeway.Interval{Base: r.base, Theirs: theirs, View: 2})
 	if err != nil {
@@ -413,12 +413,12 @@ func (h *histories) merge(how string, rule threeway.Rule) (said string, conflict
 // make carries out steps in a directory.
 func (r *rig) make(to string, theirs *tree.State, steps []graft.Step) {
 	for _, s := range slices.Backward(steps) {
-		if at := filepath.Join(to, s.Path.String()); s.Before != 0 && (s.After == 0 || s.WasDir != s.IsDir) && s.WithNode == nil || s.WithNode != nil && s.Before != 0 && s.WithNode.IsDir() != s.WasDir {
+		if at := filepath.Join(to, s.Path.String()); s.Before != 0 && (s.After == 0 || s.WasDir != s.IsDir) && s.ReplacementNode == nil || s.ReplacementNode != nil && s.Before != 0 && s.ReplacementNode.IsDir() != s.WasDir {
 			must.OK(r.t, but(os.Remove(at), fs.ErrNotExist))
 		}
 	}
 	for _, s := range steps {
-		at, n := filepath.Join(to, s.Path.String()), s.WithNode
+		at, n := filepath.Join(to, s.Path.String()), s.ReplacementNode
 		if n == nil && s.After == 0 {
 			continue
 		}

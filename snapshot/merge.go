@@ -34,12 +34,12 @@ type MergeOptions struct {
 	Contents    map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single conflicting paths, by path"`
 	Keep        []naming.BytePath            `json:"keep,omitempty" jsonschema:"paths that the workspace keeps as they are, with all below them"`
 	MergeBranch bool                         `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
-	// RefuseDiverged is described at threeway.GitRules.
+	// RefuseDiverged is described at threeway.GitOptions.
 	RefuseDiverged bool               `json:"refuse_diverged,omitempty" jsonschema:"a branch of git that moved on both sides is a conflict, which resolve decides by its path, such as .git/refs/heads/main"`
 	DryRun         bool               `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 	Merge          threeway.Merger    `json:"-"` // merges files that changed on both sides; nil: they are conflicts
 	Git            threeway.GitMerger `json:"-"` // merges git directories; nil: they are merged as files
-	// FromDirectory is described at threeway.GitRules.
+	// FromDirectory is described at threeway.GitOptions.
 	FromDirectory bool           `json:"-"`
 	Caller        actors.Caller  `json:"-"`
 	Hidden        *hide.Matcher  `json:"-"` // set by Merge and Refresh: the paths that the workspace keeps as they are
@@ -162,7 +162,7 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	p := &threeway.Plan{
 		Source: c.w.store.src, StoreText: textStore(c.w.store), Ours: c.present, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, ListCharge: o.ListCharge, ByPath: true,
 		Decisions: o.Contents, Rule: rules, Git: o.Git,
-		GitRules: threeway.GitRules{TheirName: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, MergeBranch: o.MergeBranch, RefuseDiverged: o.RefuseDiverged},
+		GitOptions: threeway.GitOptions{TheirName: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, MergeBranch: o.MergeBranch, RefuseDiverged: o.RefuseDiverged},
 	}
 	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: c.graft.Source, View: c.graft.View})
 	if err != nil {

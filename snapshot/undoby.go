@@ -134,7 +134,7 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 	// directories.
 	used := make(map[uint32]bool) // by view
 	for _, step := range steps {
-		used[step.WithView] = true
+		used[step.ReplacementView] = true
 	}
 
 	deepest := c.present

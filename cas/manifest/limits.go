@@ -21,7 +21,7 @@ const (
 var (
 	// maxEntries is the largest number of keys. Written: checkRoom. Read: applyRecord.
 	maxEntries = 1 << 20
-	// maxFile is the largest size of a copy in bytes. It is more than the log of a full manifest has
-	// before it is rewritten. Written: bodyWriter. Read: scanCopy, before it reads the file.
+	// maxFile is the largest size of a copy in bytes. The log of a full manifest is rewritten before a copy
+	// reaches this size. Written: bodyWriter. Read: scanCopy, before it reads the file.
 	maxFile int64 = 2 << 30
 )

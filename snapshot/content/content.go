@@ -234,10 +234,10 @@ func (c *Content) UnsealedExtents() int64 {
 	return int64(c.layout.Load().ext.count())
 }
 
-// EndOfRuns counts the runs of [off, end), at most limit of them. It returns the end of the last counted run and the
+// CountRuns counts the runs of [off, end), at most limit of them. It returns the end of the last counted run and the
 // number of counted runs. If there are fewer than limit runs, runsEnd is end. A run is a part in one extent, in one
 // part of the base or in one hole.
-func (c *Content) EndOfRuns(off, end int64, limit int) (runsEnd int64, runs int) {
+func (c *Content) CountRuns(off, end int64, limit int) (runsEnd int64, runs int) {
 	if c == nil {
 		return end, 0
 	}

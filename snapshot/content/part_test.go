@@ -50,15 +50,15 @@ func TestPart(t *testing.T) {
 	}
 
 	size := int64(len(want))
-	for off := int64(0); off < size; off += checkedBlock {
-		read(off, min(checkedBlock, size-off))
+	for off := int64(0); off < size; off += checkedBlockSize {
+		read(off, min(checkedBlockSize, size-off))
 	}
 
 	store.read, store.parts = 0, 0
 	read(500_000, 100)
-	read(20_000, checkedBlock)
+	read(20_000, checkedBlockSize)
 	read(size-100, 100)
-	if store.read > 0 || store.parts == 0 || store.parts > 8*checkedBlock {
+	if store.read > 0 || store.parts == 0 || store.parts > 8*checkedBlockSize {
 		t.Errorf("three small reads needed whole chunks of %d bytes and parts of %d", store.read, store.parts)
 	}
 

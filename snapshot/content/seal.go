@@ -72,7 +72,8 @@ func (z *Sealer) cutContent(ctx context.Context, c *Content) (*ChunkMap, error) 
 	if s == nil {
 		c.Rebase() // chunks of older versions need not be cut again
 
-		// eachChunkMap relies on sealLayout being set while it is equal to c.layout.
+		// eachChunkMap needs that c.layout is still l just after sealLayout was set to l. If it has changed,
+		// set sealLayout again.
 		l := c.layout.Load()
 		for c.sealLayout.Store(l); c.layout.Load() != l; c.sealLayout.Store(l) {
 			l = c.layout.Load()

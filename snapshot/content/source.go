@@ -155,14 +155,14 @@ type partStore interface {
 	ReadPlain(from cas.PlainPlace, p []byte, at int64) bool
 }
 
-// checkedChunk is a chunk that was compared with its hash: its place, and the CRC-32C of each block of checkedBlock
+// checkedChunk is a chunk that was compared with its hash: its place, and the CRC-32C of each block of checkedBlockSize
 // bytes.
 type checkedChunk struct {
 	place cas.PlainPlace
 	sums  []uint32
 }
 
-const checkedBlock = 4096
+const checkedBlockSize = 4096
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -173,14 +173,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func (s *Source) readPart(it *item, p []byte, off int64) bool {
 	parts, ok := s.objects.(partStore)
 	c, known := s.checkedChunks.Get(it.hash)
-	begin := off - off%checkedBlock
-	end := (off + int64(len(p)) + checkedBlock - 1) / checkedBlock * checkedBlock
-	if !ok || !known || end/checkedBlock > int64(len(c.sums)) {
+	begin := off - off%checkedBlockSize
+	end := (off + int64(len(p)) + checkedBlockSize - 1) / checkedBlockSize * checkedBlockSize
+	if !ok || !known || end/checkedBlockSize > int64(len(c.sums)) {
 		return false
 	}
 
 	blocks := make([]byte, min(end, it.n)-begin)
-	if !parts.ReadPlain(c.place, blocks, begin) || !slices.Equal(checksums(blocks), c.sums[begin/checkedBlock:end/checkedBlock]) {
+	if !parts.ReadPlain(c.place, blocks, begin) || !slices.Equal(checksums(blocks), c.sums[begin/checkedBlockSize:end/checkedBlockSize]) {
 		return false
 	}
 
@@ -192,7 +192,7 @@ func (s *Source) readPart(it *item, p []byte, off int64) bool {
 // rememberChecksums stores the checksums of a chunk with these bytes, for readPart.
 func (s *Source) rememberChecksums(h cas.Hash, plain []byte) {
 	parts, ok := s.objects.(partStore)
-	if !ok || len(plain) <= checkedBlock {
+	if !ok || len(plain) <= checkedBlockSize {
 		return
 	}
 
@@ -204,7 +204,7 @@ func (s *Source) rememberChecksums(h cas.Hash, plain []byte) {
 
 // checksums returns the CRC-32C of each block.
 func checksums(b []byte) (sums []uint32) {
-	for block := range slices.Chunk(b, checkedBlock) {
+	for block := range slices.Chunk(b, checkedBlockSize) {
 		sums = append(sums, crc32.Checksum(block, castagnoli))
 	}
 	return sums

@@ -46,7 +46,7 @@ func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, present *tree.
 
 	edited := *n
 	step := StepOf(tree.Change{Path: path, Before: n, After: n, Differences: tree.DataDiffers})
-	step.WithNode, step.Size = &edited, int64(len(text))
+	step.ReplacementNode, step.Size = &edited, int64(len(text))
 	if f.DryRun {
 		return []Step{step}, nil
 	}

@@ -167,7 +167,7 @@ func (j *graftRun) makeStep(s *Step) error {
 
 	case s.WasDir && s.IsDir:
 		ino, err := j.targetDirs.findDir(s.Path)
-		j.pendingAttrs = append(j.pendingAttrs, attrsCopy{ino, s.After, s.WithNode})
+		j.pendingAttrs = append(j.pendingAttrs, attrsCopy{ino, s.After, s.ReplacementNode})
 		if err != nil {
 			return err
 		}
@@ -304,7 +304,7 @@ func (j *graftRun) putEntry(s *Step) error {
 		return j.apply(&Op{Kind: OpLink, Parent: parent, Name: name.Name, Ino: target})
 	}
 
-	from, view := s.WithNode, s.WithView
+	from, view := s.ReplacementNode, s.ReplacementView
 	if from == nil {
 		view = j.options.View
 		if from, err = j.options.Source.Get(j.src, s.After); err != nil {
@@ -322,7 +322,7 @@ func (j *graftRun) putEntry(s *Step) error {
 
 	if n.IsDir() {
 		j.targetDirs.found[s.Path] = n.Ino
-		j.pendingAttrs = append(j.pendingAttrs, attrsCopy{n.Ino, from.Ino, s.WithNode})
+		j.pendingAttrs = append(j.pendingAttrs, attrsCopy{n.Ino, from.Ino, s.ReplacementNode})
 	} else if s.Linked {
 		j.linkedInodes[s.LinkGroup] = n.Ino
 	}
@@ -356,7 +356,7 @@ func (j *graftRun) rewrite(s *Step) (done bool, err error) {
 		return false, tree.LoadError(err)
 	}
 
-	b := s.WithNode
+	b := s.ReplacementNode
 	if b == nil {
 		if b, err = j.options.Source.Get(j.src, s.After); err != nil {
 			return false, tree.LoadError(err)

@@ -11,7 +11,7 @@ func (j *graftRun) chooseLinks(steps []Step) error {
 
 	for i := range steps {
 		s := &steps[i]
-		if s.After == 0 || s.IsDir || !s.Linked || s.WithNode != nil {
+		if s.After == 0 || s.IsDir || !s.Linked || s.ReplacementNode != nil {
 			continue
 		}
 

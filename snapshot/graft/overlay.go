@@ -61,7 +61,7 @@ func (o *Overlay) Walk(ctx context.Context, src *tree.Source, fn func(*Step) err
 		}
 
 		s := StepOf(c)
-		s.WithNode = c.After
+		s.ReplacementNode = c.After
 		if err := fn(&s); err != nil {
 			return err
 		}

@@ -17,10 +17,10 @@ type Step struct {
 
 	// TargetIno is an existing inode of the target for the name; 0, the usual value, makes a new inode.
 	TargetIno uint64
-	// WithNode, if not nil, is used instead of After. Its contents are the contents of the inode WithNode.Ino in
-	// the view WithView.
-	WithNode *tree.Inode
-	WithView uint32
+	// ReplacementNode, if not nil, is used instead of After. Its contents are the contents of the inode
+	// ReplacementNode.Ino in the view ReplacementView.
+	ReplacementNode *tree.Inode
+	ReplacementView uint32
 }
 
 // StepOf returns the step for a change from a target to a source. The steps of one graft must share

@@ -59,9 +59,9 @@ func MissingParents(src *tree.Source, present, source *tree.State, p *tree.Path,
 	return missing, nil
 }
 
-// DropKept returns the steps that do not change the paths in keep and below them. kept are the paths of keep with
-// a dropped step. A directory above a path in keep stays a directory. The caller must use the option
-// KeepNonEmptyDirs, so that the directories above kept paths are not removed.
+// DropKept removes the steps that change a path in keep, or a path below one. kept are the paths in keep for which it
+// removed a step. A directory above a path in keep stays a directory: the caller must use the option KeepNonEmptyDirs,
+// so that no such directory is removed.
 func DropKept(all []Step, keep []string) (remaining []Step, kept []string) {
 	dropped := make(map[string]bool)
 	remaining = slices.DeleteFunc(all, func(s Step) bool {

@@ -151,7 +151,7 @@ func (w Writer) fallocate(id NodeID, off, end int64, mode uint32, reserved int64
 		}
 
 		var runs int
-		if to, runs = node.Content.EndOfRuns(off, end, maxRuns); to >= node.Size() {
+		if to, runs = node.Content.CountRuns(off, end, maxRuns); to >= node.Size() {
 			to = end
 		}
 
@@ -223,7 +223,7 @@ func (w Writer) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int6
 			return nil
 		}
 
-		end, runs := from.Content.EndOfRuns(soff, soff+n, maxRuns)
+		end, runs := from.Content.CountRuns(soff, soff+n, maxRuns)
 		n = end - soff
 		if to.Content.ExtentCount()+runs > content.MaxExtents {
 			return errs.CrossDevice
@@ -258,11 +258,11 @@ func (t *trees) planCopyStep(src NodeID, soff int64, dst NodeID, doff, n int64) 
 		if src == dst && soff < doff+n && doff < soff+n { // the ranges overlap
 			return errs.Invalid
 		}
-		if end, _ := to.Content.EndOfRuns(doff, doff+n, maxRuns); end < to.Size() {
+		if end, _ := to.Content.CountRuns(doff, doff+n, maxRuns); end < to.Size() {
 			n = end - doff
 		}
 
-		end, runs := from.Content.EndOfRuns(soff, soff+n, maxRuns)
+		end, runs := from.Content.CountRuns(soff, soff+n, maxRuns)
 		bytes, cost = end-soff, content.ExtentBytes*int64(runs-1)
 
 		return nil

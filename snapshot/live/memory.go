@@ -112,7 +112,7 @@ func (v *view) dataGrowthBytes(r *record) (bytes int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		_, runs := n.Content.EndOfRuns(r.off, r.off+r.length, content.MaxExtents)
+		_, runs := n.Content.CountRuns(r.off, r.off+r.length, content.MaxExtents)
 		extents += runs
 
 	case r.kind == recClone:
@@ -120,7 +120,7 @@ func (v *view) dataGrowthBytes(r *record) (bytes int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		_, runs := from.Content.EndOfRuns(r.cloneFrom.off, r.cloneFrom.off+r.length, content.MaxExtents)
+		_, runs := from.Content.CountRuns(r.cloneFrom.off, r.cloneFrom.off+r.length, content.MaxExtents)
 		extents += runs
 	}
 

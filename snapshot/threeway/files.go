@@ -31,7 +31,7 @@ func newPlannedFiles(src *tree.Source, ours *tree.State, view uint32) plannedFil
 type file struct {
 	node         *tree.Inode // planned attributes and contents; the contents are those of node.Ino in view
 	view         uint32
-	theirIno     uint64      // the inode number in theirs, for the last interval that has the file; at first, the number in ours
+	theirIno     uint64      // the inode number in theirs, as of the last merged interval with the file; before any such interval, the number in ours
 	present      *tree.Inode // the inode in ours; nil for a new file
 	presentPaths []string    // paths of present, see namesOf
 	addedPaths   []string    // paths that the plan added

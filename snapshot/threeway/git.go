@@ -18,11 +18,11 @@ type Sides struct {
 	Base, Ours, Theirs *tree.State
 	Changes            []tree.Change // from Base to Theirs, in the order of tree.Diff
 	Rule               func(path string) Rule
-	GitRules
+	GitOptions
 }
 
-// GitRules are options of a merge of git directories.
-type GitRules struct {
+// GitOptions are options of a merge of git directories.
+type GitOptions struct {
 	TheirName      string // the name of the side theirs, for messages
 	FromDirectory  bool   // theirs is a directory of the host, which a client of the socket has read
 	DryRun         bool

@@ -72,8 +72,8 @@ func (t *intervalMerge) mergeInodes(ctx context.Context) error {
 	return t.mergeCopies()
 }
 
-// sidesOf returns the file of the base and the file of ours to merge with a file of theirs, and the path p for a
-// decision about the file. For a new file of theirs they are the files at the path of x.copiedFrom.
+// sidesOf returns the file of the base and the file of ours to merge with a file of theirs. For a new file of theirs
+// they are the files at the path of x.copiedFrom. p is the path under which a user may have decided about the file.
 func (t *intervalMerge) sidesOf(x *theirFile) (b *baseFile, ours *file, p string, err error) {
 	if x.baseIno != 0 {
 		if b, err = t.pairs.baseFile(x.baseIno); err != nil {
@@ -147,8 +147,8 @@ func (t *intervalMerge) mergeCopies() error {
 	return nil
 }
 
-// mergeInode merges the changes from base to theirs with the file ours. It stages the result as the planned inode of
-// the file into, which has the paths names. p is the path for a decision about the file.
+// mergeInode merges the changes from base to theirs with the file ours. The result becomes the planned inode of the
+// file into, whose paths are names. p is the path under which a user may have decided about the file.
 func (t *intervalMerge) mergeInode(p string, names []string, into, ours *file, base, theirs *tree.Inode) error {
 	n, view, lines, ok, err := t.mergedInode(p, ours, base, theirs)
 	if err != nil {
@@ -181,9 +181,9 @@ func (t *intervalMerge) mergeInode(p string, names []string, into, ours *file, b
 	return nil
 }
 
-// mergedInode returns the inode of the file f with the changes from base to theirs, nil if f does not change.
-// lines is set if mergeTexts has to merge the lines of the file, or to use the decision about the path p. ok is
-// false if the file is in conflict.
+// mergedInode returns the inode of the file f with the changes from base to theirs, nil if f does not change. lines is
+// set if mergeTexts has to merge the lines of the file, or to use a decision of a user for the path p. ok is false if
+// the file is in conflict.
 func (t *intervalMerge) mergedInode(p string, f *file, base, theirs *tree.Inode) (n *tree.Inode, view uint32, lines, ok bool, err error) {
 	ours := f.node
 	_, decided := t.decisions[p]

@@ -51,7 +51,7 @@ func (d *draft) commit() {
 	}
 }
 
-// fileAfter returns the file at a path in the plan with the changes of the interval; nil if there is
+// fileAfter returns the file that a path has once the interval's changes are added to the plan; nil if there is
 // none.
 func (d *draft) fileAfter(filePath string) (*file, error) {
 	if d.committed {
@@ -84,7 +84,7 @@ func (d *draft) setFile(filePath string, f *file) {
 	}
 }
 
-// namesAfter returns the paths of a file in the plan with the changes of the interval.
+// namesAfter returns the paths that a file has once the interval's changes are added to the plan.
 func (d *draft) namesAfter(f *file) ([]string, error) {
 	names, err := d.namesOf(f, 0)
 	if err != nil {
@@ -106,7 +106,7 @@ func (d *draft) namesAfter(f *file) ([]string, error) {
 	return out, nil
 }
 
-// eachPathBelow calls fn for each path below a directory in the plan with the changes of the interval, until fn
+// eachPathBelow calls fn for each path that is below a directory once the interval's changes are added to the plan, until fn
 // returns false.
 func (d *draft) eachPathBelow(filePath string, dir *file, fn func(name string) bool) error {
 	_, err := d.visitBelow(filePath, dir, fn)

@@ -26,7 +26,7 @@ type Interval struct {
 	TakenPaths    []string        // paths that get the version of Theirs, even if Ours changed them; not in Changes
 }
 
-// A Plan is the planned result of a merge. The caller sets the fields down to GitRules.
+// A Plan is the planned result of a merge. The caller sets the fields down to GitOptions.
 type Plan struct {
 	Source     *tree.Source
 	StoreText  func(ctx context.Context, r io.Reader) (*content.Content, error) // stores merged texts
@@ -40,7 +40,7 @@ type Plan struct {
 	ByPath     bool                   // treat a renamed file as a removed file and a new one
 	Decisions  map[string]Decision    // texts for single files, by path
 	Git        GitMerger              // merges the git directories of an interval; nil: they are merged as files
-	GitRules
+	GitOptions
 
 	Repositories []Repository // result of Git
 

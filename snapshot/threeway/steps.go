@@ -99,7 +99,7 @@ func (s *stepper) step(filePath string) (step graft.Step, ok bool, err error) {
 	}
 
 	step = graft.StepOf(c)
-	step.WithNode, step.WithView, step.LinkGroup, step.Linked = f.node, f.view, 0, false
+	step.ReplacementNode, step.ReplacementView, step.LinkGroup, step.Linked = f.node, f.view, 0, false
 	if f.node.IsDir() {
 		return step, true, nil
 	}

@@ -49,7 +49,7 @@ func (p *Plan) TakeChanges(ctx context.Context, interval Interval) error {
 	var out GitOutcome
 
 	if p.Git != nil {
-		out, err = p.Git(ctx, Sides{p.Source, interval.Base, p.Ours, interval.Theirs, interval.Changes, p.Rule, p.GitRules})
+		out, err = p.Git(ctx, Sides{p.Source, interval.Base, p.Ours, interval.Theirs, interval.Changes, p.Rule, p.GitOptions})
 		if out.Close != nil {
 			defer out.Close()
 		}

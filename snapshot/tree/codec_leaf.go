@@ -140,7 +140,7 @@ func loadRecord(src *Source, hashes []byte) ([]byte, error) {
 	return rec, nil
 }
 
-// pieces returns the objects of the record of slot i if it is a long one, else nil.
+// pieces returns the hashes of the pieces of the record in slot i. It returns nil if the record is not a long one.
 func (l *tableLeaf) pieces(i int) (hs []cas.Hash) {
 	if l.long&(1<<i) != 0 {
 		hs = splitHashes(l.record(i))

@@ -257,8 +257,9 @@ func (d *differ) compareEntry(dir *Path, name string, x, y, z *Inode, selection 
 	return nil
 }
 
-// renumberedDir returns the directory of the renumbered b at the path where b has the directory m. If m is no
-// directory, it returns m itself, so that the walk reads no inode of the renumbered b.
+// renumberedDir returns the entry name of dir, a directory of the renumbered b. m is the inode that b has at the same
+// path. If m is no directory, renumberedDir returns m itself, so that the walk reads only directories of the
+// renumbered b.
 func (d *differ) renumberedDir(dir *Inode, name string, m *Inode) (*Inode, error) {
 	e, ok, err := dir.Dir.Lookup(d.src, name)
 	switch {

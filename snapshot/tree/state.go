@@ -221,9 +221,9 @@ func (s *State) entryInode(src *Source, dir *Inode, e Dirent) (*Inode, error) {
 // The zero value is ready to use.
 type UnsealedContents struct{ seen map[*page]struct{} } // pages of frozen states
 
-// Each calls fn for the content of every inode in a cell of a leaf that is not sealed. If frozen is set, s is
+// Each visits the unsealed leaves, and calls fn for the content of every decoded inode in them. If frozen is set, s is
 // frozen, and Each skips pages that it has visited for another frozen state; else the caller holds the lock of the
-// state's owner. A content may be older than its page, and sealed already.
+// state's owner. Some of the contents may be sealed already, because they did not change since then.
 func (u *UnsealedContents) Each(s *State, frozen bool, fn func(c *content.Content)) {
 	if frozen && u.seen == nil {
 		u.seen = make(map[*page]struct{})

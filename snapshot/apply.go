@@ -23,9 +23,9 @@ type applier struct {
 	invalidations []live.Invalidation   // the invalidations of the edits, in their order
 }
 
-// record commits the record that newRecord returns, if it is not nil. It calls newRecord with the lock of the
+// commitNewRecord commits the record that newRecord returns, if it is not nil. It calls newRecord with the lock of the
 // forest held.
-func (s *Store) record(c actors.Caller, newRecord func(*live.Tx) (catalogue.Record, error)) error {
+func (s *Store) commitNewRecord(c actors.Caller, newRecord func(*live.Tx) (catalogue.Record, error)) error {
 	return s.forest.Update(true, func(tx *live.Tx) error {
 		r, err := newRecord(tx)
 		if err != nil || r == nil {

@@ -248,7 +248,7 @@ func (ss Snapshots) Rename(name, newName string, c actors.Caller) error {
 // changes a copy of the description, with the lock of the forest held.
 func (ss Snapshots) Amend(name string, fn func(*info.Info)) error {
 	s := ss.w.store
-	return s.record(actors.Caller{}, func(*live.Tx) (catalogue.Record, error) {
+	return s.commitNewRecord(actors.Caller{}, func(*live.Tx) (catalogue.Record, error) {
 		sn, err := s.cat.Find(ss.w.ws, name)
 		if err != nil {
 			return nil, err

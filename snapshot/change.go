@@ -41,16 +41,16 @@ type change struct {
 
 // A changePlan has the steps of a change and the descriptions of the snapshots that it makes.
 type changePlan struct {
-	steps         []graft.Step
-	overlay       *graft.Overlay // for an import, which has no steps
-	graft         live.GraftOptions
-	newObjects    *tree.State          // a tree with the new objects that only the steps use; nil: no new objects
-	record        catalogue.Edit       // plan sets RestoredView and DirState
-	keptPaths     []string             // paths that differ from the source and are not changed
-	message       string               // message of the snapshot of the state before
-	snapshotAfter *CaptureOptions      // makes a snapshot of the state after the change; nil: no snapshot
-	actorUndo     *catalogue.ActorUndo // for an undo of an actor: the actor and the intervals
-	check         func() error         // called with the lock of the forest held before the change is published; may be nil
+	steps              []graft.Step
+	overlay            *graft.Overlay // for an import, which has no steps
+	graft              live.GraftOptions
+	newObjects         *tree.State          // a tree with the new objects that only the steps use; nil: no new objects
+	record             catalogue.Edit       // plan sets RestoredView and DirState
+	keptPaths          []string             // paths that differ from the source and are not changed
+	message            string               // message of the snapshot of the state before
+	snapshotAfter      *CaptureOptions      // makes a snapshot of the state after the change; nil: no snapshot
+	actorUndo          *catalogue.ActorUndo // for an undo of an actor: the actor and the intervals
+	checkBeforePublish func() error         // called with the lock of the forest held before the change is published; may be nil
 
 	conflicts    []string
 	hidden       []string // see MergeResult.Hidden
@@ -278,8 +278,8 @@ func (c *change) answer() *catalogue.EditAnswer {
 	return a
 }
 
-// publish writes the record to the journal and makes the edited state the present one, unless changePlan.check
-// fails.
+// publish writes the record to the journal and makes the edited state the present one, unless
+// changePlan.checkBeforePublish fails.
 func (c *change) publish() error {
 	s := c.w.store
 	var t *applier
@@ -290,8 +290,8 @@ func (c *change) publish() error {
 			return err
 		}
 
-		if c.check != nil {
-			if err := c.check(); err != nil {
+		if c.checkBeforePublish != nil {
+			if err := c.checkBeforePublish(); err != nil {
 				return err
 			}
 		}

@@ -123,7 +123,7 @@ func TestForkTTL(t *testing.T) {
 	_, err := w.Forks().Claim(ForkOptions{Name: "b", TTL: "1h"})
 	must.OK(t, err)
 	now = now.Add(50 * time.Minute)
-	_, err = w.Forks().expire(now, now)
+	_, err = w.Forks().endExpired(now, now)
 	must.OK(t, err)
 	forks := w.Forks().List()
 	if len(forks) != 1 || forks[0].Name != "b" || !forks[0].Expires.Equal(now.Add(10*time.Minute)) {
@@ -173,7 +173,7 @@ func TestForkDiscarded(t *testing.T) {
 		t.Error("it has what was written later")
 	}
 	now = now.Add(2 * time.Hour)
-	_, err = w.Forks().expire(now, now)
+	_, err = w.Forks().endExpired(now, now)
 	must.OK(t, err)
 	if last, err := w.Forks().End("b", actors.Caller{}); err != nil || last.Name != "" {
 		t.Errorf("it left %q, %v", last.Name, err)

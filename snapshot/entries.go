@@ -97,7 +97,7 @@ func (e *workspaceTable) workspacesForPolicies(views []uint32) iter.Seq[policy.W
 				n := tx.ChangeNumber(w.ws.View)
 				out = policy.Workspace{
 					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, UndoView: w.ws.UndoView, ChangeNumber: n, RecordChangeCount: w.ws.ChangeCount + w.ws.ForkChangeCount, HasChanges: n != w.ws.ChangeNumberAtCapture,
-					NewestFirst: w.Snapshots().retained(), Remove: w.Snapshots().removeOld, EndForks: w.expire,
+					NewestFirst: w.Snapshots().retained(), Remove: w.Snapshots().removeOld, EndForks: w.removeExpired,
 					Capture: func() error {
 						_, err := w.Capture(CaptureOptions{Kind: info.KindAuto})
 						return err

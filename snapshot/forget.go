@@ -86,7 +86,7 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 type forgetRun struct {
 	w               *Workspace
 	options         ForgetOptions
-	rewrite         forget.Rewriter
+	rewriter        forget.Rewriter
 	rewrittenTrees  map[string]*rewrittenTree // by the id that the tree had before
 	searchedPresent map[uint32]*rewrittenTree // the present states that were searched, by view
 	edits           []*change                 // prepared edits of present states
@@ -103,7 +103,7 @@ type rewrittenTree struct {
 }
 
 func (f *forgetRun) checkOptions() (err error) {
-	r := &f.rewrite
+	r := &f.rewriter
 	r.Source, r.Objects, r.Epoch = f.w.store.src, f.w.store.cas, f.w.store.forest.Counters.Epoch
 	if r.Paths, err = naming.CleanPaths(f.options.Paths); err != nil {
 		return err
@@ -251,7 +251,7 @@ func (f *forgetRun) rewriteTree(ctx context.Context, id string) error {
 	}
 
 	t := &rewrittenTree{}
-	if t.state, t.paths, err = f.rewrite.Rewrite(ctx, st); err != nil {
+	if t.state, t.paths, err = f.rewriter.Rewrite(ctx, st); err != nil {
 		return err
 	}
 

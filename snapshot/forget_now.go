@@ -50,7 +50,7 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 
 	t := &rewrittenTree{}
 	var err error
-	if t.state, t.paths, err = f.rewrite.Rewrite(ctx, st); err != nil {
+	if t.state, t.paths, err = f.rewriter.Rewrite(ctx, st); err != nil {
 		return err
 	}
 	if f.searchedPresent[view] = t; t.state == nil || f.options.DryRun {
@@ -75,7 +75,7 @@ func (f *forgetRun) editPresent(ctx context.Context, w *Workspace, t *rewrittenT
 		if _, err := f.w.store.sealer.SealEdited(ctx, w.ws.View, c.present.Clone()); err != nil {
 			return err
 		}
-		if t.state, t.paths, err = f.rewrite.Rewrite(ctx, c.present); t.state == nil {
+		if t.state, t.paths, err = f.rewriter.Rewrite(ctx, c.present); t.state == nil {
 			return err
 		}
 

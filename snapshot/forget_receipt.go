@@ -22,7 +22,7 @@ func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 	}
 
 	f.receipt = forget.Receipt{At: f.w.store.opt.Now(), Actor: f.options.Caller.Actor, DryRun: f.options.DryRun, Snapshots: []forget.Rewritten{}, Unremovable: []string{copies}}
-	removed := f.rewrite.RemovedChunks
+	removed := f.rewriter.RemovedChunks
 	f.listPlaces()
 
 	used, err := f.w.store.ForgottenContents().usedChunks(ctx, removed, &f.receipt.Kept, func(n namedTree) *tree.State {
@@ -44,7 +44,7 @@ func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 
 	removed = maps.Clone(removed)
 	maps.DeleteFunc(removed, func(h cas.Hash, _ bool) bool { return used[h] })
-	prints, bytes, err := forget.Fingerprints(removed, f.rewrite.OverwrittenTexts, func(h cas.Hash) ([]byte, error) { return f.w.store.objects.Get(h, nil) })
+	prints, bytes, err := forget.Fingerprints(removed, f.rewriter.OverwrittenTexts, func(h cas.Hash) ([]byte, error) { return f.w.store.objects.Get(h, nil) })
 	if err != nil {
 		return h, err
 	}
@@ -96,7 +96,7 @@ func (f *forgetRun) listPlaces() {
 	})
 
 	for i := range f.receipt.Removed {
-		f.receipt.Removed[i].Masked = f.rewrite.MaskedPaths[f.receipt.Removed[i].Path]
+		f.receipt.Removed[i].Masked = f.rewriter.MaskedPaths[f.receipt.Removed[i].Path]
 	}
 }
 

@@ -159,7 +159,7 @@ func (fs Forks) List() []ForkInfo {
 				i.Base, i.Created = o.Parent, o.Created
 			}
 
-			st := f.Present(tx)
+			st := f.PresentState(tx)
 			i.Files, i.Bytes = st.Inodes-1, st.Bytes
 			out = append(out, i)
 		}

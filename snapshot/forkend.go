@@ -45,10 +45,10 @@ func (fs Forks) removeFork(name string, discard, keepForUndo bool, c actors.Call
 	})
 }
 
-// expire ends the forks that have expired. It returns the earlier of next and the time at which the next fork
+// endExpired ends the forks that have expired. It returns the earlier of next and the time at which the next fork
 // expires. A fork that contains forks ends after these forks. A fork with the option Discard does not wait: the
 // forks in it end with it.
-func (fs Forks) expire(now, next time.Time) (time.Time, error) {
+func (fs Forks) endExpired(now, next time.Time) (time.Time, error) {
 	var expired []string
 	fs.w.withReadLock(func() {
 		for name, f := range fs.w.ws.Forks {
@@ -83,7 +83,7 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 func (fs Forks) endFork(name string, keepForUndo bool, c actors.Caller, newRecord func(*live.Tx, *catalogue.Workspace) (*catalogue.EndFork, error)) (last info.Info, until time.Time, err error) {
 	s := fs.w.store
 	var r *catalogue.EndFork
-	err = s.record(c, func(tx *live.Tx) (catalogue.Record, error) {
+	err = s.commitNewRecord(c, func(tx *live.Tx) (catalogue.Record, error) {
 		f, err := fs.w.ws.ForkNamed(name)
 		if err != nil {
 			return nil, err
@@ -145,5 +145,5 @@ func (fs Forks) usableBookmark(f *catalogue.Workspace) *catalogue.Snapshot {
 // snapshot, but no list contains it. Only a checkpoint seals it.
 func (w *Workspace) Bookmark() error {
 	s := w.store
-	return s.record(actors.Caller{}, func(tx *live.Tx) (catalogue.Record, error) { return w.ws.NewBookmark(tx, s.opt.Now()) })
+	return s.commitNewRecord(actors.Caller{}, func(tx *live.Tx) (catalogue.Record, error) { return w.ws.NewBookmark(tx, s.opt.Now()) })
 }

@@ -105,7 +105,7 @@ func (s *Store) CollectSoon() { s.gc.CountRemoval(0) }
 func (w *Workspace) SetFirstState(st *tree.State, c actors.Caller) error {
 	id, _ := st.ID()
 	s := w.store
-	return s.record(c, func(tx *live.Tx) (catalogue.Record, error) {
+	return s.commitNewRecord(c, func(tx *live.Tx) (catalogue.Record, error) {
 		return w.ws.NewBeginFromTree(tx, id, info.Info{Created: s.opt.Now(), Process: info.Process{UID: c.UID, PID: c.PID}})
 	})
 }

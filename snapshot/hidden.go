@@ -214,7 +214,7 @@ func (p *forkPlan) hideLinks(paths []string) error {
 		if p.matcher.Hides(name, false) || known[pattern] {
 			continue
 		}
-		if size += len(pattern); size > policy.MaxBytes/2 {
+		if size += len(pattern); size > policy.MaxPolicyBytes/2 {
 			return errs.New(errs.TooBig, "hidden files have too many other names; name their directories instead")
 		}
 		p.restrictions.Hide = append(p.restrictions.Hide, pattern)

@@ -35,7 +35,7 @@
 //	engine.Room                one writer at a time frees space on a nearly full disk
 //	  Checkpointer.mu         one checkpoint, or gc that reads its roots, at a time
 //	    Workspace.sealTurn     one seal at a time of main, or of a fork of main with its own forks
-//	      Sealer.forks        the number of seals of all forks
+//	      Sealer.forkSlots  the number of seals of all forks
 //	        live.Forest.mu    the catalogue and every view
 //	          Sealer.mu       the queue of the sealer
 //	engine.Meter              one goroutine counts the unshared bytes of a fork
@@ -51,10 +51,10 @@
 // as slow as the sender of its files. An automatic gc does not begin during an import. A writer waits for
 // Checkpointer.mu for some seconds only.
 //
-// A seal that has done much work releases Workspace.sealTurn, Sealer.forks and gc.Puts if other goroutines wait
-// for one of them, and then waits for its next turn. gc marks the objects that the seal has put, because the
-// states in memory reference them. A running checkpoint ends early if a gc waits for Checkpointer.mu. The next
-// checkpoint does not repeat its seals.
+// A seal that has done much work releases Workspace.sealTurn, Sealer.forkSlots and gc.Puts if other goroutines wait
+// for one of them, and then waits for its next turn. gc marks the objects that the seal has put, because the states
+// in memory reference them. A running checkpoint ends early if a gc waits for Checkpointer.mu. The next checkpoint
+// does not repeat its seals.
 //
 // No lock is held while the kernel is notified of changes.
 package snapshot

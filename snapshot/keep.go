@@ -33,9 +33,9 @@ func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time
 	return nil
 }
 
-// expire ends the forks that have expired, and removes the snapshots and forks that operations older than
+// removeExpired ends the forks that have expired, and removes the snapshots and forks that operations older than
 // Policy.UndoSeconds kept for their undo. It returns the earlier of next and the time of the next expiry.
-func (w *Workspace) expire(now, next time.Time) (time.Time, error) {
+func (w *Workspace) removeExpired(now, next time.Time) (time.Time, error) {
 	undoTime := time.Duration(w.store.Main().Policy().UndoSeconds) * time.Second
 	oldest, err := w.Ops().removeKept(now.Add(-undoTime))
 	if err != nil {
@@ -45,5 +45,5 @@ func (w *Workspace) expire(now, next time.Time) (time.Time, error) {
 		next = oldest.Add(undoTime)
 	}
 
-	return w.Forks().expire(now, next)
+	return w.Forks().endExpired(now, next)
 }

@@ -87,7 +87,7 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 
 		rules := f.Policy()
 		o.Hidden = rules.HideMatcher()
-		c.message, c.check = "before merge of "+f.ws.Name, f.ws.CheckAlive
+		c.message, c.checkBeforePublish = "before merge of "+f.ws.Name, f.ws.CheckAlive
 		c.graft = live.GraftOptions{Options: graft.Options{Source: in.After, View: f.ws.View}, ActorsOf: in.ActorsOf}
 		return o.plan(ctx, c, in.Before, rule)
 	})
@@ -98,8 +98,8 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 	return PromoteResult{o.Fork, c.mergeResult()}, err
 }
 
-// textStore returns a function that stores the bytes of a reader as the content of a file.
-func textStore(s *Store) func(context.Context, io.Reader) (*content.Content, error) {
+// textStorer returns a function that stores the bytes of a reader as the content of a file.
+func textStorer(s *Store) func(context.Context, io.Reader) (*content.Content, error) {
 	return func(ctx context.Context, r io.Reader) (*content.Content, error) {
 		sealed, err := content.FromReader(ctx, &content.Sealer{Src: s.src.Files, Objects: s.cas}, r)
 		if err != nil {
@@ -160,7 +160,7 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	}
 
 	p := &threeway.Plan{
-		Source: c.w.store.src, StoreText: textStore(c.w.store), Ours: c.present, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, ListCharge: o.ListCharge, ByPath: true,
+		Source: c.w.store.src, StoreText: textStorer(c.w.store), Ours: c.present, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, ListCharge: o.ListCharge, ByPath: true,
 		Decisions: o.Contents, Rule: rules, Git: o.Git,
 		GitOptions: threeway.GitOptions{TheirName: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, MergeBranch: o.MergeBranch, RefuseDiverged: o.RefuseDiverged},
 	}

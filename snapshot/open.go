@@ -78,7 +78,7 @@ func (o Options) withDefaults() Options {
 		o.Now = time.Now
 	}
 	if o.MemoryBytes == 0 {
-		o.MemoryBytes = engine.DefaultMemory
+		o.MemoryBytes = engine.DefaultMemoryBytes
 	}
 	if o.LowMemory {
 		o.MemoryBytes /= 4
@@ -93,7 +93,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// openStore opens the store, loads the registered names of actors, and sets created.
+// openStore opens the store, loads the registered names of actors, and sets isNewOrUnfilled.
 func openStore(s *Store) error {
 	if err := openParts(s); err != nil {
 		return err
@@ -106,13 +106,13 @@ func openStore(s *Store) error {
 	}
 
 	from, err := storedir.FillingSource(s.dir)
-	s.created = s.created || from != ""
+	s.isNewOrUnfilled = s.isNewOrUnfilled || from != ""
 	return err
 }
 
 // openParts opens packs and journal, recovers the workspaces and starts the background work.
 func openParts(s *Store) error {
-	err := s.storeDir.Format(s.opt.FillSource)
+	err := s.storeDir.MakeStore(s.opt.FillSource)
 	if err == nil && !s.opt.ReadOnly {
 		err = s.storeDir.ResumeFill(s.opt.Quiet)
 	}
@@ -136,7 +136,7 @@ func openParts(s *Store) error {
 
 	s.objects.Store = s.cas
 	if s.opt.Connect != nil {
-		if s.objects.Remote, s.start, err = s.opt.Connect(ConnectArgs{s.opt.FS, s.dir, checkpoint.NoCheckpoint}); err != nil {
+		if s.objects.Remote, s.startSnapshot, err = s.opt.Connect(ConnectArgs{s.opt.FS, s.dir, checkpoint.NoCheckpoint}); err != nil {
 			return err
 		}
 	}
@@ -252,7 +252,7 @@ func recoverState(s *Store, checkpoint catalogue.StoreRecord) error {
 // commitFirstCheckpoint commits the checkpoint of a new store. With it, Open detects later that
 // the journal or the packs were lost, and does not treat the store as a new one.
 func commitFirstCheckpoint(s *Store) error {
-	s.created = true
+	s.isNewOrUnfilled = true
 	if err := s.log.CreateFirstSegment(); err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func makeFirstTree(s *Store, tx *live.Tx) error {
 	w := s.addWorkspace(s.cat.AddMain())
 	base := catalogue.SnapshotRecord{Info: info.Info{Name: "base", Kind: info.KindImport, Created: now, Process: info.Process{UID: s.opt.UID}}}
 	var err error
-	if start := s.start; start != nil {
+	if start := s.startSnapshot; start != nil {
 		if st, err = addStartSnapshot(s, tx, start, w); err != nil {
 			return err
 		}

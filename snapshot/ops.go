@@ -33,7 +33,7 @@ func (ops Ops) List() (out []catalogue.Op) {
 func (ops Ops) ByNumber(number uint64) (out catalogue.Op, err error) {
 	ops.w.withReadLock(func() {
 		var op *catalogue.Op
-		if op, err = ops.w.ws.Op(number); err == nil {
+		if op, err = ops.w.ws.OpByNumber(number); err == nil {
 			out = *op
 		}
 	})
@@ -191,7 +191,7 @@ func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (M
 
 		c.message = fmt.Sprintf("before undo of operation %d", op.Number)
 		c.graft = live.GraftOptions{Options: graft.Options{Source: states[1], View: op.BeforeView}}
-		c.check = func() error {
+		c.checkBeforePublish = func() error {
 			_, err := s.cat.UndoableOp(w.ws, op.Number)
 			return err
 		}
@@ -256,9 +256,9 @@ func (ops Ops) BeginApply(dir string, a catalogue.DirApply, c actors.Caller) (nu
 
 // EndApply records the state of the directory after an apply. If the apply changed nothing, it removes the record
 // of the apply.
-func (ops Ops) EndApply(number uint64, after string, c actors.Caller) error {
+func (ops Ops) EndApply(number uint64, afterID string, c actors.Caller) error {
 	return ops.amendApply(number, c, func(r *catalogue.LogOp) {
-		r.Op.Apply.After, r.RemoveOp = after, after == r.Op.Apply.Before
+		r.Op.Apply.After, r.RemoveOp = afterID, afterID == r.Op.Apply.Before
 	})
 }
 
@@ -272,7 +272,7 @@ func (ops Ops) MarkApplyUndone(number uint64, c actors.Caller) error {
 func (ops Ops) amendApply(number uint64, c actors.Caller, edit func(*catalogue.LogOp)) error {
 	s := ops.w.store
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		known, err := ops.w.ws.Op(number)
+		known, err := ops.w.ws.OpByNumber(number)
 		if err != nil {
 			return err
 		}

@@ -32,10 +32,10 @@ func TestRecordsOfTheCatalogueAreBounded(t *testing.T) {
 		_, err := w.PatchPolicy([]byte(`{"restore_keeps":[`+strings.Join(paths, ",")+`]}`), actors.Caller{})
 		return err
 	}
-	if err := patch(policy.MaxBytes / 12); !errors.Is(err, errs.TooBig) {
+	if err := patch(policy.MaxPolicyBytes / 12); !errors.Is(err, errs.TooBig) {
 		t.Errorf("a policy that is too large: %v", err)
 	}
-	if err := patch(policy.MaxBytes/12 - 200); err != nil {
+	if err := patch(policy.MaxPolicyBytes/12 - 200); err != nil {
 		t.Error("the greatest policy:", err)
 	}
 	actors := make([]string, 3000)

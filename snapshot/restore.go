@@ -79,7 +79,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		}
 
 		c.message, c.keptPaths = "before restore of "+to.Snapshot, to.Kept
-		c.check = func() error {
+		c.checkBeforePublish = func() error {
 			if w.store.cat.Snapshots.At(sn.View) != sn {
 				return catalogue.DeletedError(sn.Info)
 			}

@@ -63,7 +63,7 @@ func holdTree(s *engine.Parts, t repair.Tree) (st *tree.State, release func(), o
 // workspaces and snapshots that reference them. After a salvage, the report also lists the data
 // that the salvage could not read.
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*repair.Report, error) {
-	r, err := repair.Parts{Objects: s.objects, Log: s.log, Source: s.src, Hold: func(t repair.Tree) (*tree.State, func(), bool) { return holdTree(&s.parts, t) }}.Verify(ctx, progress, func() (all []repair.Tree) {
+	r, err := repair.Parts{Objects: s.objects, Log: s.log, Source: s.src, HoldTree: func(t repair.Tree) (*tree.State, func(), bool) { return holdTree(&s.parts, t) }}.Verify(ctx, progress, func() (all []repair.Tree) {
 		s.withLock(func(tx *live.Tx) { all = repair.Trees(s.cat, tx, s.src) })
 		return all
 	})

@@ -28,7 +28,7 @@ func (w *Workspace) Status() info.Status {
 
 		referenced := s.cat.Bytes
 		for _, w := range s.cat.Workspaces.All() {
-			referenced.Add(w.Present(tx).Bytes)
+			referenced.Add(w.PresentState(tx).Bytes)
 		}
 
 		st.ReferencedBytes = referenced.Int64()

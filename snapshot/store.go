@@ -32,8 +32,8 @@ const (
 // Options are the arguments of Open. Zero values are defaults.
 type Options struct {
 	// FillSource is the directory or image from which the caller will fill a new store, "" for none. Until the
-	// caller calls MarkFilled, Created is true each time the store is opened. With Quiet, the filling does not wait
-	// for the disk. After the next opening, Sync makes the files durable.
+	// caller calls MarkFilled, IsNewOrUnfilled returns true each time the store is opened. With Quiet, the filling
+	// does not wait for the disk. After the next opening, Sync makes the files durable.
 	FillSource string
 	Logger     *slog.Logger
 	FS         vfs.FS // the file system of packs and journal; nil: the store's directory on the real disk
@@ -53,7 +53,7 @@ type Options struct {
 	// With more steps the result is sealed instead. 0: the number that fits into half of MemoryBytes, at most
 	// 400,000.
 	MaxJournaledSteps int
-	// MemoryBytes limits the memory of unsealed changes. 0: engine.DefaultMemory.
+	// MemoryBytes limits the memory of unsealed changes. 0: engine.DefaultMemoryBytes.
 	MemoryBytes int64
 	// LowMemory opens a store with a quarter of MemoryBytes. It is set after daemons were killed while they opened
 	// the store, perhaps because memory ran out. If one workspace takes most of that memory after recovery, the
@@ -80,8 +80,8 @@ type Options struct {
 // A Store is an open store. Its methods may be called from many goroutines.
 type Store struct {
 	*core
-	storeDir *storedir.Dir
-	start    *StartSnapshot // from Options.Connect
+	storeDir      *storedir.Dir
+	startSnapshot *StartSnapshot // from Options.Connect
 
 	sealer   *engine.Sealer
 	ckpt     *engine.Checkpointer
@@ -92,7 +92,7 @@ type Store struct {
 	policies policy.Enforcer
 
 	readOnlyWorkspace string // the name of the read-only workspace, see Options.LowMemory
-	created           bool   // see Created
+	isNewOrUnfilled   bool   // see Store.IsNewOrUnfilled
 	closed            atomic.Bool
 }
 
@@ -153,8 +153,8 @@ func (s *Store) FS() vfs.FS { return s.opt.FS }
 
 func (s *Store) Dir() string { return s.dir }
 
-// Created reports whether Open made the store, or the store was never filled (see Options.FillSource).
-func (s *Store) Created() bool { return s.created }
+// IsNewOrUnfilled reports whether Open made the store, or the store was never filled (see Options.FillSource).
+func (s *Store) IsNewOrUnfilled() bool { return s.isNewOrUnfilled }
 
 func (s *Store) Forest() *live.Forest { return s.forest }
 

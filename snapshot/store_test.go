@@ -196,8 +196,8 @@ func TestCreated(t *testing.T) {
 	dir := t.TempDir()
 	for _, first := range []bool{true, false, false} {
 		s := open(t, dir)
-		if s.Created() != first {
-			t.Errorf("Created is %v", s.Created())
+		if s.IsNewOrUnfilled() != first {
+			t.Errorf("Created is %v", s.IsNewOrUnfilled())
 		}
 		must.OK(t, s.Close())
 	}

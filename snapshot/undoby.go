@@ -89,7 +89,7 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (*blame.Undo, error) {
 	u.Decisions, u.View, u.OpenInterval = o.Contents, ss.w.ws.View, ss.OpenInterval
 	u.NewPlan = func() *threeway.Plan {
 		return &threeway.Plan{
-			Source: s.src, StoreText: textStore(s), Now: time.Now().UnixNano(), Merge: o.Merge, ListCharge: o.ListCharge, SkipPaths: u.KeepPaths,
+			Source: s.src, StoreText: textStorer(s), Now: time.Now().UnixNano(), Merge: o.Merge, ListCharge: o.ListCharge, SkipPaths: u.KeepPaths,
 			Rule: func(string) threeway.Rule { return rule },
 		}
 	}
@@ -149,7 +149,7 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 	c.snapshotAfter = &CaptureOptions{Kind: info.KindActor, Message: "after undo of " + u.Actor}
 	c.actorUndo = &catalogue.ActorUndo{By: u.Actor, Since: u.SinceSeq}
 	c.keptPaths = slices.Sorted(maps.Keys(u.KeptPaths))
-	c.check = func() error {
+	c.checkBeforePublish = func() error {
 		for _, i := range u.Intervals {
 			if used[i.From.View] && c.w.store.cat.Snapshots.At(i.From.View) == nil {
 				return catalogue.DeletedError(i.From)

@@ -142,7 +142,7 @@ func readHideFile(dir string) (lines []string, err error) {
 	if dir == "" {
 		return nil, nil
 	}
-	text, err := plainfile.Read(filepath.Join(dir, hideFile), policy.MaxBytes/2)
+	text, err := plainfile.Read(filepath.Join(dir, hideFile), policy.MaxPolicyBytes/2)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

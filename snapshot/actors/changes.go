@@ -36,7 +36,7 @@ func (c *Changes) Add(o Changes) {
 	c.Sets = append(slices.Clip(c.Sets), o.Sets...)
 }
 
-// JoinNames returns the names of both lists, sorted. It replaces names beyond maxNames by Unknown, because records
+// JoinNames returns the names of both lists, sorted. It replaces names beyond maxActors by Unknown, because records
 // of the catalogue contain the list.
 func JoinNames(a, b []string) []string {
 	if len(b) == 0 {
@@ -45,8 +45,8 @@ func JoinNames(a, b []string) []string {
 	out := slices.Concat(a, b)
 	slices.Sort(out)
 	out = slices.Compact(out)
-	if len(out) > maxNames {
-		out = append(out[:maxNames], Unknown)
+	if len(out) > maxActors {
+		out = append(out[:maxActors], Unknown)
 		slices.Sort(out)
 		out = slices.Compact(out)
 	}

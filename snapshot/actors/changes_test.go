@@ -44,10 +44,10 @@ func TestSetBeyondAnObject(t *testing.T) {
 // TestNamesAreBounded: the names that are in a record are, however many intervals are joined.
 func TestNamesAreBounded(t *testing.T) {
 	var c Changes
-	for i := range 5 * maxNames {
+	for i := range 5 * maxActors {
 		c.Add(Changes{Names: []string{fmt.Sprint("actor/", i)}})
 	}
-	if len(c.Names) > maxNames+1 || !slices.Contains(c.Names, Unknown) || !slices.IsSorted(c.Names) {
+	if len(c.Names) > maxActors+1 || !slices.Contains(c.Names, Unknown) || !slices.IsSorted(c.Names) {
 		t.Errorf("%d names", len(c.Names))
 	}
 }

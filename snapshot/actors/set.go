@@ -11,8 +11,8 @@ const (
 	// inodesPerBlock is the number of inodes in a block. Files that are created one after the other have consecutive
 	// numbers, so a set of a hundred thousand files takes 100 KiB.
 	inodesPerBlock = 64
-	// maxNames is the limit for the actors of a set, and of JoinNames. Further actors are Unknown.
-	maxNames = 1024
+	// maxActors is the limit for the actors of a set, and of JoinNames. Further actors are Unknown.
+	maxActors = 1024
 )
 
 // A Set has the inodes that each actor changed. The zero value is an empty set. It is safe for
@@ -64,7 +64,7 @@ func (s *Set) indexOf(actor string) int {
 	if n := slices.Index(s.names, actor); n >= 0 {
 		return n
 	}
-	if len(s.names) >= maxNames && actor != Unknown {
+	if len(s.names) >= maxActors && actor != Unknown {
 		return s.indexOf(Unknown)
 	}
 
@@ -205,7 +205,7 @@ func Decode(b []byte) (*Set, error) {
 	}
 
 	actor := func() int {
-		n := int(d.Uint(2 * maxNames))
+		n := int(d.Uint(2 * maxActors))
 		if n >= len(s.names) {
 			d.Fail("actor %d of %d", n, len(s.names))
 			return 0

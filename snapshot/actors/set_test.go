@@ -55,10 +55,10 @@ func TestSetOfMany(t *testing.T) {
 	if n := len(s.Encode()); n > 32<<10 || s.MemoryBytes() > 128<<10 {
 		t.Errorf("100,000 files in a row take %d bytes, and %d of memory", n, s.MemoryBytes())
 	}
-	for i := range 2 * maxNames {
+	for i := range 2 * maxActors {
 		s.AddWithoutInodes(fmt.Sprint(i))
 	}
-	if n := len(s.Actors()); n > maxNames+1 {
+	if n := len(s.Actors()); n > maxActors+1 {
 		t.Errorf("%d actors", n)
 	}
 	if _, err := Decode(s.Encode()); err != nil {

@@ -133,9 +133,9 @@ func (w *Workspace) Freeze(v Views) *tree.State {
 	return st
 }
 
-// Present returns the present state of a workspace without freezing it. The caller holds the lock of the trees
+// PresentState returns the present state of a workspace without freezing it. The caller holds the lock of the trees
 // while it uses the state.
-func (w *Workspace) Present(v Views) *tree.State {
+func (w *Workspace) PresentState(v Views) *tree.State {
 	st, _ := v.State(w.View)
 	return st
 }
@@ -216,7 +216,7 @@ func (a *applyRun) removeSnapshots(removed ...*Snapshot) {
 	}
 
 	for w, snaps := range a.groupByWorkspace(removed) {
-		a.OwnBytes += w.Snapshots.Remove(snaps, a.baseBytes(w), w.Present(a.trees).Bytes)
+		a.OwnBytes += w.Snapshots.Remove(snaps, a.baseBytes(w), w.PresentState(a.trees).Bytes)
 		a.cat.TouchWorkspace(w)
 	}
 }

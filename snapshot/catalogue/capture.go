@@ -57,7 +57,7 @@ func (w *Workspace) newSnapshotRecord(v Views, i info.Info) (SnapshotRecord, err
 		return SnapshotRecord{}, err
 	}
 
-	st := w.Present(v)
+	st := w.PresentState(v)
 	i.Seq, i.Parent, i.Actors = w.NextSeq, w.Head, w.PresentActors(v)
 	i.Files, i.Bytes = st.Inodes-1, st.Bytes
 	if i.Name == "" {
@@ -115,7 +115,7 @@ func (w *Workspace) NewBookmark(v Views, now time.Time) (*Bookmark, error) {
 		return nil, err
 	}
 
-	st := w.Present(v)
+	st := w.PresentState(v)
 	return &Bookmark{SnapshotRecord{View: view, WS: w.View, Info: info.Info{
 		Name: "before", Kind: info.KindAuto, Created: now, Files: st.Inodes - 1, Bytes: st.Bytes,
 	}}}, nil

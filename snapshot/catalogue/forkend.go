@@ -70,7 +70,7 @@ func NewEnd(c *Catalogue, w *Workspace, v Views, f *Workspace, bookmark *Snapsho
 	if f.Discard {
 		return f.newDiscard(), nil
 	}
-	st := f.Present(v)
+	st := f.PresentState(v)
 	stateOf := func(name, message string, files, bytes int64) (*SnapshotRecord, error) {
 		i := lastInfo
 		i.Name, i.Kind, i.Message = w.freeName(name), info.KindFork, message
@@ -161,7 +161,7 @@ func (r *EndFork) remove(a *applyRun, f *Workspace) error {
 	}
 
 	if r.LastState == nil {
-		a.OwnBytes += max(0, f.Present(a.trees).Bytes-a.baseBytes(f))
+		a.OwnBytes += max(0, f.PresentState(a.trees).Bytes-a.baseBytes(f))
 	}
 
 	snaps := a.cat.SnapshotsWithBase(f)

@@ -46,7 +46,7 @@ func (c *Catalogue) Lineage(w *Workspace, beforeSeq uint64) []string {
 // NewestWithID returns the name of the newest snapshot of a workspace, including its base, whose id is in ids.
 // It returns "" if no snapshot has such an id.
 func (c *Catalogue) NewestWithID(w *Workspace, ids []string) string {
-	if sn := w.Snapshots.newestMatching(mayHaveID(ids...), func(sn *Snapshot) bool { return sn.ID != "" && slices.Contains(ids, sn.ID) }); sn != nil {
+	if sn := w.Snapshots.newestMatching(rowIDMatcher(ids...), func(sn *Snapshot) bool { return sn.ID != "" && slices.Contains(ids, sn.ID) }); sn != nil {
 		return sn.Name
 	}
 	if base := c.Snapshots.At(w.Base); base != nil && slices.Contains(ids, base.ID) {

@@ -23,12 +23,12 @@ var ErrNotFound = errs.New(errs.NotExist, "no such snapshot")
 // for State, RetryAt and AddedBytes.
 type Snapshot struct {
 	info.Info
-	WS       uint32     // the view of its workspace
-	DirState string     // see WorkspaceRecord
-	Undoes   *ActorUndo // set if the snapshot was taken right after an undo of an actor
-	Hash     cas.Hash
-	State    atomic.Pointer[tree.State] // nil for a sealed snapshot that was not loaded yet
-	Done     chan struct{}              // closed when the snapshot is sealed
+	WS           uint32     // the view of its workspace
+	DirState     string     // see WorkspaceRecord
+	Undoes       *ActorUndo // set if the snapshot was taken right after an undo of an actor
+	Hash         cas.Hash
+	State        atomic.Pointer[tree.State] // nil for a sealed snapshot that was not loaded yet
+	SealedSignal chan struct{}              // closed when the snapshot is sealed
 	// MustSeal means that a running checkpoint must seal the snapshot even if it is removed: journal
 	// records after the checkpoint may restore the snapshot. If the checkpoint begins again, MustSeal is
 	// reset.
@@ -108,9 +108,9 @@ func (r Root) Load(src *tree.Source) (*tree.State, error) {
 
 // A List contains the snapshots of a workspace except for the base.
 type List struct {
-	set    *SnapshotSet      // the snapshots of the store
-	rows   []row             // by sequence number
-	byName map[string]uint64 // the sequence numbers of the snapshots that are not called cp-<seq>
+	set       *SnapshotSet      // the snapshots of the store
+	rows      []row             // by sequence number
+	seqByName map[string]uint64 // the sequence numbers of the snapshots that are not called cp-<seq>
 }
 
 // defaultName returns the name that a snapshot gets if its user gives none.
@@ -214,15 +214,15 @@ func (l *List) setName(r *row, name string) {
 		r.name = ""
 		return
 	}
-	if l.byName == nil {
-		l.byName = make(map[string]uint64)
+	if l.seqByName == nil {
+		l.seqByName = make(map[string]uint64)
 	}
-	l.byName[name] = r.seq
+	l.seqByName[name] = r.seq
 }
 
 func (l *List) dropName(r *row) {
-	if l.byName[r.name] == r.seq {
-		delete(l.byName, r.name)
+	if l.seqByName[r.name] == r.seq {
+		delete(l.seqByName, r.name)
 	}
 }
 
@@ -329,7 +329,7 @@ func (l *List) PassOnChanges(removed []*Snapshot) (present []actors.Changes, hei
 
 // Named returns the snapshot with a name, nil if there is none.
 func (l *List) Named(name string) *Snapshot {
-	seq, ok := l.byName[name]
+	seq, ok := l.seqByName[name]
 	digits, isDefault := strings.CutPrefix(name, "cp-")
 	if !ok && isDefault {
 		seq, _ = strconv.ParseUint(digits, 10, 64)
@@ -365,7 +365,7 @@ func (l *List) Find(name string) (*Snapshot, error) {
 	}
 
 	if len(name) >= 8 && len(name) <= 64 && strings.Trim(name, "0123456789abcdef") == "" {
-		may := mayHaveID(name)
+		may := rowIDMatcher(name)
 		s := l.newestMatching(may, func(s *Snapshot) bool { return s.hasID(name) })
 		if s != nil && l.newestMatching(may, func(o *Snapshot) bool { return o.hasID(name) && o.ID != s.ID }) != nil {
 			return nil, fmt.Errorf("%w: id %s… is not unique; give more digits", ErrNotFound, name)

@@ -84,8 +84,8 @@ const maxOps = 200
 // ErrNoOp means that an operation does not exist.
 var ErrNoOp = errs.New(errs.NotExist, "no such operation")
 
-// Op returns an operation by its number.
-func (w *Workspace) Op(number uint64) (*Op, error) {
+// OpByNumber returns an operation by its number.
+func (w *Workspace) OpByNumber(number uint64) (*Op, error) {
 	for i := range w.Ops {
 		if w.Ops[i].Number == number {
 			return &w.Ops[i], nil
@@ -124,7 +124,7 @@ func (r *LogOp) apply(a *applyRun) error {
 		return err
 	}
 
-	switch known, err := w.Op(r.Op.Number); {
+	switch known, err := w.OpByNumber(r.Op.Number); {
 	case r.RemoveOp:
 		w.Ops = slices.DeleteFunc(w.Ops, func(o Op) bool { return o.Number == r.Op.Number })
 	case err == nil:
@@ -150,7 +150,7 @@ func (a *applyRun) logOp(w *Workspace, op *Op) error {
 		return nil
 	}
 
-	if undone, err := w.Op(op.Undoes); err == nil {
+	if undone, err := w.OpByNumber(op.Undoes); err == nil {
 		undone.Undone = true
 		if err := a.dropKept(w, undone); err != nil {
 			return err
@@ -260,10 +260,10 @@ func (r *ForgetOps) apply(a *applyRun) error {
 	return nil
 }
 
-// maxKept is the largest number of snapshots and forks that main, or a fork of main with the forks in it, keeps for
-// undo. maxKeptTextBytes is the largest size of their messages and labels.
+// maxKeptForUndo is the largest number of snapshots and forks that main, or a fork of main with the forks in it,
+// keeps for undo. maxKeptTextBytes is the largest size of their messages and labels.
 const (
-	maxKept          = 10_000
+	maxKeptForUndo   = 10_000
 	maxKeptTextBytes = 1 << 20
 )
 
@@ -313,7 +313,7 @@ func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bo
 		}
 	}
 
-	return n <= maxKept && text <= maxKeptTextBytes
+	return n <= maxKeptForUndo && text <= maxKeptTextBytes
 }
 
 // payer returns the workspace that is charged for the views that operations of w keep: main, or the fork of main

@@ -166,8 +166,8 @@ func (r *SnapshotRecord) UserInfo() info.Info {
 	return i
 }
 
-// sealedDone is the closed channel Snapshot.Done of all snapshots that are loaded sealed.
-var sealedDone = func() chan struct{} {
+// closedSignal is the value of Snapshot.SealedSignal, a closed channel, for all snapshots that are loaded sealed.
+var closedSignal = func() chan struct{} {
 	done := make(chan struct{})
 	close(done)
 	return done
@@ -177,11 +177,11 @@ var sealedDone = func() chan struct{} {
 func (r *SnapshotRecord) Load() (*Snapshot, error) {
 	s := &Snapshot{Info: r.UserInfo(), WS: r.WS, DirState: r.DirState, Undoes: r.Undoes, Changes: actors.Changes{Names: r.Actors, Stored: r.ActorSets}}
 	if !s.Sealed {
-		s.Done = make(chan struct{})
+		s.SealedSignal = make(chan struct{})
 		return s, nil
 	}
 
-	s.Done = sealedDone
+	s.SealedSignal = closedSignal
 	var err error
 	s.Hash, err = cas.ParseHash(r.ID)
 	return s, err
@@ -253,7 +253,7 @@ func (c *Catalogue) Load(store *cas.Store, salvage bool, loadPartly func(Snapsho
 
 	c.linkAndSort()
 	c.Unwritten.keys = unsealed
-	if len(c.Snapshots.stored) > manySnapshots {
+	if len(c.Snapshots.storedViews) > manySnapshots {
 		debug.FreeOSMemory() // reading the records left more garbage than the size of the catalogue
 	}
 
@@ -275,7 +275,7 @@ func (c *Catalogue) addStored(r *SnapshotRecord) bool {
 	c.Bytes.Add(r.Bytes)
 	w.NextSeq = max(w.NextSeq, r.Seq+1)
 	w.Snapshots.add(line, strings.Clone(r.Name))
-	c.Snapshots.stored = append(c.Snapshots.stored, storedView{view: r.View})
+	c.Snapshots.storedViews = append(c.Snapshots.storedViews, storedView{view: r.View})
 
 	return true
 }

@@ -16,10 +16,10 @@ import (
 // memory before their first use: they only have a row in the list of their workspace, and a record in the
 // checkpoint. Readers of the catalogue may call the methods at the same time.
 type SnapshotSet struct {
-	mu         sync.Mutex
-	loaded     map[uint32]*Snapshot
-	stored     []storedView                         // snapshots of the last checkpoint, by view
-	readStored func(view uint32) (*Snapshot, error) // reads the record of a snapshot in stored
+	mu          sync.Mutex
+	loaded      map[uint32]*Snapshot
+	storedViews []storedView                         // snapshots of the last checkpoint, by view
+	readStored  func(view uint32) (*Snapshot, error) // reads the record of a snapshot in storedViews
 }
 
 // A storedView is a snapshot of the last checkpoint. After the snapshot was read, it is in SnapshotSet.loaded until
@@ -53,16 +53,16 @@ func (m *SnapshotSet) get(view uint32, keepLoaded bool) *Snapshot {
 		return nil
 	}
 	if keepLoaded {
-		m.stored[i].wasRead, m.loaded[view] = true, s
+		m.storedViews[i].wasRead, m.loaded[view] = true, s
 	}
 
 	return s
 }
 
-// index returns the index in stored of a snapshot that is not in memory.
+// index returns the index in storedViews of a snapshot that is not in memory.
 func (m *SnapshotSet) index(view uint32) (i int, ok bool) {
-	i, ok = slices.BinarySearchFunc(m.stored, view, func(s storedView, view uint32) int { return int(s.view) - int(view) })
-	return i, ok && !m.stored[i].wasRead
+	i, ok = slices.BinarySearchFunc(m.storedViews, view, func(s storedView, view uint32) int { return int(s.view) - int(view) })
+	return i, ok && !m.storedViews[i].wasRead
 }
 
 // inMemory returns the snapshot with a view if it is in memory, else nil.
@@ -92,7 +92,7 @@ func (m *SnapshotSet) onlyStored() (views []uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	for _, s := range m.stored {
+	for _, s := range m.storedViews {
 		if !s.wasRead {
 			views = append(views, s.view)
 		}
@@ -112,21 +112,21 @@ func (m *SnapshotSet) drop(view uint32) {
 
 	delete(m.loaded, view)
 	if i, ok := m.index(view); ok {
-		m.stored[i].wasRead = true
+		m.storedViews[i].wasRead = true
 	}
 }
 
 // A row has the fields of a snapshot that a List keeps in memory. While the whole snapshot is in memory, only seq,
 // view and name are up to date.
 type row struct {
-	seq     uint64
-	view    uint32
-	name    string // "" for cp-<seq>
-	created time.Time
-	expires *time.Time
-	bytes   int64
-	id      [4]byte // the first bytes of the id
-	kind    uint8   // index in info.Kinds
+	seq       uint64
+	view      uint32
+	name      string // "" for cp-<seq>
+	created   time.Time
+	expires   *time.Time
+	bytes     int64
+	id        [4]byte // the first bytes of the id
+	kindIndex uint8   // index in info.Kinds
 
 	pinned, compacted, labelled, claimed bool
 }
@@ -136,15 +136,15 @@ func newRow(r *SnapshotRecord) (w row, ok bool) {
 	id, err := cas.ParseHash(r.ID)
 	kind := slices.Index(info.Kinds, r.Kind)
 	w = row{
-		seq: r.Seq, view: r.View, created: r.Created, expires: r.Expires, bytes: r.Bytes, id: [4]byte(id[:4]), kind: uint8(kind),
+		seq: r.Seq, view: r.View, created: r.Created, expires: r.Expires, bytes: r.Bytes, id: [4]byte(id[:4]), kindIndex: uint8(kind),
 		pinned: r.Pinned, compacted: r.Compacted, labelled: len(r.Labels) > 0, claimed: r.Claim != "",
 	}
 	return w, err == nil && kind >= 0
 }
 
-// mayHaveID returns a function that reports whether the id of a row may be one of ids, or begin with one of
+// rowIDMatcher returns a function that reports whether the id of a row may be one of ids, or begin with one of
 // ids. Each of ids has at least 8 hex digits.
-func mayHaveID(ids ...string) func(*row) bool {
+func rowIDMatcher(ids ...string) func(*row) bool {
 	begins := make(map[[4]byte]bool, len(ids))
 	for _, id := range ids {
 		var b [4]byte
@@ -156,5 +156,5 @@ func mayHaveID(ids ...string) func(*row) bool {
 
 // info returns the fields of the description that retention reads.
 func (r *row) info() info.Info {
-	return info.Info{Seq: r.seq, View: r.view, Created: r.created, Expires: r.expires, Pinned: r.pinned, Kind: info.Kinds[r.kind], Bytes: r.bytes, Origin: info.Origin{Compacted: r.compacted}}
+	return info.Info{Seq: r.seq, View: r.view, Created: r.created, Expires: r.expires, Pinned: r.pinned, Kind: info.Kinds[r.kindIndex], Bytes: r.bytes, Origin: info.Origin{Compacted: r.compacted}}
 }

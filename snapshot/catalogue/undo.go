@@ -17,7 +17,7 @@ func (c *Catalogue) UndoableOp(w *Workspace, number uint64) (*Op, error) {
 	if err := w.CheckAlive(); err != nil {
 		return nil, err
 	}
-	o, err := w.Op(number)
+	o, err := w.OpByNumber(number)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (r *UndoRemoval) apply(a *applyRun) error {
 		return nil
 	}
 
-	o, err := w.Op(r.Op.Undoes)
+	o, err := w.OpByNumber(r.Op.Undoes)
 	if err != nil {
 		return err
 	}

@@ -31,9 +31,9 @@ type Checkpointer struct {
 	Memory         *Memory
 	MaxGCSealBytes int64 // largest number of bytes that a checkpoint for a gc seals
 
-	LastPos       atomic.Int64  // journal position of the last checkpoint
-	RecordsBefore atomic.Uint64 // number of journal records before LastPos
-	EditSteps     atomic.Int64  // number of steps of edits after LastPos, see AddEditSteps
+	LastPos              atomic.Int64  // journal position of the last checkpoint
+	RecordsBeforeLastPos atomic.Uint64 // number of journal records before LastPos
+	EditStepCount        atomic.Int64  // number of steps of edits after LastPos, see AddEditSteps
 
 	mu              *semaphore.Weighted // held by a checkpoint, and by a gc from its checkpoint until it has its roots
 	gcWaits         gcWaitFlag
@@ -60,9 +60,9 @@ func (p *Checkpointer) Resume(record catalogue.StoreRecord) {
 
 	p.Incomplete.Store(record.Incomplete)
 	p.LastPos.Store(record.Position)
-	p.RecordsBefore.Store(record.Records)
+	p.RecordsBeforeLastPos.Store(record.Records)
 
-	if b, err := vfs.ReadFile(p.FS, filepath.Join(p.Dir, failedFile)); err == nil {
+	if b, err := vfs.ReadFile(p.FS, filepath.Join(p.Dir, checkpointErrorFile)); err == nil {
 		text := string(b)
 		p.lastError.Store(&text)
 	}
@@ -76,7 +76,7 @@ type Checkpoint struct {
 	snapshots      map[uint32]*catalogue.Snapshot // by view: snapshots with changed records
 	changedRecords map[string]uint32              // by key: the view of a catalogue record that Commit writes or deletes
 	rootCount      int                            // the number of UnwrittenRecords.Roots in this checkpoint
-	editSteps      int64                          // Checkpointer.EditSteps at the beginning of this checkpoint
+	editSteps      int64                          // Checkpointer.EditStepCount at the beginning of this checkpoint
 	replayBytes    int64                          // Memory.BytesToReplay at the beginning of this checkpoint
 	lowestPos      int64                          // lowest journal position that records after the checkpoint may reference
 	orphans        map[uint32]*tree.State         // by view: inodes without a name
@@ -123,14 +123,14 @@ func (p *Checkpointer) checkpoint(ctx context.Context) error {
 	return err
 }
 
-// failedFile is the file in the store with the error of the last checkpoint. It exists until a
+// checkpointErrorFile is the file in the store with the error of the last checkpoint. It exists until a
 // checkpoint succeeds. Until then the unsealed changes are only in the journal.
-const failedFile = "checkpoint.failed"
+const checkpointErrorFile = "checkpoint.failed"
 
 // saveOutcome saves the error of a checkpoint in memory for the status, and on disk for the program
 // that unmounts the store.
 func (p *Checkpointer) saveOutcome(err error) {
-	name := filepath.Join(p.Dir, failedFile)
+	name := filepath.Join(p.Dir, checkpointErrorFile)
 	if err == nil {
 		if p.lastError.Swap(nil) != nil {
 			_ = p.FS.Remove(name) // the file is only read after an unmount
@@ -156,7 +156,7 @@ func CheckpointFailed(dir string) string {
 	}
 	defer root.Close()
 
-	b, _ := vfs.ReadFile(root, filepath.Join(dir, failedFile))
+	b, _ := vfs.ReadFile(root, filepath.Join(dir, checkpointErrorFile))
 	return string(b[:min(len(b), 4<<10)])
 }
 
@@ -223,7 +223,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 		},
 		workspaces:   make(map[uint32]*frozenWorkspace),
 		snapshots:    make(map[uint32]*catalogue.Snapshot),
-		editSteps:    p.EditSteps.Load(),
+		editSteps:    p.EditStepCount.Load(),
 		replayBytes:  p.Memory.BytesToReplay(),
 		lowestPos:    tx.LowestUnreferencedPos(),
 		partlySealed: make(map[uint32]*catalogue.PartlySealed),
@@ -269,8 +269,8 @@ func (c *Checkpoint) markChangedAgain() {
 // tries again.
 func (c *Checkpoint) Finish() error {
 	c.checkpointer.LastPos.Store(c.record.Position)
-	c.checkpointer.RecordsBefore.Store(c.record.Records)
-	c.checkpointer.EditSteps.Add(-c.editSteps)
+	c.checkpointer.RecordsBeforeLastPos.Store(c.record.Records)
+	c.checkpointer.EditStepCount.Add(-c.editSteps)
 	c.checkpointer.Memory.SubtractReplayed(c.replayBytes)
 	c.checkpointer.WithLock(func(tx *live.Tx) {
 		c.checkpointer.Catalogue.Unwritten.DropRoots(c.rootCount)

@@ -8,10 +8,11 @@ import (
 )
 
 const (
-	// While writers are idle, a checkpoint is due after checkpointBytes of journal, or checkpointInterval after the
-	// last checkpoint if there are changes. Files that are removed before the checkpoint are never sealed.
-	checkpointBytes    = 256 << 20
-	checkpointInterval = 30 * time.Second
+	// While writers are idle, a checkpoint is due after idleCheckpointBytes of journal. If there are changes, it is
+	// also due idleCheckpointInterval after the last checkpoint. Files that are removed before the checkpoint are
+	// never sealed.
+	idleCheckpointBytes    = 256 << 20
+	idleCheckpointInterval = 30 * time.Second
 	// Writers are idle when they have written less than idleBytesPerSecond for idleTime.
 	idleBytesPerSecond = 4 << 20
 	idleTime           = 3 * time.Second
@@ -27,7 +28,7 @@ func (p *Checkpointer) Loop() {
 	lastCheckpoint, busyAt, seenEnd := time.Now(), time.Now(), p.Log.End()
 
 	for {
-		p.AwaitChange(seenEnd, lastCheckpoint.Add(checkpointInterval))
+		p.AwaitChange(seenEnd, lastCheckpoint.Add(idleCheckpointInterval))
 		if p.Loops.Context.Err() != nil {
 			return
 		}
@@ -86,7 +87,7 @@ func (p *Checkpointer) awaitRecord(appended <-chan struct{}, wait time.Duration)
 func (p *Checkpointer) IsDue(idle bool, sinceLast time.Duration) bool {
 	if idle {
 		grown := p.JournalGrowth()
-		return grown >= checkpointBytes || grown > 0 && sinceLast >= checkpointInterval
+		return grown >= idleCheckpointBytes || grown > 0 && sinceLast >= idleCheckpointInterval
 	}
 	return p.JournalOutgrown() || p.StepsToReplay() >= busyCheckpointRecords || p.Memory.ReplayNeedsMuchMemory()
 }
@@ -98,9 +99,9 @@ func (p *Checkpointer) JournalGrowth() int64 { return p.Log.End() - p.LastPos.Lo
 // are active.
 func (p *Checkpointer) JournalOutgrown() bool { return p.JournalGrowth() >= busyCheckpointBytes }
 
-// AddEditSteps adds the number of steps of a restore, a merge or an import to EditSteps.
+// AddEditSteps adds the number of steps of a restore, a merge or an import to EditStepCount.
 func (p *Checkpointer) AddEditSteps(steps int) {
-	if p.EditSteps.Add(int64(steps)) >= busyCheckpointRecords {
+	if p.EditStepCount.Add(int64(steps)) >= busyCheckpointRecords {
 		p.CheckSoon()
 	}
 }
@@ -126,5 +127,5 @@ func (p *Checkpointer) TryCheckpoint() (tried bool) {
 
 // StepsToReplay returns the number of records and steps of edits that a recovery would replay.
 func (p *Checkpointer) StepsToReplay() int64 {
-	return int64(p.Log.RecordCount()-p.RecordsBefore.Load()) + p.EditSteps.Load()
+	return int64(p.Log.RecordCount()-p.RecordsBeforeLastPos.Load()) + p.EditStepCount.Load()
 }

@@ -28,17 +28,17 @@ func TestCheckpointAwaitsRest(t *testing.T) {
 	}{
 		{"nothing was written", 0, 0, 0, true, time.Hour, false},
 		{"little, lately", 1, 1, 0, true, time.Second, false},
-		{"little, long ago", 1, 1, 0, true, checkpointInterval, true},
+		{"little, long ago", 1, 1, 0, true, idleCheckpointInterval, true},
 		{"little, and the writers go on", 1, 1, 0, false, time.Hour, false},
-		{"much", checkpointBytes, 1, 0, true, 0, true},
-		{"much, and the writers go on", checkpointBytes, 1, 0, false, time.Hour, false},
+		{"much", idleCheckpointBytes, 1, 0, true, 0, true},
+		{"much, and the writers go on", idleCheckpointBytes, 1, 0, false, time.Hour, false},
 		{"more than the disk has to spare", busyCheckpointBytes, 1, 0, false, 0, true},
 		{"more than can be replayed soon", 1, busyCheckpointRecords, 0, false, 0, true},
 		{"restores that take as long", 1, busyCheckpointRecords / 2, busyCheckpointRecords / 2, false, 0, true},
 	} {
 		p.LastPos.Store(log.End() - c.grown)
-		p.RecordsBefore.Store(log.RecordCount() - c.records)
-		p.EditSteps.Store(c.changes)
+		p.RecordsBeforeLastPos.Store(log.RecordCount() - c.records)
+		p.EditStepCount.Store(c.changes)
 		if due := p.IsDue(c.calm, c.since); due != c.due {
 			t.Errorf("%s: due is %v", c.what, due)
 		}

@@ -152,7 +152,7 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 	if len(names) == 0 {
 		for _, f := range ws.Forks {
 			o := &owner{UsedBy: info.UsedBy{Name: f.Name}}
-			st := f.Present(tx)
+			st := f.PresentState(tx)
 			o.Files, o.Size = st.Inodes-1, st.Bytes
 			f.WalkFamily(func(in *catalogue.Workspace) { forks[in] = o })
 		}

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// DefaultMemory is the default limit for the unsealed changes of all workspaces, in bytes.
-	DefaultMemory = 256 << 20
+	// DefaultMemoryBytes is the default limit for the unsealed changes of all workspaces, in bytes.
+	DefaultMemoryBytes = 256 << 20
 	// forkPatience is how long a change in a fork waits for memory, and mainPatience in main.
 	forkPatience = 30 * time.Second
 	mainPatience = 5 * time.Minute

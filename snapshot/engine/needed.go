@@ -18,15 +18,15 @@ type journalScan struct {
 	lowestPos int64
 }
 
-// yieldEvery is the number of files after which the scan lets other goroutines run.
-const yieldEvery = 256
+// filesPerYield is the number of files after which the scan lets other goroutines run.
+const filesPerYield = 256
 
 // visitFrozen visits a frozen state. It needs no lock.
 func (d *journalScan) visitFrozen(s *tree.State) {
 	n := 0
 	d.seen.Each(s, true, func(c *content.Content) {
 		d.visit(c)
-		if n++; n%yieldEvery == 0 {
+		if n++; n%filesPerYield == 0 {
 			runtime.Gosched()
 		}
 	})

@@ -19,10 +19,10 @@ const (
 	idleTickBytes = 256 << 10
 	// maxIdleWait is the longest time that AwaitIdle waits.
 	maxIdleWait = 5 * time.Second
-	// While writers are active, a seal pauses after each sealTurn. With one processor it pauses for
-	// sealTurn, else for turnPause, in which Go's scheduler gives the processor (P) to waiting requests.
-	sealTurn  = 2 * time.Millisecond
-	turnPause = 50 * time.Microsecond
+	// While writers are active, a seal pauses after each sealTurnTime. With one processor it pauses for
+	// sealTurnTime, else for turnPause, in which Go's scheduler gives the processor (P) to waiting requests.
+	sealTurnTime = 2 * time.Millisecond
+	turnPause    = 50 * time.Microsecond
 )
 
 // A Pacer measures how fast the journal grows, and slows seals down while writers are active.
@@ -87,9 +87,9 @@ func (y yieldingStore) Put(k cas.Kind, b []byte) (cas.Hash, error) {
 	return h, err
 }
 
-// giveWay lets other goroutines run. Without it a seal keeps a processor for 10 ms, and a request of
-// the kernel waits that long. A throttled seal runs in its own thread, so giveWay yields the processor
-// to other threads, and pauses after each sealTurn.
+// giveWay lets other goroutines run. Without it a seal keeps a processor for 10 ms, and a request of the kernel
+// waits that long. A throttled seal runs in its own thread, so giveWay yields the processor to other threads, and
+// pauses after each sealTurnTime.
 func (p *Pacer) giveWay() {
 	if !p.IsThrottled() {
 		runtime.Gosched()
@@ -97,14 +97,14 @@ func (p *Pacer) giveWay() {
 	}
 
 	now := time.Now()
-	if now.UnixNano()-p.pausedAt.Load() < int64(sealTurn) {
+	if now.UnixNano()-p.pausedAt.Load() < int64(sealTurnTime) {
 		syscall.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // cannot fail
 		return
 	}
 
 	rest := turnPause
 	if runtime.GOMAXPROCS(0) == 1 {
-		rest = sealTurn
+		rest = sealTurnTime
 	}
 
 	p.pausedAt.Store(now.Add(rest).UnixNano())

@@ -88,11 +88,11 @@ type Pins struct {
 // Hold protects the objects and journal bytes of a state from removal until release is called,
 // even if its snapshot is deleted in that time.
 func (h *Pins) Hold(st *tree.State) (release func()) {
-	h.add(st, 1)
-	return func() { h.add(st, -1) }
+	h.addReaders(st, 1)
+	return func() { h.addReaders(st, -1) }
 }
 
-func (h *Pins) add(st *tree.State, n int) {
+func (h *Pins) addReaders(st *tree.State, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 

@@ -177,9 +177,9 @@ func (q *Sealer) finishSnapshot(sn *catalogue.Snapshot) {
 	defer q.mu.Unlock()
 
 	select {
-	case <-sn.Done:
+	case <-sn.SealedSignal:
 	default:
-		close(sn.Done)
+		close(sn.SealedSignal)
 	}
 
 	if i := slices.Index(q.queue, sn); i == 0 { // nearly always
@@ -234,7 +234,7 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 	defer end()
 
 	select {
-	case <-sn.Done:
+	case <-sn.SealedSignal:
 		return nil
 	default:
 	}
@@ -398,7 +398,7 @@ func (q *Sealer) newTurnSealer(ctx context.Context, objects content.ObjectStore)
 func (q *Sealer) EnsureSealed(ctx context.Context, sn *catalogue.Snapshot) error {
 	for {
 		select {
-		case <-sn.Done:
+		case <-sn.SealedSignal:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()

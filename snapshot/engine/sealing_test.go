@@ -23,7 +23,7 @@ func TestSealQueue(t *testing.T) {
 	q := NewSealer(SealerParts{})
 	all := make([]*catalogue.Snapshot, 2*runs+2)
 	for i := range all {
-		all[i] = &catalogue.Snapshot{Done: make(chan struct{})}
+		all[i] = &catalogue.Snapshot{SealedSignal: make(chan struct{})}
 		q.Push(all[i])
 	}
 	if n := testing.AllocsPerRun(runs, func() { q.finishSnapshot(q.nextSnapshot(0, nil)) }); n > 0 {
@@ -46,7 +46,7 @@ func (c *fakeCatalogue) SetSealed(*catalogue.Snapshot, cas.Hash, int64) {}
 // TestMainFirst: main's snapshots have a loop of their own, whatever forks have.
 func TestMainFirst(t *testing.T) {
 	q := NewSealer(SealerParts{})
-	fork, main := &catalogue.Snapshot{Done: make(chan struct{})}, &catalogue.Snapshot{Done: make(chan struct{})}
+	fork, main := &catalogue.Snapshot{SealedSignal: make(chan struct{})}, &catalogue.Snapshot{SealedSignal: make(chan struct{})}
 	fork.WS, main.WS = live.MainView+1, live.MainView
 	q.Push(fork)
 	q.Push(main)
@@ -81,7 +81,7 @@ func TestGaveWay(t *testing.T) {
 	q := NewSealer(SealerParts{})
 	var all []*catalogue.Snapshot
 	for _, ws := range []uint32{2, 3, 2, 4} {
-		sn := &catalogue.Snapshot{WS: ws, Done: make(chan struct{})}
+		sn := &catalogue.Snapshot{WS: ws, SealedSignal: make(chan struct{})}
 		all = append(all, sn)
 		q.Push(sn)
 	}

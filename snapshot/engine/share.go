@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// shareTurn is the processor time after which the gc rests, and shareRest the longest rest.
-	shareTurn = 2 * time.Millisecond
-	shareRest = 100 * time.Millisecond
-	// shareCalls is the number of calls of yield between two readings of the clock.
-	shareCalls = 32
+	// shareTurnTime is the processor time after which the gc rests, and maxShareRest the longest rest.
+	shareTurnTime = 2 * time.Millisecond
+	maxShareRest  = 100 * time.Millisecond
+	// callsPerClockReading is the number of calls of yield between two readings of the clock.
+	callsPerClockReading = 32
 )
 
 // A processorShare makes a gc of Collector.Loop rest, so that it uses a tenth of the machine's processors.
@@ -39,11 +39,11 @@ func newProcessorShare(g *loops.Group) *processorShare {
 
 // yield is called after each piece of the gc's work, see cas.Collection.Yield.
 func (s *processorShare) yield() {
-	if s.callCount++; s.callCount%shareCalls != 0 {
+	if s.callCount++; s.callCount%callsPerClockReading != 0 {
 		return
 	}
 	worked := s.processorTime() - s.restedFor
-	if worked < shareTurn {
+	if worked < shareTurnTime {
 		return
 	}
 
@@ -54,7 +54,7 @@ func (s *processorShare) yield() {
 		return
 	}
 
-	part := min(pause, shareRest) // short, because a caller may wait for the gc
+	part := min(pause, maxShareRest) // short, because a caller may wait for the gc
 	s.rest(part)
 	s.restedFor += time.Duration(float64(worked) * float64(part) / float64(pause))
 }

@@ -64,7 +64,7 @@ func (p *pendingEvents) add(v *workspaceLog, n *pendingEvent) {
 	}
 
 	k := nodeKey{v.id, e.Node}
-	if e.Action == Modified && p.extend(k, v, e) {
+	if e.Action == Modified && p.extendEvent(k, v, e) {
 		return
 	}
 
@@ -78,9 +78,9 @@ func (p *pendingEvents) add(v *workspaceLog, n *pendingEvent) {
 	}
 }
 
-// extend adds a modification to the open event or the continuation of the node. It returns false if there is
+// extendEvent adds a modification to the open event or the continuation of the node. It returns false if there is
 // neither.
-func (p *pendingEvents) extend(k nodeKey, v *workspaceLog, e *Event) bool {
+func (p *pendingEvents) extendEvent(k nodeKey, v *workspaceLog, e *Event) bool {
 	if o := p.openEvents[k]; o != nil {
 		if o.epoch != v.epoch || (o.PID != e.PID && o.Action != Created) {
 			return false

@@ -52,7 +52,7 @@ func TestScanner(t *testing.T) {
 
 // TestSearch: matches are found over the ends of blocks, and masked in place.
 func TestSearch(t *testing.T) {
-	filler := strings.Repeat("some line of text\n", blockSize/18-1)
+	filler := strings.Repeat("some line of text\n", searchBlockSize/18-1)
 	for _, c := range []struct {
 		s          Search
 		text, want string

@@ -18,7 +18,7 @@ type Search struct {
 }
 
 const (
-	blockSize = 4 << 20 // bytes of a file that are searched at a time
+	searchBlockSize = 4 << 20 // bytes of a file that are searched at a time
 	// MaxSearchBytes is the largest length of Search.Bytes.
 	MaxSearchBytes = 16 << 20
 	// maxParts is the largest number of matching parts of a file, and maxTextBytes the largest total size of the
@@ -47,7 +47,7 @@ func (s *Search) searchFile(ctx context.Context, r io.Reader, size int64) (f sea
 		}
 
 		n := len(buf)
-		buf = append(buf, make([]byte, blockSize+len(s.Bytes))...)
+		buf = append(buf, make([]byte, searchBlockSize+len(s.Bytes))...)
 		m, err := io.ReadFull(r, buf[n:])
 		if ended = err == io.EOF || err == io.ErrUnexpectedEOF; err != nil && !ended {
 			return f, err

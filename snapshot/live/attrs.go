@@ -59,7 +59,7 @@ func (w Writer) setAttr(id NodeID, s SetAttr) (a Attr, end int64, err error) {
 		}
 
 		if s.Size != nil {
-			end = n.Content.StartOfLastExtents(*s.Size, maxRuns)
+			end = n.Content.StartOfLastExtents(*s.Size, maxRunsPerStep)
 			if *s.Size > 0 && end > *s.Size {
 				r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, setAttr: SetAttr{Size: &end}}
 				return v.commit(&r, nil)
@@ -120,9 +120,8 @@ func (r Reader) ListXattr(id NodeID) ([]string, error) {
 	})
 }
 
-// MaxXattrs is the largest total size in bytes of the extended attributes of an inode. It keeps
-// inodes small.
-const MaxXattrs = 128 << 10
+// MaxXattrBytes is the largest total size of the extended attributes of an inode. It keeps inodes small.
+const MaxXattrBytes = 128 << 10
 
 // SetXattr sets an extended attribute. flags are 0, XATTR_CREATE or
 // XATTR_REPLACE. killSgid clears the set-group-ID bit, as the kernel requests for some ACLs.
@@ -147,7 +146,7 @@ func (w Writer) SetXattr(id NodeID, name string, value []byte, flags int, killSg
 		for _, x := range n.Xattrs {
 			total += len(x.Name) + len(x.Value)
 		}
-		if total > MaxXattrs {
+		if total > MaxXattrBytes {
 			return errs.NoSpace
 		}
 

@@ -16,14 +16,14 @@ const (
 	// The bytes of a write of at least minBlobSize bytes are journaled without the forest's lock, so that a small
 	// write does not wait for a large one.
 	minBlobSize = 64 << 10
-	// maxRuns is the largest number of runs of a file that one step changes or copies under the forest's
+	// maxRunsPerStep is the largest number of runs of a file that one step changes or copies under the forest's
 	// lock. Other requests can take the lock between two steps.
-	maxRuns = 4096
+	maxRunsPerStep = 4096
 )
 
-// ReadAt fills p with bytes of a file. It returns fewer than len(p) bytes only at the end of the file.
-// If the bytes are in more than maxRuns runs, it reads them in steps, and changes of the file may occur
-// between two steps.
+// ReadAt fills p with bytes of a file. It returns fewer than len(p) bytes only at the end of the file. If the bytes
+// are in more than maxRunsPerStep runs, it reads them in steps, and changes of the file may occur between two
+// steps.
 func (r Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 	var last content.Runs
 	for {
@@ -31,7 +31,7 @@ func (r Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 			if !node.IsRegular() {
 				return nil, errs.Invalid
 			}
-			return content.RunsOf(node.Content, off+int64(n), len(p)-n, maxRuns), nil
+			return content.RunsOf(node.Content, off+int64(n), len(p)-n, maxRunsPerStep), nil
 		})
 		if err != nil {
 			return 0, err
@@ -39,7 +39,7 @@ func (r Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 
 		got, err := runs.Read(r.trees.localSrc.Files, p[n:])
 		n += got
-		if err == nil && len(runs) < maxRuns {
+		if err == nil && len(runs) < maxRunsPerStep {
 			return n, nil
 		}
 		if err != nil && (errs.KindOf(err) != "" || runs.Equal(last)) {
@@ -136,7 +136,7 @@ func (w Writer) Fallocate(id NodeID, off, n int64, mode uint32) error {
 	return nil
 }
 
-// fallocate changes the first maxRuns runs of [off, end), and returns the end of the changed part. It calls
+// fallocate changes the first maxRunsPerStep runs of [off, end), and returns the end of the changed part. It calls
 // Options.Admit with the number of bytes reserved plus the memory of the new extents.
 func (w Writer) fallocate(id NodeID, off, end int64, mode uint32, reserved int64) (to int64, err error) {
 	// The extents at both ends of the part may be split.
@@ -151,7 +151,7 @@ func (w Writer) fallocate(id NodeID, off, end int64, mode uint32, reserved int64
 		}
 
 		var runs int
-		if to, runs = node.Content.CountRuns(off, end, maxRuns); to >= node.Size() {
+		if to, runs = node.Content.CountRuns(off, end, maxRunsPerStep); to >= node.Size() {
 			to = end
 		}
 
@@ -223,7 +223,7 @@ func (w Writer) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int6
 			return nil
 		}
 
-		end, runs := from.Content.CountRuns(soff, soff+n, maxRuns)
+		end, runs := from.Content.CountRuns(soff, soff+n, maxRunsPerStep)
 		n = end - soff
 		if to.Content.ExtentCount()+runs > content.MaxExtents {
 			return errs.CrossDevice
@@ -258,11 +258,11 @@ func (t *trees) planCopyStep(src NodeID, soff int64, dst NodeID, doff, n int64) 
 		if src == dst && soff < doff+n && doff < soff+n { // the ranges overlap
 			return errs.Invalid
 		}
-		if end, _ := to.Content.CountRuns(doff, doff+n, maxRuns); end < to.Size() {
+		if end, _ := to.Content.CountRuns(doff, doff+n, maxRunsPerStep); end < to.Size() {
 			n = end - doff
 		}
 
-		end, runs := from.Content.CountRuns(soff, soff+n, maxRuns)
+		end, runs := from.Content.CountRuns(soff, soff+n, maxRunsPerStep)
 		bytes, cost = end-soff, content.ExtentBytes*int64(runs-1)
 
 		return nil

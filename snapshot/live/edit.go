@@ -22,7 +22,7 @@ type Edit struct {
 	trees           *trees
 	view            *view
 	target          graft.Target  // a copy of the view's state
-	heldBack        []*view       // views whose changes wait for End
+	heldBackViews   []*view       // views whose changes wait for End
 	done            chan struct{} // closed by End
 	invalidation    Invalidation
 	hasSealedResult bool               // in recovery: SetResult has set a sealed state without steps, so the invalidation is unknown
@@ -76,7 +76,7 @@ func (t *trees) beginEdit(id uint32, holdBack []uint32, actor string) (*Edit, er
 	for _, id := range holdBack {
 		if h, ok := t.mu.views[id]; ok {
 			h.editDone = e.done
-			e.heldBack = append(e.heldBack, h)
+			e.heldBackViews = append(e.heldBackViews, h)
 		}
 	}
 
@@ -97,14 +97,14 @@ func (e *Edit) End() {
 	e.trees.mu.Lock()
 	defer e.trees.mu.Unlock()
 
-	if e.heldBack == nil {
+	if e.heldBackViews == nil {
 		return
 	}
-	for _, v := range e.heldBack {
+	for _, v := range e.heldBackViews {
 		v.editDone = nil
 	}
 
-	e.heldBack = nil
+	e.heldBackViews = nil
 	close(e.done)
 }
 

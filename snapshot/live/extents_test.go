@@ -46,22 +46,22 @@ func TestManyExtents(t *testing.T) {
 		var n int64
 		n, err = f.CopyRange(id, 0, id, size, size)
 		more := extents() - had
-		if size += n; more > maxRuns {
+		if size += n; more > maxRunsPerStep {
 			t.Fatalf("%d extents in one step", more)
 		}
 		if charged-before < content.ExtentBytes*int64(more-1) {
 			t.Fatalf("%d bytes are charged for %d extents", charged-before, more)
 		}
 	}
-	if got := extents(); !errors.Is(err, errs.CrossDevice) || got > content.MaxExtents || got < content.MaxExtents-2*maxRuns {
+	if got := extents(); !errors.Is(err, errs.CrossDevice) || got > content.MaxExtents || got < content.MaxExtents-2*maxRunsPerStep {
 		t.Fatalf("%d extents: %v", got, err)
 	}
 	if err := f.Fallocate(id, 1, 1, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE); err != nil && !errors.Is(err, errs.TooBig) {
 		t.Error(err)
 	}
-	got, want := make([]byte, 3*maxRuns), make([]byte, 3*maxRuns)
-	for off := 0; off < len(want); off += maxRuns / 2 {
-		if _, err := f.ReadAt(id, want[off:off+maxRuns/2], int64(off)); err != nil {
+	got, want := make([]byte, 3*maxRunsPerStep), make([]byte, 3*maxRunsPerStep)
+	for off := 0; off < len(want); off += maxRunsPerStep / 2 {
+		if _, err := f.ReadAt(id, want[off:off+maxRunsPerStep/2], int64(off)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,14 +79,14 @@ func TestManyExtents(t *testing.T) {
 		}
 	}
 	most := extents()
-	steps("a hole", most/4/maxRuns, func() error {
+	steps("a hole", most/4/maxRunsPerStep, func() error {
 		return f.Fallocate(id, 0, size/4, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE)
 	})
-	steps("zeros", most/4/maxRuns, func() error {
+	steps("zeros", most/4/maxRunsPerStep, func() error {
 		return f.Fallocate(id, size/4, size/4, unix.FALLOC_FL_ZERO_RANGE)
 	})
 	half := size/2 + 1
-	steps("the second half", most/2/maxRuns, func() error {
+	steps("the second half", most/2/maxRunsPerStep, func() error {
 		a, err := f.SetAttr(id, SetAttr{Size: &half})
 		if err == nil && a.Size != half {
 			t.Errorf("the size is %d, not %d", a.Size, half)

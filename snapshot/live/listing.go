@@ -10,19 +10,19 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// ReadDir calls fn for the entries of a directory without `.` and `..`, until fn returns false. after is the cookie
-// of the last entry of the previous call, or 0: ReadDir begins with the entry behind it. Entries that exist during
-// the whole listing are listed once, even if other entries are added or removed.
-func (r Reader) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie uint64) bool) error {
-	return list(r.trees, id, after, func(_ *tree.State, e tree.Dirent, cookie uint64) (bool, error) { return fn(e, cookie), nil })
+// ReadDir calls fn for the entries of a directory without `.` and `..`, until fn returns false. afterCookie is the
+// cookie of the last entry of the previous call, or 0. ReadDir begins with the entry behind it. Entries that exist
+// during the whole listing are listed once, even if other entries are added or removed.
+func (r Reader) ReadDir(id NodeID, afterCookie uint64, fn func(e tree.Dirent, cookie uint64) bool) error {
+	return list(r.trees, id, afterCookie, func(_ *tree.State, e tree.Dirent, cookie uint64) (bool, error) { return fn(e, cookie), nil })
 }
 
 // ReadDirPlus works as ReadDir, but also passes the attributes of each entry. The attributes are nil if the
 // inode is damaged or is not on this machine: a later Lookup returns the error or fetches the inode. So a
 // program that needs only the names does not wait for the network.
-func (r Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *Attr, cookie uint64) bool) error {
+func (r Reader) ReadDirPlus(id NodeID, afterCookie uint64, fn func(e tree.Dirent, a *Attr, cookie uint64) bool) error {
 	var a Attr
-	return list(r.trees, id, after, func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error) {
+	return list(r.trees, id, afterCookie, func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error) {
 		n, err := s.Get(r.trees.residentSrc, e.Ino)
 		if _, unread := errors.AsType[*tree.Unread](err); unread {
 			return false, err
@@ -38,14 +38,14 @@ func (r Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *A
 
 // list lists a directory for ReadDir and ReadDirPlus. It passes the state of the view to fn. If fn returns an
 // Unread error, list calls fn again for this entry when the object is in memory.
-func list(t *trees, id NodeID, after uint64, fn func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error)) (err error) {
-	begin := after
+func list(t *trees, id NodeID, afterCookie uint64, fn func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error)) (err error) {
+	begin := afterCookie
 
 	for more := true; more; {
-		from, tries := after, 0
+		from, tries := afterCookie, 0
 		err = t.withReadLock(func() error {
 			tries++
-			if more = tries > tree.MaxFetched && after > from; more {
+			if more = tries > tree.MaxFetched && afterCookie > from; more {
 				return nil // drop the objects that were read so far, and continue after the last entry
 			}
 
@@ -63,9 +63,9 @@ func list(t *trees, id NodeID, after uint64, fn func(s *tree.State, e tree.Diren
 			}
 
 			var unread error
-			err = dir.Dir.List(t.residentSrc, after, func(e tree.Dirent, cookie uint64) (more bool) {
+			err = dir.Dir.List(t.residentSrc, afterCookie, func(e tree.Dirent, cookie uint64) (more bool) {
 				if more, unread = fn(s, e, cookie); unread == nil {
-					after = cookie
+					afterCookie = cookie
 				}
 				return more
 			})
@@ -73,7 +73,7 @@ func list(t *trees, id NodeID, after uint64, fn func(s *tree.State, e tree.Diren
 			return cmp.Or(err, unread)
 		})
 	}
-	if after > begin && errs.KindOf(err) == errs.Unreachable {
+	if afterCookie > begin && errs.KindOf(err) == errs.Unreachable {
 		return nil // the next call lists the rest
 	}
 

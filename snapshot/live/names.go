@@ -127,13 +127,13 @@ func (w Writer) Tmpfile(parent NodeID, c Create) (Attr, error) {
 }
 
 // create creates a node in the directory that find returns. With an empty name, the node has no name.
-func (w Writer) create(parent NodeID, name string, c Create, find func(NodeID, string) (*view, *tree.Inode, error)) (a Attr, err error) {
+func (w Writer) create(parent NodeID, name string, c Create, findDir func(NodeID, string) (*view, *tree.Inode, error)) (a Attr, err error) {
 	if err := w.trees.admit(parent.View(), 0); err != nil {
 		return Attr{}, err
 	}
 
 	err = w.change(parent, func() error {
-		v, dir, err := find(parent, name)
+		v, dir, err := findDir(parent, name)
 		if err != nil {
 			return err
 		}

@@ -90,7 +90,7 @@ func (p *replay) replayRecord(t journal.Type, pos int64, payload []byte, payload
 	}
 
 	if err := p.apply(t, payload, payloadPos); err != nil {
-		return p.skipFailed(pos, t, payload, err)
+		return p.handleFailedRecord(pos, t, payload, err)
 	}
 
 	return p.sealIfNearlyFull()
@@ -129,9 +129,9 @@ func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 	return v.apply(r)
 }
 
-// skipFailed is called for a record that could not be applied. In a salvage it skips this record and all
+// handleFailedRecord is called for a record that could not be applied. In a salvage it skips this record and all
 // records after it. Otherwise it returns the error.
-func (p *replay) skipFailed(pos int64, t journal.Type, payload []byte, err error) error {
+func (p *replay) handleFailedRecord(pos int64, t journal.Type, payload []byte, err error) error {
 	if !p.salvage {
 		return fmt.Errorf("record at %d of the journal: %w", pos, err)
 	}

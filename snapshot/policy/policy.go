@@ -112,8 +112,8 @@ func Default() Policy {
 	}
 }
 
-// MaxBytes is the maximum size of a policy in JSON. The record of the workspace contains it.
-const MaxBytes = 1 << 20
+// MaxPolicyBytes is the maximum size of a policy in JSON. The record of the workspace contains it.
+const MaxPolicyBytes = 1 << 20
 
 // maxSeconds is the largest number of seconds that a time.Duration can represent, rounded down.
 const maxSeconds = 9_000_000_000
@@ -280,8 +280,8 @@ func (p *Policy) Check() error {
 		return err
 	}
 
-	if b, err := json.Marshal(p); err != nil || len(b) > MaxBytes {
-		return errors.Join(err, errs.New(errs.TooBig, "the policy has %d bytes, at most %d are possible: name fewer paths in restore_keeps, hide, forget and read_only", len(b), MaxBytes))
+	if b, err := json.Marshal(p); err != nil || len(b) > MaxPolicyBytes {
+		return errors.Join(err, errs.New(errs.TooBig, "the policy has %d bytes, at most %d are possible: name fewer paths in restore_keeps, hide, forget and read_only", len(b), MaxPolicyBytes))
 	}
 
 	return p.Keep.check()

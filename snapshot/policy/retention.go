@@ -19,14 +19,15 @@ const (
 	// maxRoundInterval is the longest time between two rounds. It is short because a timer does not notice that the
 	// machine was suspended or that the clock was set.
 	maxRoundInterval = time.Minute
-	// noDueTime is longer than any store stays open. A time that is noDueTime after the present time means "never".
-	noDueTime = 365 * 24 * time.Hour
+	// neverDelay is longer than any store stays open. A time that is neverDelay after the present time means
+	// "never".
+	neverDelay = 365 * 24 * time.Hour
 	// If the wall clock and the monotonic clock diverge by more than maxClockJump, no snapshot is removed for
 	// jumpPause. If the newest snapshot is more than jumpPause from the present time when a store is opened, no
-	// snapshot is removed for startPause. In both cases the clock may be wrong.
+	// snapshot is removed for openingPause. In both cases the clock may be wrong.
 	maxClockJump = 10 * time.Minute
 	jumpPause    = 24 * time.Hour
-	startPause   = time.Hour
+	openingPause = time.Hour
 	// removalBatchSize is the number of snapshots that are removed at a time. Other operations can run between
 	// two batches.
 	removalBatchSize = 1000
@@ -73,11 +74,11 @@ type Enforcer struct {
 	lastCull       time.Time                // time of the last round in which snapshots may have been removed
 	minInterval    time.Duration            // shortest time between two rounds
 
-	// lastRound and lastElapsed are the time of the last round by Now and by Elapsed. pausedUntil is a time of
-	// Elapsed, too.
-	lastRound   time.Time
-	lastElapsed time.Duration
-	pausedUntil time.Duration
+	// lastRound and lastRoundElapsed are the time of the last round by Now and by Elapsed. pausedUntilElapsed is a
+	// time of Elapsed, too.
+	lastRound          time.Time
+	lastRoundElapsed   time.Duration
+	pausedUntilElapsed time.Duration
 }
 
 // seenWorkspace is the state of a workspace after the last round with it.
@@ -136,7 +137,7 @@ func (k *Enforcer) Round() time.Time {
 		due = k.lastCull.Add(minRoundInterval)
 	}
 
-	paused := k.checkClock(now)
+	paused := k.updateRemovalPause(now)
 	cull = !paused && cull
 	retryAt := k.lastCull.Add(minRoundInterval) // the next cull of a workspace that this round does not cull
 	if paused {
@@ -243,26 +244,26 @@ func (k *Enforcer) takeSeen(views []uint32) map[uint32]seenWorkspace {
 	return previous
 }
 
-// checkClock looks for jumps of the clock since the last round. It reports whether removals are paused, because the
-// clock may be wrong.
-func (k *Enforcer) checkClock(now time.Time) bool {
+// updateRemovalPause looks for a jump of the clock since the last round. It reports whether removals are paused,
+// because the clock may be wrong.
+func (k *Enforcer) updateRemovalPause(now time.Time) bool {
 	elapsed := k.Elapsed()
 
 	if k.lastRound.IsZero() {
 		if newest := k.newestSnapshotTime(); !newest.IsZero() && now.Sub(newest).Abs() > jumpPause {
-			k.pausedUntil = elapsed + startPause
+			k.pausedUntilElapsed = elapsed + openingPause
 		}
 		if left := k.PausedUntil().Sub(now); left <= jumpPause {
-			k.pausedUntil = max(k.pausedUntil, elapsed+left)
+			k.pausedUntilElapsed = max(k.pausedUntilElapsed, elapsed+left)
 		}
-	} else if jump := now.Sub(k.lastRound) - (elapsed - k.lastElapsed); jump.Abs() > maxClockJump {
-		k.pausedUntil = elapsed + jumpPause
+	} else if jump := now.Sub(k.lastRound) - (elapsed - k.lastRoundElapsed); jump.Abs() > maxClockJump {
+		k.pausedUntilElapsed = elapsed + jumpPause
 		k.PauseRemovals(now.Add(jumpPause))
 		k.Logger.Warn("the clock has jumped; no snapshot or fork is removed for a day", "by", jump.Round(time.Second))
 	}
 
-	k.lastRound, k.lastElapsed = now, elapsed
-	return elapsed < k.pausedUntil
+	k.lastRound, k.lastRoundElapsed = now, elapsed
+	return elapsed < k.pausedUntilElapsed
 }
 
 // newestSnapshotTime returns the time of the newest snapshot of all workspaces.
@@ -286,10 +287,10 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // nextCaptureTime updates seen, and returns the time of the next automatic snapshot. If the workspace has no
-// changes, it returns the time noDueTime after now. With QuietSeconds, the snapshot is due at the latest when
+// changes, it returns the time neverDelay after now. With QuietSeconds, the snapshot is due at the latest when
 // QuietSeconds have passed since the last change.
 func (w *Workspace) nextCaptureTime(seen *seenWorkspace, now time.Time) time.Time {
-	due := now.Add(noDueTime)
+	due := now.Add(neverDelay)
 	if w.ChangeNumber != seen.changeNumber {
 		seen.changeNumber, seen.lastChange = w.ChangeNumber, now
 	}
@@ -327,11 +328,11 @@ func (k *Enforcer) cull(w Workspace, now time.Time) time.Time {
 	return due
 }
 
-// snapshotsToRemove returns the views of the snapshots that have expired, or that the rule of their kind does not keep,
-// oldest first. due is the time at which the result may change. If it never does, due is the time noDueTime after
-// now.
+// snapshotsToRemove returns the views of the snapshots that have expired, or that the rule of their kind does not
+// keep, oldest first. due is the time at which the result may change. If it never does, due is the time neverDelay
+// after now.
 func (w *Workspace) snapshotsToRemove(now time.Time) (remove []uint32, due time.Time) {
-	due = now.Add(noDueTime)
+	due = now.Add(neverDelay)
 	rules := w.Policy.Keep.Rules()
 	selections := make(map[string]*Selection)
 	for kind, rule := range rules {
@@ -349,7 +350,7 @@ func (w *Workspace) snapshotsToRemove(now time.Time) (remove []uint32, due time.
 
 	for i := range w.NewestFirst {
 		sel := selections[i.Kind]
-		kept := sel == nil || sel.Keeps(i.Created) || newest
+		kept := sel == nil || sel.KeepsNext(i.Created) || newest
 		newest = false
 		addDue(i.Created)
 		addDue(i.Created.Add(minAge))

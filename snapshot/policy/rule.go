@@ -91,9 +91,9 @@ func (r Rule) Select(now time.Time) *Selection {
 	}}
 }
 
-// Keeps reports whether the rule keeps the next snapshot, which was taken at t. It is called once for
+// KeepsNext reports whether the rule keeps the next snapshot, which was taken at t. It is called once for
 // each snapshot, newest first.
-func (k *Selection) Keeps(t time.Time) bool {
+func (k *Selection) KeepsNext(t time.Time) bool {
 	if k.rule == (Rule{}) {
 		return true
 	}

@@ -66,9 +66,9 @@ type Parts struct {
 	Objects tree.Objects
 	Log     *journal.Journal
 	Source  *tree.Source
-	// Hold returns the present state of a tree, and protects the state from gc until release is called. ok is
-	// false if the tree was removed. Hold may be nil if the store does not change.
-	Hold func(t Tree) (st *tree.State, release func(), ok bool)
+	// HoldTree returns the present state of a tree, and protects the state from gc until release is called. ok is
+	// false if the tree was removed. HoldTree may be nil if the store does not change.
+	HoldTree func(t Tree) (st *tree.State, release func(), ok bool)
 }
 
 // A Tree is a state of a workspace or snapshot.
@@ -156,10 +156,10 @@ func (c *verification) checkTree(ctx context.Context, t Tree, r *Report) error {
 // false if the tree was removed; its objects may be removed, too.
 func (c *verification) holdTree(t Tree) (_ Tree, release func(), ok bool) {
 	release = func() {}
-	if c.Hold == nil {
+	if c.HoldTree == nil {
 		return t, release, true
 	}
-	t.State, release, ok = c.Hold(t)
+	t.State, release, ok = c.HoldTree(t)
 	return t, release, ok
 }
 

@@ -26,8 +26,8 @@ func TestFilling(t *testing.T) {
 	dir := t.TempDir()
 	for _, o := range []snapshot.Options{{FillSource: "/src"}, {}, {FillSource: "/src"}} {
 		s := open(t, dir, o)
-		if from, err := storedir.FillingSource(dir); from != "/src" || err != nil || !s.Created() {
-			t.Errorf("it is to be filled from %q, %v, and is new: %v", from, err, s.Created())
+		if from, err := storedir.FillingSource(dir); from != "/src" || err != nil || !s.IsNewOrUnfilled() {
+			t.Errorf("it is to be filled from %q, %v, and is new: %v", from, err, s.IsNewOrUnfilled())
 		}
 		must.OK(t, s.Close())
 	}
@@ -43,8 +43,8 @@ func TestFilling(t *testing.T) {
 			t.Error(err)
 		}
 		s = open(t, dir, snapshot.Options{})
-		if from, err := storedir.FilledSource(dir); from != "/src" || err != nil || s.Created() {
-			t.Errorf("it was filled from %q, %v, and is new: %v", from, err, s.Created())
+		if from, err := storedir.FilledSource(dir); from != "/src" || err != nil || s.IsNewOrUnfilled() {
+			t.Errorf("it was filled from %q, %v, and is new: %v", from, err, s.IsNewOrUnfilled())
 		}
 		must.OK(t, s.Close())
 	}
@@ -79,8 +79,8 @@ func TestFillTornByAPowerCut(t *testing.T) {
 		must.OK(t, err)
 		from, err := storedir.FillingSource(dir)
 		must.OK(t, err)
-		if torn := name != "from"; has == torn || s.Created() != torn || (from == "/src") != torn {
-			t.Errorf("%s: it has the object: %v; is new: %v; is to be filled from %q", name, has, s.Created(), from)
+		if torn := name != "from"; has == torn || s.IsNewOrUnfilled() != torn || (from == "/src") != torn {
+			t.Errorf("%s: it has the object: %v; is new: %v; is to be filled from %q", name, has, s.IsNewOrUnfilled(), from)
 		}
 		must.OK(t, s.Close())
 	}

@@ -81,10 +81,10 @@ func migrationHint(line string) string {
 		"and `amberfs push NAME SNAPSHOT...`; then pull them with this version"
 }
 
-// Format makes the directory a store, unless it is one. filling is the directory from which a new store will be
-// filled, or "". Format writes filling to disk before the file `format`, so that FillingSource returns filling
+// MakeStore makes the directory a store, unless it is one. filling is the directory from which a new store will be
+// filled, or "". MakeStore writes filling to disk before the file `format`, so that FillingSource returns filling
 // after a crash.
-func (d *Dir) Format(filling string) error {
+func (d *Dir) MakeStore(filling string) error {
 	isStore, err := checkFormat(d.Disk, d.Path)
 	if err != nil || isStore {
 		return err

@@ -135,8 +135,8 @@ func (b *Builder) Add(e stream.Entry) error {
 	}
 
 	p := path.Join(b.dest.Dir, e.Path)
-	if n := xattrBytes(e.Meta); n > live.MaxXattrs {
-		return errs.New(errs.TooBig, "%s has %d bytes of extended attributes, at most %d are possible", e.Path, n, live.MaxXattrs)
+	if n := xattrBytes(e.Meta); n > live.MaxXattrBytes {
+		return errs.New(errs.TooBig, "%s has %d bytes of extended attributes, at most %d are possible", e.Path, n, live.MaxXattrBytes)
 	}
 	if err := b.makeRoom(2*len(e.Path) + len(e.Target) + xattrBytes(e.Meta)); err != nil {
 		return err

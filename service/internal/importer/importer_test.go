@@ -276,7 +276,7 @@ func TestStoreError(t *testing.T) {
 // setxattr(2).
 func TestAttributesAreBounded(t *testing.T) {
 	s := store(t)
-	for n, want := range map[int]error{live.MaxXattrs: nil, live.MaxXattrs + 1: errs.TooBig} {
+	for n, want := range map[int]error{live.MaxXattrBytes: nil, live.MaxXattrBytes + 1: errs.TooBig} {
 		m := meta(unix.S_IFDIR | 0o755)
 		m.Xattrs = []tree.Xattr{{Name: "user.a", Value: make([]byte, n/2-6)}, {Name: "user.b", Value: make([]byte, n-n/2-6)}}
 		if err := builder(t, s).Add(stream.Entry{Path: "d", Meta: m}); !errors.Is(err, want) {

@@ -63,7 +63,7 @@ func Run(ctx context.Context, cfg Config, s MessageFunc) error {
 	time.AfterFunc(fillSyncDelay, func() {
 		d.background.goLoggingError("writing the copy to disk", func(context.Context) error { return d.store.Sync() })
 	})
-	s(Message{Ready: &Ready{Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, PID: os.Getpid(), Created: d.store.Created()}})
+	s(Message{Ready: &Ready{Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, PID: os.Getpid(), Created: d.store.IsNewOrUnfilled()}})
 	d.notifyServiceManager(systemd.SdNotifyReady)
 	d.cfg.Keeper.Send(keeper.Message{Ready: true})
 

@@ -89,7 +89,7 @@ func checkReuse(cfg Config, note func(string)) error {
 // store that is not completely filled, fillStore continues with the directory of that process. The mount point
 // of cfg is not read if it is inside the directory; it is read if it is the directory itself.
 func fillStore(ctx context.Context, s *snapshot.Store, cfg Config, st MessageFunc) error {
-	if !s.Created() { // the store is not new
+	if !s.IsNewOrUnfilled() { // the store is not new
 		return checkReuse(cfg, st.note)
 	}
 	from, err := storedir.FillingSource(cfg.Store)

@@ -32,7 +32,7 @@ func ExampleWrite() {
 
 	// A file changes after a snapshot.
 	w := s.Main()
-	notes, err := s.Forest().Create(w.Root(), "notes", live.Create{Mode: unix.S_IFREG | 0o644})
+	notes, err := s.Forest().Create(w.Root(), "notes", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	check(err)
 	_, err = s.Forest().Write(notes.ID, []byte("one\ntwo\n"), 0, false)
 	check(err)

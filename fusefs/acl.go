@@ -112,7 +112,7 @@ func (p *permissions) aclOf(id live.NodeID, name string) ([]aclEntry, error) {
 
 // inheritACL gives a new node the default list of its directory. If the directory has none, inheritACL
 // applies the umask: because of DONT_MASK, the kernel does not apply it.
-func (p *permissions) inheritACL(parent live.NodeID, c *live.Create, umask uint32) error {
+func (p *permissions) inheritACL(parent live.NodeID, c *live.NewNode, umask uint32) error {
 	if c.Mode&syscall.S_IFMT == syscall.S_IFLNK {
 		return nil
 	}

@@ -27,7 +27,7 @@ func TestLookupByNumber(t *testing.T) {
 	defer s.Close()
 	log := slog.New(slog.DiscardHandler)
 	fs := newFilesystem(Options{Store: s, Logger: log, Control: control.Options{Service: service.New(service.Config{Store: s, Log: log})}}, &kernel{})
-	f, err := s.Forest().Create(s.Main().Root(), "f", live.Create{Mode: unix.S_IFREG | 0o600})
+	f, err := s.Forest().Create(s.Main().Root(), "f", live.NewNode{Mode: unix.S_IFREG | 0o600})
 	must.OK(t, err)
 	for _, name := range []string{".", "/"} {
 		var out fuse.EntryOut

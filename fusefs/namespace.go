@@ -14,7 +14,7 @@ import (
 )
 
 // newNode carries out mknod, mkdir, symlink, create and, with the name "", tmpfile.
-func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.Create, umask uint32, out *fuse.EntryOut) fuse.Status {
+func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.NewNode, umask uint32, out *fuse.EntryOut) fuse.Status {
 	parent := live.NodeID(h.NodeId)
 	if id, ok := fs.callers.carriedOut(h); ok {
 		return fs.replies.answerResent(op, h, id, out)
@@ -33,7 +33,9 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 
 	create := writer.Create
 	if name == "" {
-		create = func(parent live.NodeID, _ string, c live.Create) (live.Attr, error) { return writer.Tmpfile(parent, c) }
+		create = func(parent live.NodeID, _ string, c live.NewNode) (live.Attr, error) {
+			return writer.Tmpfile(parent, c)
+		}
 	}
 
 	a, err := create(parent, name, c)
@@ -54,7 +56,7 @@ func (fs *filesystem) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, ou
 		e, err := fs.control.Create(id, name, in.Mode, caller(&in.InHeader))
 		return fs.replies.fillControlEntry("mknod", id, e, err, out)
 	}
-	return fs.newNode("mknod", &in.InHeader, name, live.Create{Mode: in.Mode, Rdev: in.Rdev}, in.Umask, out)
+	return fs.newNode("mknod", &in.InHeader, name, live.NewNode{Mode: in.Mode, Rdev: in.Rdev}, in.Umask, out)
 }
 
 func (fs *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
@@ -62,7 +64,7 @@ func (fs *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name strin
 		e, err := fs.control.Mkdir(id, name, fs.callers.controlRequest(cancel, &in.InHeader))
 		return fs.replies.fillControlEntry("mkdir", id, e, err, out)
 	}
-	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFDIR}
+	c := live.NewNode{Mode: in.Mode&07777 | syscall.S_IFDIR}
 	return fs.newNode("mkdir", &in.InHeader, name, c, in.Umask, out)
 }
 
@@ -70,7 +72,7 @@ func (fs *filesystem) Symlink(_ <-chan struct{}, h *fuse.InHeader, target, name 
 	if control.IsNode(live.NodeID(h.NodeId)) {
 		return fuse.EPERM
 	}
-	return fs.newNode("symlink", h, name, live.Create{Mode: syscall.S_IFLNK | 0o777, Target: target}, 0, out)
+	return fs.newNode("symlink", h, name, live.NewNode{Mode: syscall.S_IFLNK | 0o777, Target: target}, 0, out)
 }
 
 // Create makes a file and opens it. It saves the round trip of an OPEN after MKNOD.
@@ -81,7 +83,7 @@ func (fs *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, 
 		return fs.replies.fillControlEntry("create", id, e, err, &out.EntryOut)
 	}
 
-	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG}
+	c := live.NewNode{Mode: in.Mode&07777 | syscall.S_IFREG}
 	st := fs.newNode("create", &in.InHeader, name, c, in.Umask, &out.EntryOut)
 	if st == fuse.Status(syscall.EEXIST) && in.Flags&syscall.O_EXCL == 0 {
 		return fuse.Status(syscall.ESTALE) // an edit has created the name since the kernel looked it up
@@ -98,7 +100,7 @@ func (fs *filesystem) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.Cr
 		return fuse.EPERM
 	}
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE
-	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG}
+	c := live.NewNode{Mode: in.Mode&07777 | syscall.S_IFREG}
 	return fs.newNode(opTmpfile, &in.InHeader, "", c, in.Umask, &out.EntryOut)
 }
 

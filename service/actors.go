@@ -46,7 +46,7 @@ func registerActor(_ context.Context, r *Request, a Actor) (Registered, error) {
 // see. A caller in the mount can register only itself and its ancestors.
 func actorProcess(r *Request, a Actor) (uint32, error) {
 	switch {
-	case r.Caller.Direct && a.PID != 0:
+	case r.Caller.ViaSocket && a.PID != 0:
 		return a.PID, nil
 	case r.Caller.PID == 0 && r.Workspace.IsFork():
 		return 0, nil // the caller and all programs in its fork are in another PID namespace

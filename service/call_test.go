@@ -65,7 +65,7 @@ func write(t *testing.T, s *Service, ws *snapshot.Workspace, name, content strin
 	f := s.Store.Forest()
 	a, err := f.Lookup(ws.Root(), name)
 	if err != nil {
-		if a, err = f.Create(ws.Root(), name, live.Create{Mode: 0o100644, Caller: me}); err != nil {
+		if a, err = f.Create(ws.Root(), name, live.NewNode{Mode: 0o100644, Caller: me}); err != nil {
 			t.Fatal(err)
 		}
 	}

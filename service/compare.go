@@ -84,7 +84,7 @@ func holdState(r *Request, name string) (st *tree.State, release func(), err err
 			break
 		}
 
-		if !r.Caller.Direct {
+		if !r.Caller.ViaSocket {
 			return nil, nil, errs.Fail(errs.Perm, "a state of another workspace needs the store's socket, which cannot be reached from here").
 				WithHint("compare the files below %s", naming.ForksDir)
 		}

@@ -25,7 +25,7 @@ func TestHidingForkTakesTurns(t *testing.T) {
 	check(main, snapshot.ForkOptions{Name: "x"}, Cheap)
 	check(fork, snapshot.ForkOptions{Name: "x", Hide: []string{"*"}}, CPUHeavy)
 
-	_, err = main.PatchPolicy([]byte(`{"hide":["*.pem"]}`), actors.Caller{Direct: true})
+	_, err = main.PatchPolicy([]byte(`{"hide":["*.pem"]}`), actors.Caller{ViaSocket: true})
 	must.OK(t, err)
 	check(main, snapshot.ForkOptions{Name: "x"}, CPUHeavy)
 	check(main, Claim{Label: "x"}, CPUHeavy)

@@ -71,7 +71,7 @@ func (fs *forks) create(ctx context.Context, r *Request, a snapshot.ForkOptions)
 // caller's workspace, because the daemon does not know at which path the caller sees that workspace.
 func forkPath(r *Request, name string) string {
 	path := filepath.Join(naming.ForksDir, name)
-	if !r.Caller.Direct {
+	if !r.Caller.ViaSocket {
 		return path
 	}
 	return filepath.Join(r.mountpoint, workspacePath(r.Workspace), path)

@@ -355,7 +355,7 @@ func (h *history) events(ctx context.Context, r *Request, a Log) (None, error) {
 		}
 		return nil
 	}
-	if a.Follow && !r.Caller.Direct {
+	if a.Follow && !r.Caller.ViaSocket {
 		return None{}, errs.Fail(errs.Invalid, "events can be followed only through the socket").WithHint("use `tail -f .snapshots/log`")
 	}
 	if err := h.log.Flush(); err != nil {

@@ -269,7 +269,7 @@ func (s *Service) readRequest(r *http.Request, o *Op) (*Request, any, error) {
 		return nil, nil, errs.Fail(errs.Invalid, "the header %s is malformed: %w", CommandHeader, err)
 	}
 
-	caller := actors.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), Direct: true, Command: command}
+	caller := actors.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), ViaSocket: true, Command: command}
 	caller.Actor = s.Store.Actors().ActorOf(caller.PID, caller.UID, ws.View())
 	req := &Request{Caller: caller, Workspace: ws, In: r.Body}
 	if from, ok := r.Context().Value(filesKey{}).(*descriptors.Receiver); ok {

@@ -54,7 +54,7 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 	o := stream.Options{
 		Owner: importOwner(r.Caller, a.From), Limits: stream.Limits{Entries: a.MaxFiles, Bytes: a.MaxBytes},
 	}
-	g := snapshot.GraftOptions{Path: base, NamedPath: string(a.Path), Caller: r.Caller}
+	g := snapshot.GraftOptions{Path: base, GivenPath: string(a.Path), Caller: r.Caller}
 	if a.From == FromImage {
 		defer imp.sweepImages()
 		imp.blobsLock.RLock()
@@ -202,7 +202,7 @@ func refreshWorkspace(ctx context.Context, r *Request, a Refresh) (Refreshed, er
 	}
 
 	result, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
-		Ours: a.Ours, Theirs: a.Theirs, MergeBranch: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Git: r.merger().Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, ListCharge: r.listMemoryCharge(),
+		Ours: a.Ours, Theirs: a.Theirs, MergeBranch: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Git: r.merger().Repositories, FromDirectory: r.Caller.ViaSocket, Caller: r.Caller, ListCharge: r.listMemoryCharge(),
 	})
 	result.Paths = emptyIfNil(result.Paths)
 	return Refreshed{result}, explainConflict(err, Refreshed{result}, result.Conflicts, "changed in the directory and in the workspace; nothing was changed",

@@ -76,7 +76,7 @@ func opState(r *Request, op catalogue.Op) OpState {
 		Number: op.Number, Name: op.Name, Of: op.Target, To: op.NewName, At: op.Time, Actor: op.Actor, Command: op.Command, UID: op.UID,
 		Edit: op.BeforeView != 0, Undoes: op.Undoes, Undone: op.Undone, Interrupted: op.Apply != nil && op.Apply.After == "",
 	}
-	if op.Apply != nil && !r.Caller.Direct {
+	if op.Apply != nil && !r.Caller.ViaSocket {
 		st.Of = ""
 	}
 
@@ -89,7 +89,7 @@ func undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
 	if err != nil {
 		return UndoneOp{}, err
 	}
-	if undone.Name == catalogue.OpPolicy && !r.Caller.Direct && !r.Caller.OwnsStore() {
+	if undone.Name == catalogue.OpPolicy && !r.Caller.ViaSocket && !r.Caller.OwnsStore() {
 		return UndoneOp{}, errs.Fail(errs.Perm, "only the owner of the store can call set-policy")
 	}
 

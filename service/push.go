@@ -342,7 +342,7 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 // NAME-ID, with the first 8 digits of its id. So a name that is in use never blocks a backup.
 func (bs *Backups) backUpOne(ctx context.Context, p policy.Push, target *remote.Remote, i info.Info) error {
 	r := &Request{
-		Caller:    actors.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},
+		Caller:    actors.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), ViaSocket: true, Command: "amberfs (policy)"},
 		Workspace: bs.main, core: bs.core,
 	}
 	name := fmt.Sprintf("cp-%d", i.Seq) // valid even if a user renames the snapshot now

@@ -79,7 +79,7 @@ func (rs *remotes) removeRemote(_ context.Context, _ *Request, a RemoveRemote) (
 // remote returns the remote with a name. A caller on the socket may also pass a URL. A caller in the mount
 // may not, because the daemon lends it credentials only for remotes that the owner added.
 func (rs *remotes) remote(r *Request, name string) (*remote.Remote, error) {
-	if !r.Caller.Direct && backend.IsURL(name) {
+	if !r.Caller.ViaSocket && backend.IsURL(name) {
 		return nil, errs.Fail(errs.Perm, "through the mount, only registered remotes can be used").
 			WithHint("`amberfs remote add` gives it a name")
 	}
@@ -87,7 +87,7 @@ func (rs *remotes) remote(r *Request, name string) (*remote.Remote, error) {
 }
 
 // confinedToFork reports whether the caller can reach a fork only, and not main.
-func confinedToFork(r *Request) bool { return !r.Caller.Direct && r.Workspace.IsFork() }
+func confinedToFork(r *Request) bool { return !r.Caller.ViaSocket && r.Workspace.IsFork() }
 
 func (rs *remotes) pull(ctx context.Context, r *Request, a Pull) (PulledList, error) {
 	done := PulledList{Pulled: []info.Info{}}

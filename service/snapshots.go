@@ -26,7 +26,7 @@ func takeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (i
 		return info.Info{}, errs.Fail(errs.Invalid, "the kind must be manual or turn, not %q", a.Kind)
 	}
 
-	if _, state := a.Labels[RunLabel]; state && !r.Caller.Direct && r.Workspace.Parent() != nil {
+	if _, state := a.Labels[RunLabel]; state && !r.Caller.ViaSocket && r.Workspace.Parent() != nil {
 		return info.Info{}, errs.Fail(errs.Perm, "the label %q of a fork has the state of a run, which a program in it cannot set", RunLabel).
 			WithHint("choose another label")
 	}

@@ -99,8 +99,8 @@ func Shorten(result any, maxPaths int) {
 
 // Conflicts returns the conflicting paths in a result.
 func Conflicts(result any) []string {
-	if r, ok := result.(interface{ InConflict() []string }); ok {
-		return r.InConflict()
+	if r, ok := result.(interface{ ConflictPaths() []string }); ok {
+		return r.ConflictPaths()
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (a actor) write(path, content string) live.NodeID {
 	dir, name := a.at(path)
 	n, err := a.f.Lookup(dir, name)
 	if errors.Is(err, errs.NotExist) {
-		n, err = a.f.Create(dir, name, live.Create{Mode: unix.S_IFREG | 0o644})
+		n, err = a.f.Create(dir, name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 	}
 	a.must(err)
 	_, err = a.f.Write(n.ID, []byte(content), 0, false)
@@ -82,7 +82,7 @@ func (a actor) write(path, content string) live.NodeID {
 func (a actor) mkdir(path string) {
 	a.t.Helper()
 	dir, name := a.at(path)
-	_, err := a.f.Create(dir, name, live.Create{Mode: unix.S_IFDIR | 0o755})
+	_, err := a.f.Create(dir, name, live.NewNode{Mode: unix.S_IFDIR | 0o755})
 	a.must(err)
 }
 

@@ -55,7 +55,7 @@ func TestPanicWhileMakingRoom(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
 	must.OK(t, err)
 	defer s.Close()
-	n, err := s.forest.Create(s.Main().Root(), "f", live.Create{Mode: unix.S_IFREG | 0o644})
+	n, err := s.forest.Create(s.Main().Root(), "f", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	_, err = s.forest.Write(n.ID, make([]byte, 4<<20), 0, false)
 	must.OK(t, err)

@@ -39,7 +39,7 @@ func TestDepth(t *testing.T) {
 	}
 	const most = tree.MaxDepth - 1
 	a := chain(w.Root(), most)
-	_, err := f.Create(a[most-1], "d", live.Create{Mode: unix.S_IFDIR | 0o755})
+	_, err := f.Create(a[most-1], "d", live.NewNode{Mode: unix.S_IFDIR | 0o755})
 	tooDeep("one more directory", err)
 	write(t, s, a[most-1], "file", "at the end")
 	b := mkdir(t, s, w.Root(), "b")

@@ -30,12 +30,12 @@ func TestListsOfChanges(t *testing.T) {
 	const files = 12_000
 	dir := f.Root()
 	for range 16 {
-		a, err := forest.Create(dir, strings.Repeat("d", 250), live.Create{Mode: unix.S_IFDIR | 0o755})
+		a, err := forest.Create(dir, strings.Repeat("d", 250), live.NewNode{Mode: unix.S_IFDIR | 0o755})
 		must.OK(t, err)
 		dir = a.ID
 	}
 	for i := range files {
-		_, err = forest.Create(dir, fmt.Sprint(i), live.Create{Mode: unix.S_IFREG | 0o644})
+		_, err = forest.Create(dir, fmt.Sprint(i), live.NewNode{Mode: unix.S_IFREG | 0o644})
 		must.OK(t, err)
 	}
 	_, err = f.Capture(snapshot.CaptureOptions{Name: "full"})

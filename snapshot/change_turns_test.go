@@ -23,7 +23,7 @@ import (
 func addLarge(t *testing.T, w *Workspace, mib int64) {
 	t.Helper()
 	f := w.Store().Forest()
-	a, err := f.Create(w.Root(), "large", live.Create{Mode: unix.S_IFREG | 0o644})
+	a, err := f.Create(w.Root(), "large", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	data := make([]byte, 1<<20)
 	rand.NewChaCha8([32]byte{byte(w.View())}).Read(data)
@@ -41,7 +41,7 @@ func addText(t *testing.T, w *Workspace, text string) {
 	f := w.Store().Forest()
 	a, err := f.Lookup(w.Root(), "text")
 	if errors.Is(err, errs.NotExist) {
-		a, err = f.Create(w.Root(), "text", live.Create{Mode: unix.S_IFREG | 0o644})
+		a, err = f.Create(w.Root(), "text", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	}
 	if err == nil {
 		_, err = f.Write(a.ID, []byte(text), 0, false)
@@ -167,7 +167,7 @@ func TestEditsGiveWay(t *testing.T) {
 				addText(t, s.Main(), "ours")
 			}
 			for i := range 3 {
-				_, err = s.Forest().Create(from.Root(), string(rune('a'+i)), live.Create{Mode: unix.S_IFREG | 0o644})
+				_, err = s.Forest().Create(from.Root(), string(rune('a'+i)), live.NewNode{Mode: unix.S_IFREG | 0o644})
 				must.OK(t, err)
 			}
 			tree, release, err := from.SealPresent(t.Context())
@@ -177,7 +177,7 @@ func TestEditsGiveWay(t *testing.T) {
 			_, err = s.Main().Capture(CaptureOptions{Name: "v"})
 			must.OK(t, err)
 			for _, name := range []string{"x", "y", "z"} {
-				_, err = s.Forest().Create(s.Main().Root(), name, live.Create{Mode: unix.S_IFREG | 0o644})
+				_, err = s.Forest().Create(s.Main().Root(), name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 				must.OK(t, err)
 			}
 			var looks atomic.Int64

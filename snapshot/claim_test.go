@@ -81,7 +81,7 @@ func TestClaimTiers(t *testing.T) {
 	reopen()
 	capture(t, w, CaptureOptions{Name: "start"})
 	f := claim(TierFresh, "start").Fork
-	_, err := s.Forest().Create(f.Root(), "work", live.Create{Mode: unix.S_IFREG | 0o644})
+	_, err := s.Forest().Create(f.Root(), "work", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	reopen()
 	claim(TierResumed, "")
@@ -146,12 +146,12 @@ func TestForkDiscarded(t *testing.T) {
 	must.OK(t, err)
 	a, err := s.Main().Forks().New(ForkOptions{Name: "a", Discard: true, TTL: "1h"})
 	must.OK(t, err)
-	_, err = s.Forest().Create(a.Root(), "work", live.Create{Mode: unix.S_IFREG | 0o644})
+	_, err = s.Forest().Create(a.Root(), "work", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	// A fork of what another fork has now takes no snapshot in that.
 	b, err := s.Main().Forks().New(ForkOptions{Name: "b", Snapshot: "a/", Discard: true})
 	must.OK(t, err)
-	_, err = s.Forest().Create(a.Root(), "later", live.Create{Mode: unix.S_IFREG | 0o644})
+	_, err = s.Forest().Create(a.Root(), "later", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	_, err = a.Forks().New(ForkOptions{Name: "inner"})
 	must.OK(t, err)

@@ -16,7 +16,7 @@ func TestCompactIsOneRecord(t *testing.T) {
 	s := orphanStore(t)
 	w := s.Main()
 	for _, name := range []string{"a", "b"} {
-		_, err := s.forest.Create(w.Root(), name, live.Create{Mode: unix.S_IFREG | 0o644})
+		_, err := s.forest.Create(w.Root(), name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 		must.OK(t, err)
 		capture(t, w, CaptureOptions{Name: name})
 	}

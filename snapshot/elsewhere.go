@@ -19,7 +19,7 @@ import (
 type ConnectArgs struct {
 	Disk  vfs.FS
 	Dir   string // the directory of the store
-	Empty bool   // the store is empty
+	Empty bool   // the store has no checkpoint yet
 }
 
 // Object appends the bytes of an object, which may be on a remote, to dst[:0] and returns the result. It returns

@@ -64,7 +64,7 @@ func (e *workspaceTable) readView(src *tree.Source, view uint32) (*tree.State, e
 // takeChangedViews returns the views of the workspaces that may have changed since the last call.
 func (e *workspaceTable) takeChangedViews() (views []uint32) {
 	e.parts.WithLock(func(tx *live.Tx) {
-		views = append(tx.Changes().TakeChanged(live.ForPolicies), e.parts.Catalogue.TakeAlteredViews()...)
+		views = append(tx.ChangedViews().TakeChanged(live.ForPolicies), e.parts.Catalogue.TakeAlteredViews()...)
 	})
 	return views
 }

@@ -37,7 +37,7 @@ func writeText(w *snapshot.Workspace, name, text string) {
 	f := w.Store().Forest()
 	a, err := f.Lookup(w.Root(), name)
 	if err != nil {
-		a, err = f.Create(w.Root(), name, live.Create{Mode: unix.S_IFREG | 0o644})
+		a, err = f.Create(w.Root(), name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 		check(err)
 	}
 	_, err = f.Write(a.ID, []byte(text), 0, false)

@@ -382,7 +382,7 @@ func (f *forgetRun) invalidation(view uint32, before *tree.State, t *rewrittenTr
 	return inv
 }
 
-// splitPath splits a path into the path of its directory and its name.
+// splitPath splits a path into the path of its directory and its name. found is false for a path without a slash.
 func splitPath(p string) (dir, name string, found bool) {
 	if i := strings.LastIndexByte(p, '/'); i >= 0 {
 		return p[:i], p[i+1:], true

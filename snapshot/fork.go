@@ -127,7 +127,7 @@ func (fs Forks) makeFork(tx *live.Tx, p forkPlan) (*Workspace, error) {
 		r.Placeholders = p.placeholders
 	}
 	if r.Restrictions = p.restrictions; p.matcher != nil {
-		if p.stateID == "" || p.madeFrom != p.Snapshot {
+		if p.stateID == "" || p.startName != p.Snapshot {
 			return nil, errs.New(errs.Busy, "busy: another state of %s is its last one now; do it again", p.Name)
 		}
 		r.State, r.DirState = p.stateID, p.dirID

@@ -101,7 +101,7 @@ func closed(c <-chan struct{}) bool {
 
 func mkfile(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) live.NodeID {
 	t.Helper()
-	a, err := s.Forest().Create(parent, name, live.Create{Mode: unix.S_IFREG | 0o644})
+	a, err := s.Forest().Create(parent, name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	return a.ID
 }

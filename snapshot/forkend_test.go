@@ -15,7 +15,7 @@ import (
 func TestEndOfFork(t *testing.T) {
 	now := time.Now()
 	w := openAt(t, &now).Main()
-	user := actors.Caller{UID: 1000, Direct: true}
+	user := actors.Caller{UID: 1000, ViaSocket: true}
 	begin := func(name string) {
 		t.Helper()
 		f, err := w.Forks().New(ForkOptions{Name: name})

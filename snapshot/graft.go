@@ -20,7 +20,7 @@ import (
 type GraftOptions struct {
 	Tree      *tree.State // sealed; its root directory is merged into Path
 	Path      string      // a directory relative to the root, which must exist; "" is the root
-	NamedPath string      // the path that the user gave; if it does not exist, Path is a directory above it
+	GivenPath string      // the path that the user gave; if it does not exist, Path is a directory above it
 	Caller    actors.Caller
 	// Image, if not nil, is the container image that the tree was read from. Graft then also makes a
 	// snapshot of the state after, with the image in its description.
@@ -63,7 +63,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 
 	release()
 
-	c, err := w.change(ctx, change{name: "import", caller: o.Caller, sourceName: o.NamedPath}, func(c *change) error {
+	c, err := w.change(ctx, change{name: "import", caller: o.Caller, sourceName: o.GivenPath}, func(c *change) error {
 		c.overlay = &graft.Overlay{Base: c.present, Source: o.Tree, Prefix: prefix}
 		c.graft.Options = graft.Options{Now: time.Now().UnixNano(), CopyRootAttrs: o.CopyRootAttrs}
 		c.message = "before import"

@@ -21,7 +21,7 @@ import (
 type hiddenStates struct {
 	restrictions   *catalogue.Restrictions // nil: the restrictions of the parent
 	matcher        *hide.Matcher           // matches the paths that the parent has and the fork does not have
-	madeFrom       string                  // the name, as in ForkOptions.Snapshot, of the state from which stateID was made
+	startName      string                  // the name, as in ForkOptions.Snapshot, of the state from which stateID was made
 	stateID, dirID string
 	releases       []func()
 }
@@ -90,7 +90,7 @@ func (fs Forks) makeHiddenStates(p *forkPlan, from string) error {
 		return err
 	}
 
-	p.madeFrom = from
+	p.startName = from
 	return s.cas.Commit()
 }
 

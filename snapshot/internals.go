@@ -32,10 +32,10 @@
 // # Locks
 //
 //	cas.Collection            one gc at a time; it must not call BeginCollection or Verify
-//	engine.Room                one writer at a time frees space on a nearly full disk
+//	engine.Room               one writer at a time frees space on a nearly full disk
 //	  Checkpointer.mu         one checkpoint, or gc that reads its roots, at a time
-//	    Workspace.sealTurn     one seal at a time of main, or of a fork of main with its own forks
-//	      Sealer.forkSlots  the number of seals of all forks
+//	    Workspace.sealTurn    one seal at a time of main, or of a fork of main with its own forks
+//	      Sealer.forkSlots    the number of seals of all forks
 //	        live.Forest.mu    the catalogue and every view
 //	          Sealer.mu       the queue of the sealer
 //	engine.Meter              one goroutine counts the unshared bytes of a fork

@@ -130,10 +130,10 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 func TestRefusedPatchChangesNothing(t *testing.T) {
 	now := time.Now()
 	w := openAt(t, &now).Main()
-	_, err := w.PatchPolicy([]byte(`{"protect":true}`), actors.Caller{Direct: true})
+	_, err := w.PatchPolicy([]byte(`{"protect":true}`), actors.Caller{ViaSocket: true})
 	must.OK(t, err)
 	before := w.Policy()
-	if _, err := w.PatchPolicy([]byte(`{"protect":false,"delete":"me"}`), actors.Caller{Direct: true}); err == nil {
+	if _, err := w.PatchPolicy([]byte(`{"protect":false,"delete":"me"}`), actors.Caller{ViaSocket: true}); err == nil {
 		t.Error("it is taken")
 	}
 	if !reflect.DeepEqual(w.Policy(), before) || !before.Protect {
@@ -148,7 +148,7 @@ func TestNothingToRestore(t *testing.T) {
 	s := openAt(t, &now)
 	w, ctx := s.Main(), t.Context()
 	touch := func(w *Workspace, name string) {
-		_, err := s.Forest().Create(w.Root(), name, live.Create{Mode: unix.S_IFREG | 0o644})
+		_, err := s.Forest().Create(w.Root(), name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 		must.OK(t, err)
 	}
 	capture(t, w, CaptureOptions{Name: "empty"})
@@ -198,7 +198,7 @@ func TestIfChanged(t *testing.T) {
 				t.Errorf("opened anew: %+v, %v", i, err)
 			}
 		}
-		_, err = s.Forest().Create(w.Root(), string(rune('a'+round)), live.Create{Mode: unix.S_IFREG | 0o644})
+		_, err = s.Forest().Create(w.Root(), string(rune('a'+round)), live.NewNode{Mode: unix.S_IFREG | 0o644})
 		must.OK(t, err)
 		made := capture(t, w, o)
 		if i, err := w.Capture(o); !errors.Is(err, ErrUnchanged) || i.Name != made.Name {
@@ -229,7 +229,7 @@ func TestKeepSleeps(t *testing.T) {
 	now = now.Add(2 * time.Second)
 	sleeps("a snapshot that expires", 18*time.Second)
 	policy(`{"interval_seconds":5}`)
-	_, err := s.forest.Create(w.Root(), "f", live.Create{Mode: unix.S_IFREG | 0o644})
+	_, err := s.forest.Create(w.Root(), "f", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	now = now.Add(2 * time.Second)
 	sleeps("a change, with an interval", time.Second)
@@ -310,7 +310,7 @@ func TestRoundsLookAtWhatChanged(t *testing.T) {
 		}
 	}
 	round(time.Second)
-	_, err := s.forest.Create(forks[3].Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
+	_, err := s.forest.Create(forks[3].Root(), "file", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	round(time.Second, "f3")
 	capture(t, forks[4], CaptureOptions{Name: "a", Expires: "1m"})

@@ -55,8 +55,8 @@ type MergeResult struct {
 	Changes
 }
 
-// InConflict returns the paths in conflict. Results that embed a MergeResult have this method, too.
-func (m *MergeResult) InConflict() []string { return m.Conflicts }
+// ConflictPaths returns the paths in conflict. Results that embed a MergeResult have this method, too.
+func (m *MergeResult) ConflictPaths() []string { return m.Conflicts }
 
 type PromoteResult struct {
 	Fork string `json:"fork"`

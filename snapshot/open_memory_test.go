@@ -37,7 +37,7 @@ func createIn(t *testing.T, s *Store, view uint32, name string) live.NodeID {
 	t.Helper()
 	var a live.Attr
 	must.OK(t, cas.Retry(t.Context(), func() (err error) {
-		a, err = s.Forest().Create(live.Node(view, live.RootIno), name, live.Create{Mode: unix.S_IFREG | 0o644})
+		a, err = s.Forest().Create(live.Node(view, live.RootIno), name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 		return err
 	}))
 	return a.ID
@@ -145,7 +145,7 @@ func forkIsReadOnly(t *testing.T, dir string) {
 		createIn(t, s, live.MainView, fmt.Sprint("main", frugal))
 		f, err := s.Main().Forks().Named("f")
 		must.OK(t, err)
-		_, err = s.Forest().Create(f.Root(), "new", live.Create{Mode: unix.S_IFREG})
+		_, err = s.Forest().Create(f.Root(), "new", live.NewNode{Mode: unix.S_IFREG})
 		if readOnly := errs.KindOf(err) == errs.ReadOnly; readOnly != frugal {
 			t.Errorf("frugal %v: a change in the fork: %v", frugal, err)
 		}

@@ -192,10 +192,10 @@ func (x *walker) step(w *snapshot.Workspace) error {
 	k := r.IntN(20)
 	switch {
 	case k < 3:
-		_, err := f.Create(dir, name, live.Create{Mode: unix.S_IFDIR | 0o755, Caller: actors.Caller{UID: uint32(r.IntN(3))}})
+		_, err := f.Create(dir, name, live.NewNode{Mode: unix.S_IFDIR | 0o755, Caller: actors.Caller{UID: uint32(r.IntN(3))}})
 		return err
 	case k < 6:
-		a, err := f.Create(dir, name, live.Create{Mode: unix.S_IFREG | 0o644})
+		a, err := f.Create(dir, name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 		if err == nil {
 			if x.halfway != nil {
 				x.halfway()
@@ -204,7 +204,7 @@ func (x *walker) step(w *snapshot.Workspace) error {
 		}
 		return err
 	case k == 6:
-		_, err := f.Create(dir, name, live.Create{Mode: unix.S_IFLNK | 0o777, Target: fmt.Sprint("to", x.n)})
+		_, err := f.Create(dir, name, live.NewNode{Mode: unix.S_IFLNK | 0o777, Target: fmt.Sprint("to", x.n)})
 		return err
 	case !ok:
 		return nil

@@ -178,7 +178,7 @@ func TestKeptIsLimited(t *testing.T) {
 	if !remove(f) {
 		t.Error("a fork without a limit keeps nothing")
 	}
-	_, err := f.PatchPolicy([]byte(`{"unshared_bytes":1000000}`), actors.Caller{Direct: true})
+	_, err := f.PatchPolicy([]byte(`{"unshared_bytes":1000000}`), actors.Caller{ViaSocket: true})
 	must.OK(t, err)
 	if remove(f) || !remove(w) {
 		t.Error("a fork with a limit keeps something, or main nothing")

@@ -43,7 +43,7 @@ func TestRecordsOfTheCatalogueAreBounded(t *testing.T) {
 		actors[i] = fmt.Sprintf("%0128d", i)
 	}
 	for i, name := range actors {
-		_, err := s.Forest().WithActor(name).Create(w.Root(), fmt.Sprint("f", i), live.Create{Mode: 0o100644})
+		_, err := s.Forest().WithActor(name).Create(w.Root(), fmt.Sprint("f", i), live.NewNode{Mode: 0o100644})
 		must.OK(t, err)
 	}
 	graft := func(n int) error {

@@ -84,7 +84,7 @@ func TestRestoreKeeps(t *testing.T) {
 
 	// The policy keeps for every restore, and a restore of paths keeps nothing.
 	w = s.Main()
-	_, err = w.PatchPolicy([]byte(`{"restore_keeps":[".git"]}`), actors.Caller{Direct: true})
+	_, err = w.PatchPolicy([]byte(`{"restore_keeps":[".git"]}`), actors.Caller{ViaSocket: true})
 	must.OK(t, err)
 	if done, err = w.Restore(t.Context(), snapshot.RestoreOptions{Name: "v1"}); err != nil || !slices.Equal(done.Kept, []string{".git"}) {
 		t.Errorf("%+v, %v", done, err)

@@ -24,7 +24,7 @@ func TestRestoreOfALargeDirectory(t *testing.T) {
 	f, ctx := s.Forest(), context.Background()
 	create := func(dir live.NodeID, name string, mode uint32) live.NodeID {
 		t.Helper()
-		a, err := f.Create(dir, name, live.Create{Mode: mode | 0o755})
+		a, err := f.Create(dir, name, live.NewNode{Mode: mode | 0o755})
 		must.OK(t, err)
 		return a.ID
 	}

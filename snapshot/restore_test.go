@@ -79,10 +79,10 @@ func TestRestoreBelowASymlink(t *testing.T) {
 	write(t, s, e, "g", "two")
 	_, err := w.Capture(snapshot.CaptureOptions{Name: "v1"})
 	must.OK(t, err)
-	link := live.Create{Mode: unix.S_IFLNK | 0o777, Target: "elsewhere"}
+	link := live.NewNode{Mode: unix.S_IFLNK | 0o777, Target: "elsewhere"}
 	for what, spoil := range map[string]func() error{
 		"a symlink": func() error { _, err := f.Create(w.Root(), "d", link); return err },
-		"a file":    func() error { _, err := f.Create(w.Root(), "d", live.Create{Mode: unix.S_IFREG | 0o644}); return err },
+		"a file":    func() error { _, err := f.Create(w.Root(), "d", live.NewNode{Mode: unix.S_IFREG | 0o644}); return err },
 	} {
 		_, err := f.Rename(w.Root(), "d", w.Root(), "moved"+what, 0, actors.Caller{})
 		must.OK(t, err)

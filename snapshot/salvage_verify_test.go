@@ -37,7 +37,7 @@ func TestVerifyWhileGC(t *testing.T) {
 	if n == 0 {
 		t.Fatal("nothing was removed during the verification")
 	}
-	if !r.OK() || s.gc.Damage() != "" {
-		t.Errorf("an intact store is reported as damaged: %+v %+v; health: %s", r.Affected, r.Damage, s.gc.Damage())
+	if !r.OK() || s.gc.DamageText() != "" {
+		t.Errorf("an intact store is reported as damaged: %+v %+v; health: %s", r.Affected, r.Damage, s.gc.DamageText())
 	}
 }

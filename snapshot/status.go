@@ -62,7 +62,7 @@ func (w *Workspace) Status() info.Status {
 		}
 	}
 
-	if damage := s.gc.Damage(); st.Health == "ok" && damage != "" && !w.ws.Fork { // the text may contain the name of another fork
+	if damage := s.gc.DamageText(); st.Health == "ok" && damage != "" && !w.ws.Fork { // the text may contain the name of another fork
 		st.Health = damage
 	}
 	if st.Health == "ok" && st.UnsharedLimit > 0 && st.UnsharedBytes >= st.UnsharedLimit-engine.NewNameBytes {

@@ -48,7 +48,7 @@ func BenchmarkRequests(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		name, to := fmt.Sprint("a", i), fmt.Sprint("b", i)
 		var a live.Attr
-		timed("create", func() (err error) { a, err = f.Create(dir, name, live.Create{Mode: unix.S_IFREG | 0o644}); return })
+		timed("create", func() (err error) { a, err = f.Create(dir, name, live.NewNode{Mode: unix.S_IFREG | 0o644}); return })
 		timed("write", func() error { _, err := f.Write(a.ID, block, 0, false); return err })
 		timed("lookup", func() error { _, err := f.Lookup(dir, name); return err })
 		timed("getattr", func() error { _, err := f.GetAttr(a.ID); return err })
@@ -82,10 +82,10 @@ func BenchmarkForks(b *testing.B) {
 	made := 0
 	for _, n := range []int{10, 100, 1_000, 10_000} {
 		for ; made < n; made++ {
-			_, err := s.forest.Create(forkNamed(b, s.Main(), fmt.Sprint("f", made)).Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
+			_, err := s.forest.Create(forkNamed(b, s.Main(), fmt.Sprint("f", made)).Root(), "file", live.NewNode{Mode: unix.S_IFREG | 0o644})
 			must.OK(b, err)
 		}
-		a, err := s.forest.Create(s.Main().Root(), fmt.Sprint(n), live.Create{Mode: unix.S_IFREG | 0o644})
+		a, err := s.forest.Create(s.Main().Root(), fmt.Sprint(n), live.NewNode{Mode: unix.S_IFREG | 0o644})
 		must.OK(b, err)
 		work := func(name string, do func()) {
 			do()
@@ -137,11 +137,11 @@ func BenchmarkListing(b *testing.B) {
 		}
 		dirs := map[string]live.NodeID{}
 		for _, order := range []string{"other", "same"} {
-			dir, err := s.forest.Create(s.Main().Root(), order, live.Create{Mode: unix.S_IFDIR | 0o755})
+			dir, err := s.forest.Create(s.Main().Root(), order, live.NewNode{Mode: unix.S_IFDIR | 0o755})
 			must.OK(b, err)
 			dirs[order] = dir.ID
 			for _, name := range names {
-				_, err := s.forest.Create(dir.ID, name, live.Create{Mode: unix.S_IFREG | 0o644})
+				_, err := s.forest.Create(dir.ID, name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 				must.OK(b, err)
 			}
 			names = names[:0]

@@ -28,13 +28,13 @@ func TestCheckpointBeginsAnew(t *testing.T) {
 	defer func() { s.Close() }()
 	fork := forkNamed(t, s.Main(), "f")
 	for _, w := range []*Workspace{s.Main(), fork} {
-		_, err = s.Forest().Create(w.Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644})
+		_, err = s.Forest().Create(w.Root(), "x", live.NewNode{Mode: unix.S_IFREG | 0o644})
 		must.OK(t, err)
 	}
 	if err := s.Checkpoint(t.Context()); err != nil { // the base of the fork is sealed
 		t.Fatal(err)
 	}
-	_, err = s.Forest().Create(fork.Root(), "y", live.Create{Mode: unix.S_IFREG | 0o644})
+	_, err = s.Forest().Create(fork.Root(), "y", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	_, err = fork.Capture(CaptureOptions{Name: "v1"})
 	must.OK(t, err)

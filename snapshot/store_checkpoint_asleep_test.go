@@ -21,7 +21,7 @@ func TestCheckpointsSleep(t *testing.T) {
 	await.Blocked(t, 1, "(*Checkpointer).awaitRecord")
 	s.ckpt.CheckSoon()
 	await.Receive(t, "it was asked, and wakes up", woken)
-	_, err := s.forest.Create(live.Node(live.MainView, live.RootIno), "a", live.Create{Mode: 0o100644})
+	_, err := s.forest.Create(live.Node(live.MainView, live.RootIno), "a", live.NewNode{Mode: 0o100644})
 	must.OK(t, err)
 	s.ckpt.AwaitChange(0, time.Time{}) // it returns
 }

@@ -36,7 +36,7 @@ func TestCheckpointOfChangedWorkspaces(t *testing.T) {
 		return i.Size()
 	}
 	before := written()
-	_, err = s.Forest().Create(s.Main().Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644})
+	_, err = s.Forest().Create(s.Main().Root(), "x", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	must.OK(t, s.Checkpoint(t.Context()))
 	if n := written() - before; n <= 0 || n > 4<<10 {
@@ -52,7 +52,7 @@ func TestCheckpointOfAChangedRecord(t *testing.T) {
 	must.OK(t, err)
 	defer s.Close()
 	s.Forest().Takeover.SetMount(live.Mount{IsHeld: func(live.NodeID) bool { return true }})
-	_, err = s.Forest().Create(s.Main().Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644})
+	_, err = s.Forest().Create(s.Main().Root(), "x", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	_, err = s.Forest().Unlink(s.Main().Root(), "x")
 	must.OK(t, err)

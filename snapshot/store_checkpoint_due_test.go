@@ -26,7 +26,7 @@ func TestToRedo(t *testing.T) {
 	}
 	s := open()
 	for i := range files {
-		_, err := s.forest.Create(s.Main().Root(), fmt.Sprint(i), live.Create{Mode: 0o100644})
+		_, err := s.forest.Create(s.Main().Root(), fmt.Sprint(i), live.NewNode{Mode: 0o100644})
 		must.OK(t, err)
 	}
 	_, err := s.Main().Restore(t.Context(), RestoreOptions{Name: "base"})
@@ -52,7 +52,7 @@ func Crowded(s *Store) bool { return s.room.JournalTooLarge() }
 // TestJournalAtRest: once all is stored, the journal takes little space, and sleeps.
 func TestJournalAtRest(t *testing.T) {
 	s := quietStore(t)
-	a, err := s.forest.Create(s.Main().Root(), "a", live.Create{Mode: 0o100644})
+	a, err := s.forest.Create(s.Main().Root(), "a", live.NewNode{Mode: 0o100644})
 	must.OK(t, err)
 	_, err = s.forest.Write(a.ID, make([]byte, 1<<20), 0, false)
 	must.OK(t, err)

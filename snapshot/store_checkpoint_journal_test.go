@@ -29,7 +29,7 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	const files = 80 // of 1 MiB: more than a segment of the journal
 	var ids [files]live.NodeID
 	for i := range ids {
-		a, err := f.Create(w.Root(), fmt.Sprint(i), live.Create{Mode: unix.S_IFREG | 0o644})
+		a, err := f.Create(w.Root(), fmt.Sprint(i), live.NewNode{Mode: unix.S_IFREG | 0o644})
 		must.OK(t, err)
 		ids[i] = a.ID
 	}
@@ -81,7 +81,7 @@ func TestJournalOfAHeldState(t *testing.T) {
 	defer s.Close()
 	f, w := s.Forest(), s.Main()
 	const size = 80 << 20 // more than a segment of the journal
-	a, err := f.Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
+	a, err := f.Create(w.Root(), "file", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	for off := int64(0); off < size; off += int64(len(data)) {

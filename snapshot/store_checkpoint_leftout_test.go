@@ -84,8 +84,8 @@ func TestCheckpointLeavesOut(t *testing.T) {
 	check := func(what string, s *snapshot.Store, healthy bool) {
 		t.Helper()
 		st := s.Main().Status()
-		if healthy != (st.Health == "ok") || healthy != (engine.CheckpointFailed(s.Dir()) == "") {
-			t.Errorf("%s: health %s, on disk %q", what, st.Health, engine.CheckpointFailed(s.Dir()))
+		if healthy != (st.Health == "ok") || healthy != (engine.LastCheckpointError(s.Dir()) == "") {
+			t.Errorf("%s: health %s, on disk %q", what, st.Health, engine.LastCheckpointError(s.Dir()))
 		}
 		if n := st.JournalBytes; n > 80<<20 {
 			t.Errorf("%s: the journal has %d bytes", what, n)

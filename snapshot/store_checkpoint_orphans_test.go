@@ -28,7 +28,7 @@ func fill(t *testing.T, s *Store, name string, n int, b byte) live.NodeID {
 	root := s.Main().Root()
 	a, err := s.forest.Lookup(root, name)
 	if err != nil {
-		a, err = s.forest.Create(root, name, live.Create{Mode: unix.S_IFREG | 0o644})
+		a, err = s.forest.Create(root, name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 	}
 	must.OK(t, err)
 	for i := range n {
@@ -105,7 +105,7 @@ func TestLinkedWithinACheckpoint(t *testing.T) {
 	fill(t, s, "other", 80, 'x')
 	c, err := s.ckpt.BeginCheckpoint()
 	must.OK(t, err)
-	tmp, err := f.Tmpfile(root, live.Create{Mode: unix.S_IFREG | 0o600})
+	tmp, err := f.Tmpfile(root, live.NewNode{Mode: unix.S_IFREG | 0o600})
 	must.OK(t, err)
 	if n, err := f.CopyRange(src, 0, tmp.ID, 0, 1<<20); err != nil || n != 1<<20 {
 		t.Fatal(n, err)

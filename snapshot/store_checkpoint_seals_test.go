@@ -18,7 +18,7 @@ func TestCheckpointSealsTheRest(t *testing.T) {
 	defer s.Close()
 	fork := forkNamed(t, s.Main(), "f")
 	for _, w := range []*Workspace{fork, s.Main()} { // that of the fork comes first
-		_, err = s.Forest().Create(w.Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644})
+		_, err = s.Forest().Create(w.Root(), "x", live.NewNode{Mode: unix.S_IFREG | 0o644})
 		must.OK(t, err)
 		_, err = w.Capture(CaptureOptions{Name: "v"})
 		must.OK(t, err)

@@ -267,7 +267,7 @@ func failOnce(t *testing.T, i int64, errno syscall.Errno) bool {
 			// the step or as after it.
 			d.note(look(s))
 			if journalFailed(s) {
-				if _, err := s.Forest().Create(s.Main().Root(), "more", live.Create{Mode: 0o100644}); err == nil {
+				if _, err := s.Forest().Create(s.Main().Root(), "more", live.NewNode{Mode: 0o100644}); err == nil {
 					t.Errorf("operation %d: changes go on after the journal has failed", i)
 				}
 				if err := s.Sync(); err == nil {

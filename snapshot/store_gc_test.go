@@ -48,7 +48,7 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 	done()
 	await.Blocked(t, 1, "(*Collector).runRound")
 	before := len(w.List())
-	_, err = s.Forest().Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
+	_, err = s.Forest().Create(w.Root(), "file", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	await.True(t, "an automatic capture while a gc waits", func() bool { return len(w.List()) > before })
 	unlock()
@@ -124,7 +124,7 @@ func TestSmallRemovalsAreGathered(t *testing.T) {
 	defer s.Close()
 	w, gcs := s.Main(), 0
 	file := func(name string, bytes int) {
-		at, err := s.Forest().Create(w.Root(), name, live.Create{Mode: unix.S_IFREG | 0o644})
+		at, err := s.Forest().Create(w.Root(), name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 		if err == nil {
 			content := make([]byte, bytes)
 			for i := range content {

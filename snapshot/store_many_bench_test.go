@@ -61,10 +61,10 @@ func makeMany(b *testing.B, dir string, n int) {
 	must.OK(b, s.Main().SetPolicy(p, actors.Caller{}))
 	var files []live.NodeID
 	for d := range 100 {
-		at, err := s.forest.Create(s.Main().Root(), fmt.Sprint("dir", d), live.Create{Mode: unix.S_IFDIR | 0o755})
+		at, err := s.forest.Create(s.Main().Root(), fmt.Sprint("dir", d), live.NewNode{Mode: unix.S_IFDIR | 0o755})
 		must.OK(b, err)
 		for f := range 100 {
-			a, err := s.forest.Create(at.ID, fmt.Sprint("file", f), live.Create{Mode: unix.S_IFREG | 0o644})
+			a, err := s.forest.Create(at.ID, fmt.Sprint("file", f), live.NewNode{Mode: unix.S_IFREG | 0o644})
 			must.OK(b, err)
 			_, err = s.forest.Write(a.ID, fmt.Appendf(nil, "%0200d", d*f), 0, false)
 			must.OK(b, err)

@@ -20,7 +20,7 @@ func TestUnreadSnapshots(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, Options{Quiet: true})
 	must.OK(t, err)
-	f, err := s.forest.Create(s.Main().Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
+	f, err := s.forest.Create(s.Main().Root(), "file", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	for i := range 60 {
 		_, err := s.forest.Write(f.ID, fmt.Appendf(nil, "state %d", i), 0, false)

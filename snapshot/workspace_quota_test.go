@@ -66,7 +66,7 @@ func TestUnsharedLimit(t *testing.T) {
 		t.Helper()
 		id, err := forest.Lookup(w.Root(), name)
 		if err != nil {
-			a, err := forest.Create(w.Root(), name, live.Create{Mode: unix.S_IFREG | 0o644})
+			a, err := forest.Create(w.Root(), name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 			if err != nil {
 				return err
 			}
@@ -190,7 +190,7 @@ func TestUnsharedRewritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	must.OK(t, f.Quota().ChargeExport(60_000_000))
-	if _, err := forest.Create(f.Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
+	if _, err := forest.Create(f.Root(), "x", live.NewNode{Mode: unix.S_IFREG | 0o644}); err != nil {
 		t.Error(err)
 	}
 	if n, _ := f.Quota().Usage(); n < 60_000_000 || n > 61_000_000 {
@@ -212,7 +212,7 @@ func TestWhatOthersHave(t *testing.T) {
 	content := bytes.Repeat([]byte("a secret of somebody else\n"), 100_000)
 	put := func(w *snapshot.Workspace) int64 {
 		t.Helper()
-		a, err := forest.Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
+		a, err := forest.Create(w.Root(), "file", live.NewNode{Mode: unix.S_IFREG | 0o644})
 		must.OK(t, err)
 		_, err = forest.Write(a.ID, content, 0, false)
 		must.OK(t, err)
@@ -256,7 +256,7 @@ func TestForksInAForkDoNotKeepIt(t *testing.T) {
 		must.OK(t, err)
 		_, err = f.Capture(snapshot.CaptureOptions{Name: "v"})
 		must.OK(t, err)
-		_, err = f.PatchPolicy([]byte(`{"delete":"nobody","protect":true}`), actors.Caller{Direct: true})
+		_, err = f.PatchPolicy([]byte(`{"delete":"nobody","protect":true}`), actors.Caller{ViaSocket: true})
 		must.OK(t, err)
 		at = f
 	}
@@ -282,7 +282,7 @@ func TestForksInAForkDoNotKeepIt(t *testing.T) {
 func TestOwnLimit(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
-	owner := actors.Caller{Direct: true}
+	owner := actors.Caller{ViaSocket: true}
 	patch := func(w *snapshot.Workspace, patch string, by actors.Caller) error {
 		_, err := w.PatchPolicy([]byte(patch), by)
 		return err

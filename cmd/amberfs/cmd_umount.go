@@ -127,7 +127,7 @@ func umount(ctx context.Context, a *app, point string, lazy bool) error {
 		return err
 	}
 
-	if reason := engine.CheckpointFailed(m.Source); reason != "" {
+	if reason := engine.LastCheckpointError(m.Source); reason != "" {
 		fmt.Fprintln(a.stderr, "amberfs: "+gitquote.EscapeControls(fmt.Sprintf(
 			"the last checkpoint of %s failed; nothing is lost, the store has what is not sealed: %s", m.Source, reason), ""))
 	}

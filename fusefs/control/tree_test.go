@@ -84,7 +84,7 @@ func (u *user) put(name, content string) {
 	f := u.tree.store.Forest()
 	a, err := f.Lookup(u.tree.store.Main().Root(), name)
 	if err != nil {
-		a, err = f.Create(u.tree.store.Main().Root(), name, live.Create{Mode: 0o100644, Caller: u.who})
+		a, err = f.Create(u.tree.store.Main().Root(), name, live.NewNode{Mode: 0o100644, Caller: u.who})
 		u.must(err)
 	}
 	_, err = f.Write(a.ID, []byte(content), 0, false)

@@ -20,7 +20,7 @@ func TestNamesOf(t *testing.T) {
 	notices := &Notices{Store: s, Log: slog.New(slog.DiscardHandler)}
 	f, root := s.Forest(), s.Main().Root()
 	make := func(dir live.NodeID, name string, mode uint32) live.NodeID {
-		a, err := f.Create(dir, name, live.Create{Mode: mode | 0o700})
+		a, err := f.Create(dir, name, live.NewNode{Mode: mode | 0o700})
 		must.OK(t, err)
 		return a.ID
 	}

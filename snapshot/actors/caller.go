@@ -5,9 +5,9 @@ import "os"
 // A Caller is the process that requested an operation.
 type Caller struct {
 	UID, GID, PID uint32
-	// Direct is set if the request came through the store's socket, not through
+	// ViaSocket is set if the request came through the store's socket, not through
 	// the mount.
-	Direct bool
+	ViaSocket bool
 	// Command is the name of the process's program for the event log, "" if it is unknown.
 	Command string
 	// Request is the number of the kernel's request that the caller waits for. For a request through the socket

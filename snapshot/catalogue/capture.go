@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// Capture takes a snapshot of the present state.
+// Capture is the record of a snapshot of the present state.
 type Capture struct {
 	SnapshotRecord
 	// Placeholders are paths that a sandbox created as mountpoints. Empty files and directories at
@@ -98,7 +98,7 @@ func (r *Capture) apply(a *applyRun) error {
 	return a.addState(r.SnapshotRecord, st, w.endInterval(a.trees))
 }
 
-// Bookmark replaces the bookmark of a workspace by a snapshot of the workspace's present state, see
+// Bookmark is the record of a new bookmark of a workspace, a snapshot of its present state. See
 // snapshot.Workspace.Bookmark.
 type Bookmark struct{ SnapshotRecord }
 
@@ -136,7 +136,7 @@ func (r *Bookmark) apply(a *applyRun) error {
 	return a.addState(r.SnapshotRecord, w.Freeze(a.trees), actors.Changes{})
 }
 
-// Delete removes snapshots.
+// Delete is the record of a removal of snapshots.
 type Delete struct {
 	Views []uint32 `json:"views"`
 	Op    *Op      `json:"op,omitempty"` // the operation, if a user deleted them
@@ -224,7 +224,7 @@ func (r *Delete) apply(a *applyRun) error {
 	return a.logOp(w, r.Op)
 }
 
-// Rename gives a snapshot another name.
+// Rename is the record of a new name of a snapshot.
 type Rename struct {
 	View uint32 `json:"view"`
 	// OldName is the name before the rename. In recovery, the snapshot may have the new name already: a checkpoint
@@ -279,7 +279,7 @@ func (r *Rename) apply(a *applyRun) error {
 	return nil
 }
 
-// Amend replaces the description of a snapshot: all of its info except for its name and id.
+// Amend is the record of a new description of a snapshot: all of its info except for its name and id.
 type Amend struct{ SnapshotRecord }
 
 func (*Amend) Type() Type { return TypeAmend }
@@ -300,7 +300,7 @@ func (r *Amend) apply(a *applyRun) error {
 	return nil
 }
 
-// SetPolicy replaces the policy of a workspace.
+// SetPolicy is the record of a new policy of a workspace.
 type SetPolicy struct {
 	WS     uint32        `json:"ws"`
 	Policy policy.Policy `json:"policy"`
@@ -321,7 +321,7 @@ func (w *Workspace) NewSetPolicy(patch []byte, caller actors.Caller) (*SetPolicy
 	if err := w.CheckAlive(); err != nil {
 		return nil, err
 	}
-	if w.Policy.Protect && !caller.Direct {
+	if w.Policy.Protect && !caller.ViaSocket {
 		return nil, errs.New(errs.Protected, "protected: the policy cannot be changed through the mount; use `amberfs policy`")
 	}
 
@@ -337,7 +337,7 @@ func (w *Workspace) NewSetPolicy(patch []byte, caller actors.Caller) (*SetPolicy
 	case p.UnsharedBytes == w.Policy.UnsharedBytes:
 	case !w.Fork:
 		return nil, errs.New(errs.Invalid, "malformed request: policy: unshared_bytes can be set for forks only; forks.unshared_bytes is the limit of each")
-	case !caller.Direct:
+	case !caller.ViaSocket:
 		return nil, errs.New(errs.Protected, "protected: unshared_bytes cannot be changed through the mount; use `amberfs policy`")
 	}
 
@@ -345,14 +345,14 @@ func (w *Workspace) NewSetPolicy(patch []byte, caller actors.Caller) (*SetPolicy
 	case slices.Equal(p.Forget, w.Policy.Forget):
 	case w.Fork:
 		return nil, errs.New(errs.Invalid, "malformed request: policy: forget can be set for main only")
-	case !caller.Direct:
+	case !caller.ViaSocket:
 		return nil, errs.New(errs.Protected, "protected: forget cannot be changed through the mount; use `amberfs policy`")
 	}
 
 	switch hides := !slices.Equal(p.Hide, w.Policy.Hide) || p.HideAsEmpty != w.Policy.HideAsEmpty; {
 	case hides && w.Fork:
 		return nil, errs.New(errs.Invalid, "malformed request: policy: a fork keeps the hide and hide_empty with which it was created; create another with `amberfs fork --hide`")
-	case (hides || !slices.Equal(p.ReadOnly, w.Policy.ReadOnly)) && !caller.Direct:
+	case (hides || !slices.Equal(p.ReadOnly, w.Policy.ReadOnly)) && !caller.ViaSocket:
 		return nil, errs.New(errs.Protected, "protected: hide, hide_empty and read_only cannot be changed through the mount; use `amberfs policy`")
 	}
 

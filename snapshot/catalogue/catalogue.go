@@ -25,7 +25,7 @@ type Catalogue struct {
 	Snapshots  SnapshotSet
 	Unsealed   ByView[Snapshot] // the snapshots without an id
 	Forgotten  []ForgottenEntry // the contents that users forgot, oldest first
-	Bytes      Sum              // the sizes of the files of all snapshots that are not hidden
+	Bytes      Sum              // sum of Info.Bytes of all snapshots that are not hidden
 	Unwritten  UnwrittenRecords
 
 	alteredViews map[uint32]bool // see TakeAlteredViews

@@ -13,8 +13,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An Edit changes many files of a workspace at once: a restore, a merge, a refresh, an undo of an actor or
-// an import. It has either the steps of the change (Steps, Time, Depth) or the resulting state (State).
+// An Edit is the record of a change of many files of a workspace at once: a restore, a merge, a refresh, an undo of
+// an actor or an import. It has either the steps of the change (Steps, Time, Depth) or the resulting state (State).
 type Edit struct {
 	WS  uint32         `json:"ws"`
 	Pre SnapshotRecord `json:"pre"` // the snapshot of the state before the edit; without a name none is taken
@@ -150,7 +150,8 @@ func (r *Edit) logOp(a *applyRun, w *Workspace, st *tree.State) error {
 	}}, st, actors.Changes{})
 }
 
-// BeginFromTree makes a sealed tree the state and the base of a workspace, and removes its snapshots.
+// BeginFromTree is a record that makes a sealed tree the state and the base of a workspace, and removes its
+// snapshots.
 type BeginFromTree struct {
 	SnapshotRecord
 	State string `json:"state"` // the id of the tree
@@ -197,8 +198,8 @@ func (r *BeginFromTree) apply(a *applyRun) error {
 	return a.setBase(w, st, r.SnapshotRecord)
 }
 
-// A Pull adds a snapshot whose tree was made in another store, or was compacted from snapshots of this
-// store.
+// A Pull is the record of a new snapshot whose tree was made in another store, or was compacted from snapshots of
+// this store.
 type Pull struct {
 	Snapshot SnapshotRecord `json:"snapshot"`
 	NextIno  uint64         `json:"next_ino"`

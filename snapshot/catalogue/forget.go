@@ -32,9 +32,9 @@ type RewrittenSnapshot struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Forget replaces the trees of snapshots by trees without the contents that a user forgets. The snapshots keep
-// their names, numbers and times, and lose the ids of the git commits to which they were exported. The record adds
-// an entry to Catalogue.Forgotten, or replaces the entry with the same number.
+// Forget is a record that replaces the trees of snapshots by trees without the contents that a user forgets. The
+// snapshots keep their names, numbers and times, and lose the ids of the git commits to which they were exported.
+// The record adds an entry to Catalogue.Forgotten, or replaces the entry with the same number.
 type Forget struct {
 	Forgotten ForgottenEntry      `json:"forgotten"`
 	Snapshots []RewrittenSnapshot `json:"snapshots,omitempty"`

@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Fork creates a fork.
+// Fork is the record of a new fork.
 type Fork struct {
 	WS   uint32         `json:"ws"`   // the view of the parent
 	View uint32         `json:"view"` // the view of the fork
@@ -188,7 +188,7 @@ func (w *Workspace) LastStateOfClaim(label string) *Snapshot {
 	return w.Snapshots.newestMatching(func(r *row) bool { return r.claimed == (label != "") }, func(sn *Snapshot) bool { return sn.Claim == label })
 }
 
-// Lease changes the expiry time of a fork.
+// Lease is the record of a new expiry time of a fork.
 type Lease struct {
 	View    uint32     `json:"view"`
 	Expires *time.Time `json:"expires,omitempty"`
@@ -217,7 +217,7 @@ func (a *applyRun) countForkChange(f *Workspace) {
 	}
 }
 
-// RenameFork gives a fork another name.
+// RenameFork is the record of a new name of a fork.
 type RenameFork struct {
 	View uint32 `json:"view"`
 	Name string `json:"name"`

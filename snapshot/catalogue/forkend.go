@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// EndFork removes a fork.
+// EndFork is the record of the end of a fork.
 type EndFork struct {
 	View uint32 `json:"view"`
 	// LastState is a snapshot of the fork's last state, which is added to the parent; nil if the state is discarded.
@@ -36,11 +36,11 @@ func NewDiscard(c *Catalogue, w, f *Workspace, caller actors.Caller, now time.Ti
 			err = w.checkEnd(in, c.Snapshots.At(in.Base), caller, now)
 		}
 	})
-	return f.newDiscard(), err
+	return f.newUncheckedDiscard(), err
 }
 
-// newDiscard returns the record of NewDiscard without checks.
-func (f *Workspace) newDiscard() *EndFork {
+// newUncheckedDiscard returns the same record as NewDiscard, without its checks.
+func (f *Workspace) newUncheckedDiscard() *EndFork {
 	r := &EndFork{View: f.View}
 	f.WalkFamily(func(in *Workspace) {
 		if in != f {
@@ -68,7 +68,7 @@ func (c *Catalogue) CheckEnd(w, f *Workspace, caller actors.Caller, now time.Tim
 // that a fork can always end.
 func NewEnd(c *Catalogue, w *Workspace, v Views, f *Workspace, bookmark *Snapshot, lastInfo info.Info) (*EndFork, error) {
 	if f.Discard {
-		return f.newDiscard(), nil
+		return f.newUncheckedDiscard(), nil
 	}
 	st := f.PresentState(v)
 	stateOf := func(name, message string, files, bytes int64) (*SnapshotRecord, error) {

@@ -102,7 +102,8 @@ func (w *Workspace) NextOpNumber() uint64 {
 	return w.Ops[len(w.Ops)-1].Number + 1
 }
 
-// LogOp adds an apply to a workspace. If an operation with the same number exists, LogOp replaces it.
+// LogOp is the record that adds an apply to the operations of a workspace. If an operation with the same number
+// exists, the apply replaces it.
 type LogOp struct {
 	WS uint32 `json:"ws"`
 	Op Op     `json:"op"`
@@ -202,7 +203,7 @@ func (a *applyRun) dropKept(w *Workspace, o *Op) error {
 			a.removeSnapshots(sn)
 		}
 		if f := a.cat.Workspaces.At(view); f != nil {
-			if err := f.newDiscard().apply(a); err != nil {
+			if err := f.newUncheckedDiscard().apply(a); err != nil {
 				return err
 			}
 		}
@@ -217,8 +218,8 @@ func (a *applyRun) dropKept(w *Workspace, o *Op) error {
 	return nil
 }
 
-// ForgetOps removes the snapshots and forks that are kept by operations of a workspace older than a given time.
-// Then these operations cannot be undone any more.
+// ForgetOps is a record that removes the snapshots and forks that are kept by operations of a workspace older than
+// a given time. Then these operations cannot be undone any more.
 type ForgetOps struct {
 	WS     uint32    `json:"ws"`
 	Before time.Time `json:"before"`

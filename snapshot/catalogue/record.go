@@ -254,7 +254,7 @@ func (c *Catalogue) Load(store *cas.Store, salvage bool, loadPartly func(Snapsho
 	c.linkAndSort()
 	c.Unwritten.keys = unsealed
 	if len(c.Snapshots.storedViews) > manySnapshots {
-		debug.FreeOSMemory() // reading the records left more garbage than the size of the catalogue
+		debug.FreeOSMemory() // the records that were read left more garbage in memory than the catalogue takes
 	}
 
 	return toSeal, err

@@ -335,7 +335,7 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		}
 		return r, err
 	case k == 7 && len(some) > 0:
-		r, err := NewRename(s.Catalogue, w, some[0], name, actors.Caller{Direct: true})
+		r, err := NewRename(s.Catalogue, w, some[0], name, actors.Caller{ViaSocket: true})
 		if err == nil {
 			r.Op = op(OpRename)
 			r.Op.NewName, r.Op.Target, r.Op.View = name, some[0], r.View
@@ -346,7 +346,7 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		r.Pinned, r.Labels = n%5 == 0, map[string]string{"k": name}
 		return &Amend{SnapshotRecord{View: r.View, WS: r.WS, Info: r.Info}}, nil
 	case k == 9:
-		r, err := w.NewSetPolicy(fmt.Appendf(nil, `{"manual_limit":%d}`, 20+rnd.IntN(9)), actors.Caller{Direct: true})
+		r, err := w.NewSetPolicy(fmt.Appendf(nil, `{"manual_limit":%d}`, 20+rnd.IntN(9)), actors.Caller{ViaSocket: true})
 		if err == nil {
 			err = r.Describe(w, op(OpPolicy))
 		}
@@ -400,7 +400,7 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		undo := op("")
 		undo.Undoes = w.Ops[rnd.IntN(len(w.Ops))].Number
 		if o, err := s.UndoableOp(w, undo.Undoes); err == nil && o.BeforeView == 0 {
-			return NewUndo(s.Catalogue, w, *undo, actors.Caller{Direct: true}, now)
+			return NewUndo(s.Catalogue, w, *undo, actors.Caller{ViaSocket: true}, now)
 		}
 	}
 	return nil, nil

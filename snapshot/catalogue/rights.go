@@ -57,7 +57,7 @@ func (w *Workspace) checkEnd(f *Workspace, base *Snapshot, caller actors.Caller,
 
 // checkRenameAndDelete returns an error if the policy forbids the caller to rename and delete snapshots.
 func (w *Workspace) checkRenameAndDelete(caller actors.Caller) error {
-	if w.Policy.Protect && !caller.Direct {
+	if w.Policy.Protect && !caller.ViaSocket {
 		return errs.New(errs.Protected, "protected: the policy forbids deleting and renaming snapshots through the mount; use the command line")
 	}
 

@@ -147,9 +147,9 @@ func (p *Checkpointer) saveOutcome(err error) {
 	}
 }
 
-// CheckpointFailed returns the error of the last checkpoint of the store in dir, "" if it
+// LastCheckpointError returns the error of the last checkpoint of the store in dir, "" if it
 // succeeded. The store need not be open.
-func CheckpointFailed(dir string) string {
+func LastCheckpointError(dir string) string {
 	root, err := vfs.OpenRoot(dir)
 	if err != nil {
 		return ""
@@ -196,7 +196,7 @@ func (p *Checkpointer) BeginCheckpoint() (*Checkpoint, error) {
 			return err // the store must be opened again, which replays the journal from the last checkpoint
 		}
 
-		views := slices.AppendSeq(tx.Changes().Changed(live.ForCheckpoint), p.Catalogue.Unwritten.Views())
+		views := slices.AppendSeq(tx.ChangedViews().Changed(live.ForCheckpoint), p.Catalogue.Unwritten.Views())
 		orphans, err := tx.Orphans(views)
 		if err != nil {
 			return err
@@ -231,7 +231,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 
 	tx.RequireActorRecord()
 	c.changedRecords, c.rootCount = p.Catalogue.Unwritten.TakeKeys()
-	for _, view := range tx.Changes().TakeChanged(live.ForCheckpoint) {
+	for _, view := range tx.ChangedViews().TakeChanged(live.ForCheckpoint) {
 		c.changedRecords[catalogue.Key(catalogue.WorkspacePrefix, view)] = view
 	}
 
@@ -257,7 +257,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 func (c *Checkpoint) markChangedAgain() {
 	c.checkpointer.WithLock(func(tx *live.Tx) {
 		c.checkpointer.Catalogue.Unwritten.PutBackKeys(c.changedRecords)
-		tx.Changes().MarkChanged(slices.Collect(maps.Keys(c.workspaces))...)
+		tx.ChangedViews().MarkChanged(slices.Collect(maps.Keys(c.workspaces))...)
 		for _, sn := range c.snapshots {
 			sn.MustSeal = false
 		}
@@ -276,7 +276,7 @@ func (c *Checkpoint) Finish() error {
 		c.checkpointer.Catalogue.Unwritten.DropRoots(c.rootCount)
 		for view, w := range c.workspaces {
 			if w.record.PartlySealed != nil || w.record.Orphans != nil && len(w.record.Orphans.Files) > 0 {
-				tx.Changes().MarkChanged(view)
+				tx.ChangedViews().MarkChanged(view)
 			}
 		}
 

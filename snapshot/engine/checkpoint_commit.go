@@ -200,7 +200,7 @@ func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 		var states []*tree.State
 		p.WithLock(func(tx *live.Tx) {
 			states = p.unsealedStates()
-			for _, view := range tx.Changes().Changed(live.ForCheckpoint) { // all other views are sealed
+			for _, view := range tx.ChangedViews().Changed(live.ForCheckpoint) { // all other views are sealed
 				if st, err := tx.Capture(view); err == nil {
 					states = append(states, st)
 				}

@@ -35,7 +35,7 @@ func TestFailingCheckpoint(t *testing.T) {
 		if st.Metrics.CheckpointsFailed != times {
 			t.Errorf("%d checkpoints failed, want %d", st.Metrics.CheckpointsFailed, times)
 		}
-		if got := engine.CheckpointFailed(dir); strings.Contains(got, "input/output error") != failing || !failing && got != "" {
+		if got := engine.LastCheckpointError(dir); strings.Contains(got, "input/output error") != failing || !failing && got != "" {
 			t.Errorf("on disk: %q", got)
 		}
 	}
@@ -53,7 +53,7 @@ func TestFailingCheckpoint(t *testing.T) {
 	stores.Write(t, s, s.Main().Root(), "f", "other content")
 	disk.fails.Store(true)
 	must.OK(t, s.Close())
-	if engine.CheckpointFailed(dir) == "" {
+	if engine.LastCheckpointError(dir) == "" {
 		t.Error("the checkpoint at the end is not told")
 	}
 	disk.fails.Store(false)
@@ -61,7 +61,7 @@ func TestFailingCheckpoint(t *testing.T) {
 	must.OK(t, err)
 	check(true, 0)
 	must.OK(t, s.Close())
-	if engine.CheckpointFailed(dir) != "" {
+	if engine.LastCheckpointError(dir) != "" {
 		t.Error("it is told after one succeeded")
 	}
 }

@@ -216,7 +216,7 @@ func (g *Collector) run(ctx context.Context, configure func(*cas.Collection), pr
 	var sum cas.GCResult
 	for range maxGCRounds {
 		noSpace, err := g.runRound(ctx, configure, &sum, progress)
-		if isDamage(err) {
+		if isDamageError(err) {
 			err = WithRepairAdvice(err)
 			g.SetDamage(err)
 		}
@@ -304,13 +304,15 @@ func (g *Collector) mark(ctx context.Context, roots *Roots, k *cas.Marker) error
 // WithRepairAdvice adds advice to the error of a damaged store. A gc does not run in a damaged store: it would
 // remove objects that only a damaged object references, although a repair may restore the damaged object.
 func WithRepairAdvice(err error) error {
-	if isDamage(err) {
+	if isDamageError(err) {
 		return fmt.Errorf("the store is damaged; run `amberfs verify --repair` before gc: %w", err)
 	}
 	return err
 }
 
-func isDamage(err error) bool { return errors.Is(err, errs.Damaged) || errors.Is(err, cas.ErrNotFound) }
+func isDamageError(err error) bool {
+	return errors.Is(err, errs.Damaged) || errors.Is(err, cas.ErrNotFound)
+}
 
 // SetDamage sets the damage that a gc or a verification found, for the status. err is nil if a verification
 // found no damage.
@@ -323,8 +325,8 @@ func (g *Collector) SetDamage(err error) {
 	g.damage.Store(&text)
 }
 
-// Damage returns the text of the error that SetDamage set last, "" for nil.
-func (g *Collector) Damage() string {
+// DamageText returns the text of the error that SetDamage set last, "" for nil.
+func (g *Collector) DamageText() string {
 	if text := g.damage.Load(); text != nil {
 		return *text
 	}

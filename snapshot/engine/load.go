@@ -82,7 +82,7 @@ func (l *Loader) loadWorkspaces(tx *live.Tx) error {
 		tx.SetViewEnded(w.View, w.Ended != 0)
 		l.loadActors(tx, w)
 		if stored {
-			tx.Changes().ClearChanged(live.ForCheckpoint, w.View)
+			tx.ChangedViews().ClearChanged(live.ForCheckpoint, w.View)
 		}
 		if err := l.loadOrphans(tx, w); err != nil {
 			return fmt.Errorf("unlinked files of workspace %s: %w: %w", w.Name, errs.Damaged, err)

@@ -145,7 +145,7 @@ func (r *Roots) ReadCheckpoint() error {
 		return cmp.Or(cmp.Compare(a.WS, b.WS), cmp.Compare(a.View, b.View))
 	})
 
-	// record has the fields of workspace and snapshot records that contain roots.
+	// record has the fields with roots, of the records of workspaces and of snapshots.
 	type record struct {
 		View      uint32                  `json:"view"`
 		WS        uint32                  `json:"ws"`

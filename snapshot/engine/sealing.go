@@ -182,7 +182,7 @@ func (q *Sealer) finishSnapshot(sn *catalogue.Snapshot) {
 		close(sn.SealedSignal)
 	}
 
-	if i := slices.Index(q.queue, sn); i == 0 { // nearly always
+	if i := slices.Index(q.queue, sn); i == 0 { // nearly always true
 		q.queue[0] = nil
 		q.queue = q.queue[1:]
 	} else if i > 0 {

@@ -33,7 +33,7 @@ type pendingEvent struct {
 	log        *workspaceLog
 	epoch      int       // workspaceLog.epoch when the event began. A capture closes the event by raising the epoch
 	lastChange time.Time // time of the last change in the event
-	closed     bool      // the event is closed
+	closed     bool      // later changes begin a new event
 }
 
 // A continuation collects further changes of a node by a process after an event about them was

@@ -39,18 +39,18 @@ var oldestWeight = func() (n uint64) {
 
 // A Scanner finds forgotten bytes.
 type Scanner struct {
-	hashes    map[cas.Hash]bool
-	byFirst   map[uint64][]Fingerprint
-	firstBits [1 << 10]uint64 // a bit for the upper bits of each rolling hash in byFirst
+	hashes      map[cas.Hash]bool
+	byFirstHash map[uint64][]Fingerprint
+	firstBits   [1 << 10]uint64 // a bit for the upper bits of each rolling hash in byFirstHash
 }
 
 // NewScanner returns a Scanner that finds the bytes with the given fingerprints.
 func NewScanner(prints []Fingerprint) *Scanner {
-	s := &Scanner{hashes: make(map[cas.Hash]bool), byFirst: make(map[uint64][]Fingerprint)}
+	s := &Scanner{hashes: make(map[cas.Hash]bool), byFirstHash: make(map[uint64][]Fingerprint)}
 	for _, p := range prints {
 		s.hashes[p.Hash] = true
 		if p.Length >= windowLen {
-			s.byFirst[p.First] = append(s.byFirst[p.First], p)
+			s.byFirstHash[p.First] = append(s.byFirstHash[p.First], p)
 			s.firstBits[p.First>>54] |= 1 << (p.First >> 48 & 63)
 		}
 	}
@@ -72,7 +72,7 @@ func (s *Scanner) Contains(b []byte) bool {
 			continue
 		}
 
-		for _, p := range s.byFirst[sum] {
+		for _, p := range s.byFirstHash[sum] {
 			if from := i + 1 - windowLen; from+p.Length <= len(b) && cas.Sum(b[from:from+p.Length]) == p.Hash {
 				return true
 			}

@@ -39,7 +39,7 @@ func TestCloneOfWhatWentAway(t *testing.T) {
 	f.trees.waitingSrc = tree.NewSource(store, f.trees.log, 0)
 	f.trees.residentSrc = f.trees.waitingSrc
 	root := Node(MainView, RootIno)
-	a, err := f.Create(root, "from", Create{Mode: unix.S_IFREG | 0o644})
+	a, err := f.Create(root, "from", NewNode{Mode: unix.S_IFREG | 0o644})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestCloneOfWhatWentAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	to, err := f.Create(root, "to", Create{Mode: unix.S_IFREG | 0o644})
+	to, err := f.Create(root, "to", NewNode{Mode: unix.S_IFREG | 0o644})
 	if err != nil {
 		t.Fatal(err)
 	}

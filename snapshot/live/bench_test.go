@@ -21,11 +21,11 @@ func BenchmarkCreateAndWrite(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if i%len(names) == 0 {
-			a, err := f.Create(root, fmt.Sprintf("d%05d", i), Create{Mode: unix.S_IFDIR | 0o755})
+			a, err := f.Create(root, fmt.Sprintf("d%05d", i), NewNode{Mode: unix.S_IFDIR | 0o755})
 			must.OK(b, err)
 			dir = a.ID
 		}
-		a, err := f.Create(dir, names[i%len(names)], Create{Mode: unix.S_IFREG | 0o644})
+		a, err := f.Create(dir, names[i%len(names)], NewNode{Mode: unix.S_IFREG | 0o644})
 		if err == nil {
 			_, err = f.Write(a.ID, data, 0, true)
 		}
@@ -40,7 +40,7 @@ func BenchmarkReplay(b *testing.B) {
 	f := testForestIn(b, vfs.OS, b.TempDir())
 	root := Node(MainView, RootIno)
 	for i := range files {
-		a, err := f.Create(root, fmt.Sprint(i), Create{Mode: unix.S_IFREG | 0o644})
+		a, err := f.Create(root, fmt.Sprint(i), NewNode{Mode: unix.S_IFREG | 0o644})
 		if err == nil {
 			_, err = f.Write(a.ID, []byte("a small file\n"), 0, true)
 		}

@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 	trees := 0
 	fsmodel.Conformance(t, func(t *testing.T) fsmodel.System {
 		trees++
-		a, err := y.f.Create(root, fmt.Sprint("tree", trees), live.Create{Mode: unix.S_IFDIR | 0o755})
+		a, err := y.f.Create(root, fmt.Sprint("tree", trees), live.NewNode{Mode: unix.S_IFDIR | 0o755})
 		must.OK(t, err)
 		return directory{y, a.ID}
 	})
@@ -63,13 +63,13 @@ func (d directory) do(op fsmodel.Op) error {
 
 	switch op.Kind {
 	case fsmodel.Create:
-		return d.create(parent, name, live.Create{Mode: unix.S_IFREG | op.Mode})
+		return d.create(parent, name, live.NewNode{Mode: unix.S_IFREG | op.Mode})
 	case fsmodel.Mkdir:
-		return d.create(parent, name, live.Create{Mode: unix.S_IFDIR | op.Mode})
+		return d.create(parent, name, live.NewNode{Mode: unix.S_IFDIR | op.Mode})
 	case fsmodel.Mkfifo:
-		return d.create(parent, name, live.Create{Mode: unix.S_IFIFO | op.Mode})
+		return d.create(parent, name, live.NewNode{Mode: unix.S_IFIFO | op.Mode})
 	case fsmodel.Symlink:
-		return d.create(parent, name, live.Create{Mode: unix.S_IFLNK | 0o777, Target: op.To})
+		return d.create(parent, name, live.NewNode{Mode: unix.S_IFLNK | 0o777, Target: op.To})
 	case fsmodel.Unlink:
 		_, err := f.Unlink(parent, name)
 		return err
@@ -107,7 +107,7 @@ func (d directory) do(op fsmodel.Op) error {
 	return d.content(op, a)
 }
 
-func (d directory) create(parent live.NodeID, name string, c live.Create) error {
+func (d directory) create(parent live.NodeID, name string, c live.NewNode) error {
 	_, err := d.y.f.Create(parent, name, c)
 	return err
 }

@@ -36,13 +36,13 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 		f := testForestIn(t, vfs.OS, dir)
 		root := Node(MainView, RootIno)
 		for i := range 3 {
-			a, err := f.Create(root, fmt.Sprint("file", i), Create{Mode: unix.S_IFREG | 0o644})
+			a, err := f.Create(root, fmt.Sprint("file", i), NewNode{Mode: unix.S_IFREG | 0o644})
 			if err == nil {
 				_, err = f.Write(a.ID, fmt.Appendf(nil, "content %d", i), 0, false)
 			}
 			must.OK(t, err)
 		}
-		_, err := f.Create(root, "link", Create{Mode: unix.S_IFLNK | 0o777, Target: "file0"})
+		_, err := f.Create(root, "link", NewNode{Mode: unix.S_IFLNK | 0o777, Target: "file0"})
 		must.OK(t, err)
 		var then *tree.State
 		must.OK(t, f.Update(true, func(tx *Tx) (err error) {

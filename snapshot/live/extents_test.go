@@ -21,7 +21,7 @@ func TestManyExtents(t *testing.T) {
 		charged += n
 		return nil
 	}
-	made, err := f.Create(Node(MainView, RootIno), "f", Create{Mode: unix.S_IFREG | 0o644})
+	made, err := f.Create(Node(MainView, RootIno), "f", NewNode{Mode: unix.S_IFREG | 0o644})
 	if err != nil {
 		t.Fatal(err)
 	}

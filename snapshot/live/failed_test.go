@@ -55,7 +55,7 @@ func (unlimitedMemory) SealEdit(uint32, *tree.State, int64) (sealed bool, err er
 }
 
 func create(f *Forest, name string) error {
-	_, err := f.Create(Node(MainView, RootIno), name, Create{Mode: unix.S_IFREG | 0o644})
+	_, err := f.Create(Node(MainView, RootIno), name, NewNode{Mode: unix.S_IFREG | 0o644})
 	return err
 }
 

@@ -79,7 +79,7 @@ type trees struct {
 	admit            func(view uint32, n int64) error
 	blobs            *journal.UnreferencedBytes
 	mount            atomic.Pointer[Mount]           // see Takeover.SetMount
-	changedViews     *changed.Set[uint32]            // see Tx.Changes
+	changedViews     *changed.Set[uint32]            // see Tx.ChangedViews
 	captureOnOverlap func(view uint32, actor string) // calls Options.CaptureOnOverlap; may be nil
 	logger           *slog.Logger
 

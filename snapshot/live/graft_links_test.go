@@ -23,7 +23,7 @@ func TestGraftJoinsTheUnchangedName(t *testing.T) {
 		return a
 	}
 	make := func(name string) Attr {
-		a := try(f.Create(root, name, Create{Mode: unix.S_IFLNK | 0o777, Target: "x"}))
+		a := try(f.Create(root, name, NewNode{Mode: unix.S_IFLNK | 0o777, Target: "x"}))
 		return try(f.SetAttr(a.ID, SetAttr{Mtime: &time}))
 	}
 	a := make("a")

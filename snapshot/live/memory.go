@@ -143,7 +143,7 @@ func (v *view) contentGrowthBytes(r *record, extents int) (bytes int64, err erro
 }
 
 // extraBytes returns the approximate memory in bytes of a new inode in addition to InodeBytes.
-func (c *Create) extraBytes() int64 {
+func (c *NewNode) extraBytes() int64 {
 	n := len(c.Target)
 	for _, x := range c.Xattrs {
 		n += nameBytes + len(x.Name) + len(x.Value)

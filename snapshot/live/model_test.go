@@ -254,7 +254,7 @@ func (w *world) create(kind uint32) {
 	}
 	dir, name := w.place(root, w.intn(8) == 0)
 	n := &node{mode: kind | []uint32{0o644, 0o600, 0o755}[w.intn(3)]}
-	c := live.Create{Mode: n.mode}
+	c := live.NewNode{Mode: n.mode}
 	switch kind {
 	case unix.S_IFDIR:
 		n = newDir(n.mode)
@@ -405,7 +405,7 @@ func (w *world) tmpfile() {
 	ws, root := w.tree()
 	dir := root.at(pick(w, append(root.paths((*node).isDir), "")))
 	n := &node{mode: unix.S_IFREG | 0o600, nameless: true}
-	a, err := w.asking().Tmpfile(dir.id, live.Create{Mode: n.mode})
+	a, err := w.asking().Tmpfile(dir.id, live.NewNode{Mode: n.mode})
 	w.must(err)
 	n.id = a.ID
 	w.carriedOut(a.ID)

@@ -14,8 +14,8 @@ import (
 // is the limit of ext4.
 const maxLinks = 65000
 
-// Create has the attributes of a new node.
-type Create struct {
+// NewNode has the attributes of a new node.
+type NewNode struct {
 	Mode   uint32 // S_IFMT and permissions
 	Rdev   uint32
 	Target string // of a symlink
@@ -106,7 +106,7 @@ func (t *trees) dirWithEntry(parent NodeID, name string) (*view, *tree.Inode, *t
 
 // inheritGroup applies the set-group-ID bit of a directory to a new node in it, as
 // inode_init_owner in the kernel does.
-func inheritGroup(dir *tree.Inode, c *Create) {
+func inheritGroup(dir *tree.Inode, c *NewNode) {
 	if dir.Mode&unix.S_ISGID == 0 {
 		return
 	}
@@ -117,17 +117,17 @@ func inheritGroup(dir *tree.Inode, c *Create) {
 }
 
 // Create creates a file, directory, symbolic link or special node.
-func (w Writer) Create(parent NodeID, name string, c Create) (Attr, error) {
+func (w Writer) Create(parent NodeID, name string, c NewNode) (Attr, error) {
 	return w.create(parent, name, c, w.trees.dirWithoutEntry)
 }
 
 // Tmpfile creates a file without a name. Link may give it a name later.
-func (w Writer) Tmpfile(parent NodeID, c Create) (Attr, error) {
+func (w Writer) Tmpfile(parent NodeID, c NewNode) (Attr, error) {
 	return w.create(parent, "", c, func(id NodeID, _ string) (*view, *tree.Inode, error) { return w.trees.changeableDir(id) })
 }
 
 // create creates a node in the directory that find returns. With an empty name, the node has no name.
-func (w Writer) create(parent NodeID, name string, c Create, findDir func(NodeID, string) (*view, *tree.Inode, error)) (a Attr, err error) {
+func (w Writer) create(parent NodeID, name string, c NewNode, findDir func(NodeID, string) (*view, *tree.Inode, error)) (a Attr, err error) {
 	if err := w.trees.admit(parent.View(), 0); err != nil {
 		return Attr{}, err
 	}
@@ -168,7 +168,7 @@ func (w Writer) create(parent NodeID, name string, c Create, findDir func(NodeID
 }
 
 // newInode returns a new inode with all times t.
-func newInode(ino uint64, c *Create, t int64) *tree.Inode {
+func newInode(ino uint64, c *NewNode, t int64) *tree.Inode {
 	n := &tree.Inode{
 		Ino: ino, Mode: c.Mode, UID: c.Caller.UID, GID: c.Caller.GID, Nlink: 1, Rdev: c.Rdev,
 		Atime: t, Mtime: t, Ctime: t, Btime: t, Target: c.Target, Xattrs: c.Xattrs,
@@ -311,7 +311,7 @@ func (w Writer) Rename(oldParent NodeID, oldName string, newParent NodeID, newNa
 
 		r := record{kind: recRename, view: v.id, time: now(), parent: oldParent.Ino(), name: oldName, newLink: tree.Link{Parent: newParent.Ino(), Name: newName}, flags: flags, depth: depth}
 		if flags&whiteout != 0 {
-			r.create = Create{Mode: unix.S_IFCHR, Caller: c}
+			r.create = NewNode{Mode: unix.S_IFCHR, Caller: c}
 			inheritGroup(oldDir, &r.create)
 			if r.ino, err = v.newIno(); err != nil {
 				return err

@@ -24,7 +24,7 @@ func TestOrphansThroughCrashes(t *testing.T) {
 	must.OK(t, y.f.Takeover.Connect())
 	root := y.s.Main().Root()
 	create := func(name string, mode uint32) live.NodeID {
-		a, err := y.f.Create(root, name, live.Create{Mode: mode | 0o700})
+		a, err := y.f.Create(root, name, live.NewNode{Mode: mode | 0o700})
 		must.OK(t, err)
 		y.hold(a.ID)
 		return a.ID
@@ -47,11 +47,11 @@ func TestOrphansThroughCrashes(t *testing.T) {
 	}
 	_, err = y.f.Unlink(root, "unlinked")
 	must.OK(t, err)
-	_, err = y.f.Rename(root, "other", root, "replaced", 0, live.Create{}.Caller)
+	_, err = y.f.Rename(root, "other", root, "replaced", 0, live.NewNode{}.Caller)
 	must.OK(t, err)
 	_, err = y.f.Rmdir(root, "dir")
 	must.OK(t, err)
-	tmp, err := y.f.Tmpfile(root, live.Create{Mode: unix.S_IFREG | 0o600})
+	tmp, err := y.f.Tmpfile(root, live.NewNode{Mode: unix.S_IFREG | 0o600})
 	must.OK(t, err)
 	y.hold(tmp.ID)
 	all["tmpfile"] = tmp.ID
@@ -136,7 +136,7 @@ func TestOrphansLeaveTheJournal(t *testing.T) {
 	must.OK(t, err)
 	t.Cleanup(func() { must.OK(t, y.close()) })
 	root := y.s.Main().Root()
-	a, err := y.f.Create(root, "f", live.Create{Mode: unix.S_IFREG | 0o600})
+	a, err := y.f.Create(root, "f", live.NewNode{Mode: unix.S_IFREG | 0o600})
 	must.OK(t, err)
 	y.hold(a.ID)
 	_, err = y.f.Write(a.ID, bytes.Repeat([]byte("bytes"), 100_000), 0, false)
@@ -144,7 +144,7 @@ func TestOrphansLeaveTheJournal(t *testing.T) {
 	_, err = y.f.Unlink(root, "f")
 	must.OK(t, err)
 	k := y.takenOver(t)
-	b, err := k.f.Create(root, "other", live.Create{Mode: unix.S_IFREG | 0o600})
+	b, err := k.f.Create(root, "other", live.NewNode{Mode: unix.S_IFREG | 0o600})
 	must.OK(t, err)
 	for i := range int64(80) {
 		_, err = k.f.Write(b.ID, bytes.Repeat([]byte{byte(i)}, 1<<20), i<<20, false)
@@ -168,7 +168,7 @@ func TestNoticesAfterACrash(t *testing.T) {
 	must.OK(t, y.f.Takeover.Connect())
 	root := y.s.Main().Root()
 	create := func(name string) live.NodeID {
-		a, err := y.f.Create(root, name, live.Create{Mode: unix.S_IFREG | 0o600})
+		a, err := y.f.Create(root, name, live.NewNode{Mode: unix.S_IFREG | 0o600})
 		must.OK(t, err)
 		return a.ID
 	}
@@ -237,7 +237,7 @@ func TestStaleNamesOfTwoEdits(t *testing.T) {
 	must.OK(t, y.f.Takeover.Connect())
 	root := y.s.Main().Root()
 	create := func(name string) live.NodeID {
-		a, err := y.f.Create(root, name, live.Create{Mode: unix.S_IFREG | 0o600})
+		a, err := y.f.Create(root, name, live.NewNode{Mode: unix.S_IFREG | 0o600})
 		must.OK(t, err)
 		return a.ID
 	}

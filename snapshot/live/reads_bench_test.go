@@ -16,7 +16,7 @@ func BenchmarkRequests(b *testing.B) {
 	root := Node(MainView, RootIno)
 	var last Attr
 	for i := range 1000 {
-		a, err := f.Create(root, fmt.Sprint(i), Create{Mode: unix.S_IFREG | 0o644})
+		a, err := f.Create(root, fmt.Sprint(i), NewNode{Mode: unix.S_IFREG | 0o644})
 		must.OK(b, err)
 		last = a
 	}

@@ -53,7 +53,7 @@ type record struct {
 	name       string
 	newLink    tree.Link // the new name of a rename
 	flags      uint32    // rename flags or fallocate mode
-	create     Create    // the new inode; of a rename the whiteout
+	create     NewNode   // the new inode; of a rename the whiteout
 	setAttr    SetAttr
 	off        int64
 	length     int64
@@ -247,7 +247,7 @@ func (r *record) decodeBody(d *wire.Decoder) {
 		r.depth = int(d.Uint(tree.MaxDepth - 1))
 		if r.flags&unix.RENAME_WHITEOUT != 0 {
 			r.ino = ino()
-			r.create = Create{Mode: unix.S_IFCHR, Caller: actors.Caller{UID: u32(), GID: u32()}}
+			r.create = NewNode{Mode: unix.S_IFCHR, Caller: actors.Caller{UID: u32(), GID: u32()}}
 		}
 
 	case recSetAttr:

@@ -15,14 +15,14 @@ import (
 func samples() []*record {
 	mode, size, mtime := uint32(0o4755), int64(1<<40), int64(-5)
 	return []*record{
-		{kind: recCreate, parent: 1, name: "a\n\xff", ino: 77, create: Create{
+		{kind: recCreate, parent: 1, name: "a\n\xff", ino: 77, create: NewNode{
 			Mode: unix.S_IFLNK | 0o777, Target: "..", Caller: actors.Caller{UID: 7, GID: 8}, Xattrs: []tree.Xattr{{Name: "user.a", Value: []byte{0}}},
 		}},
-		{kind: recCreate, parent: 1, ino: 79, create: Create{Mode: unix.S_IFREG | 0o600}},
+		{kind: recCreate, parent: 1, ino: 79, create: NewNode{Mode: unix.S_IFREG | 0o600}},
 		{kind: recLink, ino: 5, parent: 9, name: "l"},
 		{kind: recUnlink, parent: 9, name: "u"},
 		{kind: recRename, parent: 9, name: "o", newLink: tree.Link{Parent: 10, Name: "n"}, flags: unix.RENAME_EXCHANGE},
-		{kind: recRename, parent: 9, name: "o", newLink: tree.Link{Parent: 10, Name: "n"}, flags: unix.RENAME_WHITEOUT, ino: 78, create: Create{Caller: actors.Caller{UID: 7, GID: 8}}},
+		{kind: recRename, parent: 9, name: "o", newLink: tree.Link{Parent: 10, Name: "n"}, flags: unix.RENAME_WHITEOUT, ino: 78, create: NewNode{Caller: actors.Caller{UID: 7, GID: 8}}},
 		{kind: recSetAttr, ino: 5, setAttr: SetAttr{Mode: &mode, Size: &size, Mtime: &mtime, KillPriv: true}},
 		{kind: recWriteAt, ino: 5, off: 1 << 33, length: 1 << 20, dataPos: 12345, clearPriv: true},
 		{kind: recFallocate, ino: 5, off: 3, length: 4, flags: unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE},

@@ -34,7 +34,7 @@ func changes(t *testing.T) []changing {
 	}
 	create := func(mode uint32) func(*snapshot.Store, live.Writer, actors.Caller) (live.NodeID, error) {
 		return func(_ *snapshot.Store, f live.Writer, _ actors.Caller) (live.NodeID, error) {
-			a, err := f.Create(root, "new", live.Create{Mode: mode, Target: "to"})
+			a, err := f.Create(root, "new", live.NewNode{Mode: mode, Target: "to"})
 			return a.ID, err
 		}
 	}
@@ -53,7 +53,7 @@ func changes(t *testing.T) []changing {
 		{"symlink", create(unix.S_IFLNK | 0o777)},
 		{"mknod", create(unix.S_IFIFO | 0o600)},
 		{"tmpfile", func(_ *snapshot.Store, f live.Writer, _ actors.Caller) (live.NodeID, error) {
-			a, err := f.Tmpfile(root, live.Create{Mode: unix.S_IFREG | 0o600})
+			a, err := f.Tmpfile(root, live.NewNode{Mode: unix.S_IFREG | 0o600})
 			return a.ID, err
 		}},
 		{"link", func(_ *snapshot.Store, f live.Writer, _ actors.Caller) (live.NodeID, error) {
@@ -138,14 +138,14 @@ func TestCarriedOutOnce(t *testing.T) {
 	must.OK(t, y.f.Takeover.Connect())
 	root := y.s.Main().Root()
 	for name, mode := range map[string]uint32{"old": unix.S_IFREG, "other": unix.S_IFREG, "marked": unix.S_IFREG, "empty": unix.S_IFDIR} {
-		a, err := y.f.Create(root, name, live.Create{Mode: mode | 0o755})
+		a, err := y.f.Create(root, name, live.NewNode{Mode: mode | 0o755})
 		must.OK(t, err)
 		if name == "marked" {
 			must.OK(t, y.f.SetXattr(a.ID, "user.x", []byte("v"), 0, false))
 		}
 	}
 	must.OK(t, y.capture("", "first", 0))
-	_, err = y.f.Create(root, "later", live.Create{Mode: unix.S_IFREG | 0o644})
+	_, err = y.f.Create(root, "later", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	must.OK(t, y.fork("side", ""))
 	for _, c := range changes(t) {

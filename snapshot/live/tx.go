@@ -128,7 +128,7 @@ func (tx *Tx) DropView(id uint32) {
 // SetViewEnded sets whether operations on the nodes of a writable view fail with errs.Stale.
 func (tx *Tx) SetViewEnded(id uint32, ended bool) { tx.trees.mu.views[id].ended = ended }
 
-// Readers of Changes.
+// Readers of Tx.ChangedViews.
 const (
 	// ForCheckpoint reads the views whose state, orphans or actors may differ from the last checkpoint.
 	// All other views are sealed.
@@ -138,9 +138,9 @@ const (
 	changedReaderCount // the number of readers
 )
 
-// Changes returns the set of changed views. For each reader it contains the views that may have changed since this
-// reader last read the set. The set changes only under the forest's lock.
-func (tx *Tx) Changes() *changed.Set[uint32] { return tx.trees.changedViews }
+// ChangedViews returns the set of changed views. For each reader it contains the views that may have changed since
+// this reader last read the set. The set changes only under the forest's lock.
+func (tx *Tx) ChangedViews() *changed.Set[uint32] { return tx.trees.changedViews }
 
 // NewView returns a number for a new view: the next number, or after MaxView a number that is free again. A
 // number is free if no view has it and the kernel has no reference to the root of such a view. The kernel then

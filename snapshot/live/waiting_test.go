@@ -55,7 +55,7 @@ func slowForest(t *testing.T) (f *Forest, d *slowDisk, file NodeID) {
 	d = &slowDisk{Log: f.trees.log, begun: make(chan struct{}), may: make(chan struct{})}
 	f.trees.waitingSrc = tree.NewSource(nil, d, 1<<20)
 	f.Recovery.SetSource(f.trees.waitingSrc)
-	made, err := f.Create(Node(MainView, RootIno), "f", Create{Mode: unix.S_IFREG | 0o644})
+	made, err := f.Create(Node(MainView, RootIno), "f", NewNode{Mode: unix.S_IFREG | 0o644})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func whileReading(t *testing.T, d *slowDisk, begin, fn func() error) error {
 // others are requests of all kinds, in two views.
 func others(f *Forest, file NodeID) error {
 	fork := Node(MainView+1, RootIno)
-	made, err := f.Create(fork, "new", Create{Mode: unix.S_IFREG | 0o644})
+	made, err := f.Create(fork, "new", NewNode{Mode: unix.S_IFREG | 0o644})
 	_, err2 := f.Write(made.ID, []byte("new"), 0, false)
 	_, err3 := f.GetAttr(file)
 	_, err4 := f.Lookup(Node(MainView, RootIno), "f")
@@ -192,23 +192,23 @@ func coldState(t *testing.T, f *Forest, store objects) cas.Hash {
 		}
 		return a.ID
 	}
-	root, file := Node(MainView, RootIno), Create{Mode: unix.S_IFREG | 0o644}
-	dir := must(f.Create(root, "dir", Create{Mode: unix.S_IFDIR | 0o755}))
-	other := must(f.Create(root, "other", Create{Mode: unix.S_IFDIR | 0o755}))
+	root, file := Node(MainView, RootIno), NewNode{Mode: unix.S_IFREG | 0o644}
+	dir := must(f.Create(root, "dir", NewNode{Mode: unix.S_IFDIR | 0o755}))
+	other := must(f.Create(root, "other", NewNode{Mode: unix.S_IFDIR | 0o755}))
 	for i := range 300 {
 		must(f.Create(dir, fmt.Sprint("file", i), file))
 		for j := range 20 { // so that the files are on more pages than tree.MaxFetched
 			must(f.Create(other, fmt.Sprint(i, ".", j), file))
 		}
 	}
-	must(f.Create(dir, "sub", Create{Mode: unix.S_IFDIR | 0o755}))
+	must(f.Create(dir, "sub", NewNode{Mode: unix.S_IFDIR | 0o755}))
 	sparse := must(f.Create(root, "sparse", file))
 	for i := range int64(400) {
 		if _, err := f.Write(sparse, []byte{1}, i<<20, false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	long := must(f.Create(root, "long", Create{Mode: unix.S_IFREG | 0o644, Xattrs: []tree.Xattr{{Name: "user.long", Value: make([]byte, 60<<10)}}}))
+	long := must(f.Create(root, "long", NewNode{Mode: unix.S_IFREG | 0o644, Xattrs: []tree.Xattr{{Name: "user.long", Value: make([]byte, 60<<10)}}}))
 	if _, err := f.Write(long, []byte("long"), 0, false); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestNoReadWithTheLock(t *testing.T) {
 		}
 	}
 	some := []byte("some")
-	file := Create{Mode: unix.S_IFREG | 0o644}
+	file := NewNode{Mode: unix.S_IFREG | 0o644}
 	requests := map[string]func(at func(string) NodeID) error{
 		"stat":   func(at func(string) NodeID) error { _, err := f.GetAttr(at("dir/file7")); return err },
 		"lookup": func(at func(string) NodeID) error { _, err := f.Lookup(at("dir"), "file150"); return err },
@@ -291,7 +291,7 @@ func TestNoReadWithTheLock(t *testing.T) {
 	changes := map[string]func(at func(string) NodeID) error{
 		"create": func(at func(string) NodeID) error { _, err := f.Create(at("dir"), "new", file); return err },
 		"mkdir": func(at func(string) NodeID) error {
-			_, err := f.Create(at("dir"), "new", Create{Mode: unix.S_IFDIR | 0o755})
+			_, err := f.Create(at("dir"), "new", NewNode{Mode: unix.S_IFDIR | 0o755})
 			return err
 		},
 		"tmpfile": func(at func(string) NodeID) error { _, err := f.Tmpfile(at("dir"), file); return err },

@@ -82,9 +82,9 @@ type Tree struct {
 // A verification is one call of Verify.
 type verification struct {
 	Parts
-	damagedObjects map[cas.Hash]bool //
-	damagedRanges  [][2]int64        // damaged parts of the journal: begin and end
-	unreachableErr error             // the error of a remote that cannot be reached; it may have the missing objects
+	damagedObjects map[cas.Hash]bool
+	damagedRanges  [][2]int64 // damaged parts of the journal: begin and end
+	unreachableErr error      // the error of a remote that cannot be reached; it may have the missing objects
 }
 
 // Verify reads all objects in the packs and all records of the journal. If there is damage, it finds the

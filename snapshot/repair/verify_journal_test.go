@@ -80,7 +80,7 @@ func TestListingAroundDamage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := stores.Open(t, dir)
 	root := s.Main().Root()
-	d, err := s.Forest().Create(root, "d", live.Create{Mode: unix.S_IFDIR | 0o755})
+	d, err := s.Forest().Create(root, "d", live.NewNode{Mode: unix.S_IFDIR | 0o755})
 	must.OK(t, err)
 	names := func(s *snapshot.Store) (got []string, bare int, err error) {
 		err = s.Forest().ReadDirPlus(d.ID, 0, func(e tree.Dirent, a *live.Attr, _ uint64) bool {

@@ -25,7 +25,7 @@ func TestDamagedFileAlone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := stores.Open(t, dir)
 	f, root := s.Forest(), s.Main().Root()
-	big, err := f.Create(root, "big", live.Create{Mode: unix.S_IFREG | 0o644})
+	big, err := f.Create(root, "big", live.NewNode{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for off := int64(0); off < 8<<20; off += 1 << 20 {
@@ -67,7 +67,7 @@ func TestDamagedFileAlone(t *testing.T) {
 			t.Fatalf("read of the damaged file: %v", err)
 		}
 		name := "other" + string(rune('a'+rnd.IntN(26)))
-		a, err := f.Create(root, name, live.Create{Mode: unix.S_IFREG | 0o644})
+		a, err := f.Create(root, name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 		if err == nil {
 			_, err = f.Write(a.ID, []byte("fine"), 0, false)
 		}

@@ -30,9 +30,9 @@ func TestDamagedTreeObjects(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := stores.Open(t, dir)
 	f, root := s.Forest(), s.Main().Root()
-	file := live.Create{Mode: unix.S_IFREG | 0o644}
+	file := live.NewNode{Mode: unix.S_IFREG | 0o644}
 	mkdir := func(parent live.NodeID, name string, entries int) live.NodeID {
-		d, err := f.Create(parent, name, live.Create{Mode: unix.S_IFDIR | 0o755})
+		d, err := f.Create(parent, name, live.NewNode{Mode: unix.S_IFDIR | 0o755})
 		must.OK(t, err)
 		for i := range entries {
 			_, err = f.Create(d.ID, fmt.Sprint("f", i), file)
@@ -190,7 +190,7 @@ func TestNamesOfOneHash(t *testing.T) {
 	}
 	made := 0
 	for _, name := range names {
-		_, err := f.Create(root, name, live.Create{Mode: unix.S_IFREG | 0o644})
+		_, err := f.Create(root, name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 		if err == nil {
 			made++
 		} else if !errors.Is(err, errs.NoSpace) {

@@ -37,7 +37,7 @@ func (l linkSide) do(what ...string) {
 		case "rm":
 			_, err = f.Unlink(root, x[1])
 		case "mkdir":
-			_, err = f.Create(root, x[1], live.Create{Mode: unix.S_IFDIR | 0o755})
+			_, err = f.Create(root, x[1], live.NewNode{Mode: unix.S_IFDIR | 0o755})
 		case "rmdir":
 			_, err = f.Rmdir(root, x[1])
 		case "link": // ln -f

@@ -25,7 +25,7 @@ func (e editor) write(t testing.TB, name string, text []byte) *tree.Inode {
 	f, none := e.forest(), int64(0)
 	a, err := f.Lookup(e.w.Root(), name)
 	if err != nil {
-		a, err = f.Create(e.w.Root(), name, live.Create{Mode: unix.S_IFREG | 0o644})
+		a, err = f.Create(e.w.Root(), name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 	}
 	if err == nil {
 		_, err = f.SetAttr(a.ID, live.SetAttr{Size: &none})

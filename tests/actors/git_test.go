@@ -209,7 +209,7 @@ func (e editor) replay(t testing.TB, h *history, all []change) {
 		must(err)
 		a, err := f.Lookup(dir, name)
 		if err != nil {
-			a, err = f.Create(dir, name, live.Create{Mode: unix.S_IFREG | 0o644})
+			a, err = f.Create(dir, name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 			must(err)
 		}
 		mode, none := uint32(unix.S_IFREG|0o644), int64(0)
@@ -230,7 +230,7 @@ func (e editor) mkdirs(t testing.TB, dir string) {
 	e.mkdirs(t, path.Dir(dir))
 	at, name, err := e.dir(dir)
 	if err == nil {
-		_, err = e.forest().Create(at, name, live.Create{Mode: unix.S_IFDIR | 0o755})
+		_, err = e.forest().Create(at, name, live.NewNode{Mode: unix.S_IFDIR | 0o755})
 	}
 	if err != nil && !errors.Is(err, errs.Exist) {
 		t.Fatal(err)

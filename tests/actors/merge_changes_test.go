@@ -52,14 +52,14 @@ func (e editor) change(rnd *rand.Rand) string {
 		return ""
 	case what == "create":
 		var a live.Attr
-		if a, err = f.Create(root, p, live.Create{Mode: unix.S_IFREG | 0o644}); err == nil {
+		if a, err = f.Create(root, p, live.NewNode{Mode: unix.S_IFREG | 0o644}); err == nil {
 			_, err = f.Write(a.ID, []byte(text), 0, false)
 		}
 	case what == "line":
 		_, err = f.Write(at.ID, []byte(text), 0, false)
 	case what == "save", what == "split": // as editors do, and as cp and mv
 		var t live.Attr
-		if t, err = f.Create(root, ".tmp", live.Create{Mode: at.Mode}); err == nil {
+		if t, err = f.Create(root, ".tmp", live.NewNode{Mode: at.Mode}); err == nil {
 			_, err = f.Write(t.ID, []byte(text), 0, false)
 		}
 		if err == nil {

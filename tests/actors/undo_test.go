@@ -63,7 +63,7 @@ func (e editor) make(p, content string) error {
 	if err != nil {
 		return err
 	}
-	a, err := e.forest().Create(dir, name, live.Create{Mode: unix.S_IFREG | 0o644})
+	a, err := e.forest().Create(dir, name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (e editor) do(x edit) error {
 			return missing
 		}
 		_, _ = f.Unlink(dir, ".tmp")
-		t, err := f.Create(dir, ".tmp", live.Create{Mode: a.Mode})
+		t, err := f.Create(dir, ".tmp", live.NewNode{Mode: a.Mode})
 		if err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (e editor) do(x edit) error {
 		}
 		return err
 	case "mkdir":
-		_, err = f.Create(dir, name, live.Create{Mode: unix.S_IFDIR | 0o755})
+		_, err = f.Create(dir, name, live.NewNode{Mode: unix.S_IFDIR | 0o755})
 	case "rm":
 		return e.remove(dir, name)
 	case "mv":
@@ -166,7 +166,7 @@ func (e editor) do(x edit) error {
 		}
 		_, err = f.Link(a.ID, other, otherName)
 	case "symlink":
-		_, err = f.Create(dir, name, live.Create{Mode: unix.S_IFLNK | 0o777, Target: fmt.Sprint(x.n)})
+		_, err = f.Create(dir, name, live.NewNode{Mode: unix.S_IFLNK | 0o777, Target: fmt.Sprint(x.n)})
 	case "chmod":
 		if missing != nil {
 			return missing
@@ -548,10 +548,10 @@ func BenchmarkUndoBy(b *testing.B) {
 	e := editor{s: s, w: s.Main(), actor: "start"}
 	var ids []live.NodeID
 	for d := range 100 {
-		dir, err := e.forest().Create(e.w.Root(), fmt.Sprint(d), live.Create{Mode: unix.S_IFDIR | 0o755})
+		dir, err := e.forest().Create(e.w.Root(), fmt.Sprint(d), live.NewNode{Mode: unix.S_IFDIR | 0o755})
 		for n := 0; err == nil && n < 1000; n++ {
 			var a live.Attr
-			if a, err = e.forest().Create(dir.ID, fmt.Sprint(n), live.Create{Mode: unix.S_IFREG | 0o644}); err == nil {
+			if a, err = e.forest().Create(dir.ID, fmt.Sprint(n), live.NewNode{Mode: unix.S_IFREG | 0o644}); err == nil {
 				ids = append(ids, a.ID)
 				_, err = e.forest().Write(a.ID, []byte("before\n"), 0, false)
 			}

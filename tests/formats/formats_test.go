@@ -140,7 +140,7 @@ func TestStores(t *testing.T) {
 			must.OK(t, err)
 			now, first := listing(t, s, s.Main(), ""), listing(t, s, s.Main(), "first")
 			compare(t, first, now)
-			a, err := s.Forest().Create(s.Main().Root(), "new", live.Create{Mode: unix.S_IFREG | 0o644})
+			a, err := s.Forest().Create(s.Main().Root(), "new", live.NewNode{Mode: unix.S_IFREG | 0o644})
 			must.OK(t, err)
 			_, err = s.Forest().Write(a.ID, []byte("new\n"), 0, false)
 			must.OK(t, err)

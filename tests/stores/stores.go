@@ -54,7 +54,7 @@ func Write(t *testing.T, s *snapshot.Store, parent live.NodeID, name, content st
 	Present(t, func() (err error) {
 		a, err = f.Lookup(parent, name)
 		if errors.Is(err, errs.NotExist) {
-			a, err = f.Create(parent, name, live.Create{Mode: unix.S_IFREG | 0o644})
+			a, err = f.Create(parent, name, live.NewNode{Mode: unix.S_IFREG | 0o644})
 		}
 		return err
 	})
@@ -81,7 +81,7 @@ func Present(t *testing.T, fn func() error) {
 // Mkdir makes a directory.
 func Mkdir(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) live.NodeID {
 	t.Helper()
-	a, err := s.Forest().Create(parent, name, live.Create{Mode: unix.S_IFDIR | 0o755})
+	a, err := s.Forest().Create(parent, name, live.NewNode{Mode: unix.S_IFDIR | 0o755})
 	must.OK(t, err)
 	return a.ID
 }

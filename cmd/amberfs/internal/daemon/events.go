@@ -157,7 +157,7 @@ func (d *Daemon) recordStoreEvent(e events.Event, c actors.Caller) {
 		d.dropDeadExports()
 	}
 
-	d.mount.dropName(e, c.Direct)
+	d.mount.dropName(e, c.ViaSocket)
 
 	if e.Action != events.Captured {
 		e.Path = cmp.Or(e.Path, ".")

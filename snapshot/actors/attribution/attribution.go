@@ -190,9 +190,9 @@ func (a *Attribution) inheritActors(name tree.Link, before []string, w Workspace
 	}
 }
 
-// NextInterval begins a new interval at a snapshot that is taken now. It returns the frozen actor sets of the
+// EndInterval begins a new interval at a snapshot that is taken now. It returns the frozen actor sets of the
 // interval that ends.
-func (a *Attribution) NextInterval() []*actors.Set {
+func (a *Attribution) EndInterval() []*actors.Set {
 	a.removedNames, a.newNames = nil, nil
 	return a.RecentSets.EndInterval()
 }

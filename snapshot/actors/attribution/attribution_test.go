@@ -24,7 +24,7 @@ func (w *workspace) change(actor string, c attribution.Change) (needed bool) {
 	w.now += int64(time.Second)
 	needed = w.NeedsSnapshot(c, actor, w.now, w)
 	if needed {
-		w.NextInterval()
+		w.EndInterval()
 	}
 
 	earlier := w.BeginChange(c, actor, w)

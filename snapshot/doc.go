@@ -14,7 +14,7 @@
 //     the store's directory, and [Store.FS] the file system that it is on.
 //   - [Store.GiveUp] closes the store without a checkpoint, for a process that cannot continue.
 //   - A store can begin with a snapshot of a remote: [StartSnapshot]. It can also begin with the files of a directory:
-//     [Store.Created] reports whether they are still to be read, and [MarkFilled] records that they were read.
+//     [Store.IsNewOrUnfilled] reports whether they are still to be read, and [MarkFilled] records that they were read.
 //   - [Check] reports the damage of a store that is not open, [Repair] repairs the store, and [Store.Verify]
 //     reads all objects of an open store and lists damaged paths.
 //
@@ -105,7 +105,7 @@
 //     root directory.
 //   - [Forks.Rename] renames a fork.
 //   - [Forks.Merge] merges the changes of a fork into the workspace. [MergeOptions] are its arguments, a [MergeResult]
-//     lists changes or conflicts ([MergeResult.InConflict]), and a [PromoteResult] has also the snapshots before and
+//     lists changes or conflicts ([MergeResult.ConflictPaths]), and a [PromoteResult] has also the snapshots before and
 //     after.
 //   - [Forks.End] removes a fork and keeps its last state as a snapshot, [Forks.Discard]
 //     removes a fork without a snapshot, and [Forks.Remove] does either so that the user can undo it.

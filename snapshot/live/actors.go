@@ -44,7 +44,7 @@ func (v *view) IsOrphan(ino uint64) bool {
 
 // attributedChange returns the change that the record makes, for the attribution of a view.
 func (r *record) attributedChange() attribution.Change {
-	c := attribution.Change{Kind: attribution.ChangeInode, Ino: r.ino, Name: tree.Link{Parent: r.parent, Name: r.name}, To: r.newLink}
+	c := attribution.Change{Kind: attribution.ChangeInode, Ino: r.ino, Name: tree.Link{Parent: r.parent, Name: r.name}, SecondName: r.newLink}
 
 	switch {
 	case r.kind == recCreate && r.name == "", r.kind == recSetAttr && !r.setAttr.CountsAsChange():
@@ -73,7 +73,7 @@ func (v *view) findAndJournalActor(r *record) error {
 		t.mu.actor = v.attribution.LastWriter(r.ino)
 	}
 
-	if t.captureOnOverlap != nil && v.attribution.NeedsSnapshot(r.attributedChange(), t.mu.actor, r.time, v) {
+	if t.captureOnOverlap != nil && v.attribution.NoteSnapshotIfNeeded(r.attributedChange(), t.mu.actor, r.time, v) {
 		t.captureOnOverlap(v.id, t.mu.actor)
 	}
 	if t.mu.failed != nil {

@@ -22,7 +22,7 @@ func (w *workspace) IsOrphan(ino uint64) bool    { return false }
 // change makes a change one second after the previous one, and reports whether the change needed a snapshot.
 func (w *workspace) change(actor string, c attribution.Change) (needed bool) {
 	w.now += int64(time.Second)
-	needed = w.NeedsSnapshot(c, actor, w.now, w)
+	needed = w.NoteSnapshotIfNeeded(c, actor, w.now, w)
 	if needed {
 		w.EndInterval()
 	}
@@ -40,7 +40,7 @@ func (w *workspace) change(actor string, c attribution.Change) (needed bool) {
 	case attribution.RemoveName:
 		delete(w.inodes, c.Name)
 	case attribution.Rename:
-		w.inodes[c.To] = w.inodes[c.Name]
+		w.inodes[c.SecondName] = w.inodes[c.Name]
 		delete(w.inodes, c.Name)
 	}
 	w.EndChange(c, earlier, actor, w)
@@ -60,7 +60,7 @@ func remove(s string) attribution.Change {
 	return attribution.Change{Kind: attribution.RemoveName, Name: name(s)}
 }
 func rename(from, to string) attribution.Change {
-	return attribution.Change{Kind: attribution.Rename, Name: name(from), To: name(to)}
+	return attribution.Change{Kind: attribution.Rename, Name: name(from), SecondName: name(to)}
 }
 
 // TestNeedsSnapshot: a change needs a snapshot if another actor has changed the inode, or has removed or replaced the

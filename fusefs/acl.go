@@ -50,7 +50,7 @@ func parseACL(b []byte) ([]aclEntry, error) {
 }
 
 func encodeACL(acl []aclEntry) []byte {
-	// Append fails only for types without a fixed size.
+	// The error is ignored: Append fails only for types without a fixed size.
 	b, _ := binary.Append(binary.LittleEndian.AppendUint32(nil, aclVersion), binary.LittleEndian, acl)
 	return b
 }
@@ -128,7 +128,7 @@ func (p *permissions) inheritACL(parent live.NodeID, c *live.NewNode, umask uint
 		c.Xattrs = append(c.Xattrs, tree.Xattr{Name: aclAccess, Value: encodeACL(acl)})
 	}
 	if c.Mode&syscall.S_IFMT == syscall.S_IFDIR {
-		c.Xattrs = append(c.Xattrs, tree.Xattr{Name: aclDefault, Value: inherited}) // aclDefault sorts after aclAccess
+		c.Xattrs = append(c.Xattrs, tree.Xattr{Name: aclDefault, Value: inherited}) // the names stay sorted: aclDefault comes after aclAccess
 	}
 
 	return nil

@@ -94,7 +94,7 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 func (fs *filesystem) lookupHandle(id live.NodeID, name string, out *fuse.EntryOut) fuse.Status {
 	if name == ".." {
 		if id.Ino() == live.RootIno {
-			return fuse.ENOENT // the root of a fork or snapshot lies in the control tree
+			return fuse.ENOENT // the parent of a root is not in the forest
 		}
 		parent, err := fs.forest.Parent(id)
 		if err != nil {

@@ -20,8 +20,8 @@ const (
 	// maxEntryNotices is the largest number of names that are dropped one by one. For more names, it is cheaper
 	// to drop all names in the kernel's cache.
 	maxEntryNotices = 4000
-	// slowNoticeTime is how long an edit waits for its notices before a warning is logged. A notice waits while
-	// a process has the directory locked and the request of this process waits.
+	// slowNoticeTime is how long an edit waits for its notices before a warning is logged. A notice waits
+	// while a process has the directory locked and waits for the answer to a request.
 	slowNoticeTime = 2 * time.Second
 	// maxPageWait bounds how long a write to a control file waits until the file's pages are dropped.
 	maxPageWait = 20 * time.Millisecond
@@ -35,9 +35,9 @@ const (
 // because the caller has locked no directory of the workspace: a rename in .snapshots locks only
 // .snapshots.
 //
-// There are three queues, which do not wait for each other. A notice for a name in .snapshots may wait for
-// the rename that runs a restore. A notice for a page of a control file may wait for the write that runs a
-// restore.
+// There are three queues, which do not wait for each other: a notice for a name in .snapshots may wait for
+// the rename that runs a restore, and a notice for a page of a control file may wait for the write that runs
+// a restore.
 type notifier struct {
 	log *slog.Logger
 	fd  int // a duplicate of the FUSE device, which is closed with the notifier

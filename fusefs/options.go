@@ -96,7 +96,7 @@ type Event struct {
 	NewName   string
 }
 
-// event records a change for the bookmarks of forks, and passes it to OnEvent.
+// recordEvent records a change for the bookmarks of forks, and passes it to OnEvent.
 func (fs *filesystem) recordEvent(e Event) {
 	if e.Action != events.Deleted {
 		fs.removals.recordChange(max(e.Node.View(), e.Parent.View()))

@@ -323,7 +323,7 @@ func (r *readers) watch() {
 		quietTicks = 0
 		r.watcherSleeps.Store(true)
 
-		if r.progress.Load() == last { // else a reader made progress before it could see watcherSleeps
+		if r.progress.Load() == last { // do not sleep if a reader has made progress: it may not have seen watcherSleeps
 			select {
 			case <-r.ended:
 				return

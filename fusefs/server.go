@@ -211,7 +211,7 @@ func (s *Server) Unmount() error {
 			break
 		}
 
-		// The kernel may not have completed the last close of a file yet.
+		// Try again: the kernel may not have completed the last close of a file yet.
 		time.Sleep(delay)
 	}
 	if err != nil {

@@ -255,7 +255,7 @@ func (x *exporter) export() (res *Result, err error) {
 	m := &meter{admit: x.options.Admit, maxSent: x.options.MaxBytes, measure: func() (int64, error) { _, n, err := q.listObjects(); return n, err }}
 	defer func() {
 		if err != nil {
-			_ = m.correct(0) // Admit does not refuse a negative number
+			_ = m.correct(0) // gives all admitted bytes back, which Admit does not refuse
 		}
 	}()
 

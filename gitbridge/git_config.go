@@ -24,7 +24,7 @@ func MergeConfigs(mergeLines threeway.Merger) threeway.Merger {
 		if _, rel, ok := threeway.SplitGitPath(in.Path); ok && (path.Base(rel) == "config" || path.Base(rel) == "config.worktree") {
 			if text, err := mergeConfig(ctx, in); err == nil {
 				in.Base, in.Theirs = io.NewSectionReader(in.Ours, 0, in.Ours.Size()), io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text)))
-			} // else git cannot read a configuration, or is not installed
+			} // else git cannot read a configuration, or is not installed: merge it like other texts
 		}
 		return mergeLines(ctx, in, merged)
 	}

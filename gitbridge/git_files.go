@@ -18,7 +18,7 @@ import (
 type treeFiles struct {
 	src            *tree.Source
 	state          *tree.State
-	dir            string // the directory
+	dir            string // path of the directory in state
 	remainingBytes *int64 // bytes that can still be read; nil: no limit
 }
 

@@ -254,7 +254,7 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 		return changes, nil
 	}
 	if branch, why := r.plan.NotMerged(); why != "" {
-		if r.worktree != "." { // a submodule can have branches of the same names
+		if r.worktree != "." { // name the submodule, too: it can have branches of the same names
 			branch += " of " + cmp.Or(r.worktree, r.Dir)
 		}
 		return nil, errs.Fail(errs.Conflict, "%s is not merged: %s; nothing was changed", branch, why)

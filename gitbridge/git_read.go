@@ -99,7 +99,7 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 	}
 
 	return readArchive(ctx, dir, append(trustNone.env(), "GIT_OBJECT_DIRECTORY="+r.objects), treeish, func(e stream.Entry) error {
-		if strings.EqualFold(path.Base(e.Path), ".git") { // git never writes such a tree
+		if strings.EqualFold(path.Base(e.Path), ".git") { // refuse the tree: git never writes such a path
 			return fmt.Errorf("%w: the tree has the path %q", stream.ErrHostile, e.Path)
 		}
 		if !isCommit {

@@ -15,8 +15,8 @@ type nameRules struct {
 	hfs  bool // core.protectHFS
 }
 
-// refusedNames has patterns of the names that git refuses. The pattern file is for files of every type,
-// and the pattern link is for symbolic links only.
+// refusedNames has patterns of the names that git refuses. file returns the pattern for files of every type,
+// and link the pattern for symbolic links only.
 type refusedNames struct{ file, link func() *regexp.Regexp }
 
 var (

@@ -226,8 +226,8 @@ func Prune(ctx context.Context, dir string) error {
 		return err
 	}
 
-	// While a file has a second name, git does not free its blocks: eraseNames can overwrite them. A
-	// killed Prune may have left such names.
+	// Give each file a second name. When git then removes the file, its blocks are not freed, and eraseNames
+	// can overwrite them. A killed Prune may have left such names.
 	names := filepath.Join(dir, "pruning")
 	if err := eraseNames(names); err != nil {
 		return err

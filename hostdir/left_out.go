@@ -10,7 +10,7 @@ import (
 type LeftOut struct {
 	unreadableCount int
 	firstReasons    []string
-	linkReasons     []string // for `.git` files that lead to a repository that does not name the directory
+	linkReasons     []string // why `.git` files were left out: their repository does not name the directory
 	tempCount       int      // temporary files of an interrupted apply
 }
 

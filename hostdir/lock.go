@@ -36,7 +36,8 @@ func lockDir(ctx context.Context, fd int, lockType int16, onWait func()) (*os.Fi
 		return nil, nil
 	}
 
-	// Each directory has its own byte of the file. Two directories with the same byte wait for each other.
+	// Lock one byte of the file, chosen by the directory's inode. If two directories have the same byte,
+	// their locks wait for each other.
 	lock := unix.Flock_t{Type: lockType, Whence: io.SeekStart, Start: int64((st.Dev<<48 ^ st.Ino) * fibonacci >> 1), Len: 1}
 
 	for {

@@ -83,7 +83,7 @@ func (pl *planner) useFile(file *hostFile, f *threeway.File, name string, dirNod
 		return err
 	}
 
-	// Another planned file may keep the file.
+	// Do not take a file that another planned file keeps.
 	other, err := pl.merge.FileOf(dirNode)
 	if err != nil {
 		return err

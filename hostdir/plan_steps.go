@@ -117,7 +117,8 @@ func (pl *planner) planStep(d *decision) error {
 		d.file = pl.files[f]
 		d.action = write
 
-		// A file of another user is not a new file: its inode number differs because a refresh read it again.
+		// A file of another user is not new, but the directory's file: its inode number differs because a
+		// refresh read it again.
 		if n := f.Node(); d.file.before == nil && dirNode != nil && isForeign(n) && dirNode.Type() == n.Type() && dirNode.UID == n.UID && dirNode.GID == n.GID {
 			d.file.before = dirNode
 		}
@@ -140,8 +141,8 @@ func (pl *planner) planStep(d *decision) error {
 		return err
 	}
 
-	// If the file stays, the workspace may have removed a hard link to it, and a refresh may have changed its
-	// number.
+	// If nothing differs now, the file stays as it is: the workspace has only removed a hard link to it, or a
+	// refresh has changed its inode number.
 	if d.file != nil && d.action == changeAttributes && sameAttrs(d.change.Before, &n) {
 		n.Ino, d.action = dirNode.Ino, keep
 	}

@@ -129,11 +129,11 @@ func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Reques
 	}
 
 	o.err, o.duration = err, time.Since(began)
-	if e := (*errs.Error)(nil); err != nil && !errors.As(err, &e) { // errors of the service are logged there
+	if e := (*errs.Error)(nil); err != nil && !errors.As(err, &e) { // package service logs its own errors
 		c.service.Log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
 	}
 
-	if name == policyName { // the file shows the policy and no answers: the file create shows the error
+	if name == policyName { // the file policy shows no answers, so the file create shows the error
 		if err == nil {
 			return nil
 		}
@@ -235,7 +235,7 @@ func (c *commands) runCall(ws *snapshot.Workspace, name string, n node, request 
 
 	a.Stream = stream.size > maxInlineStreamBytes || !a.Inline(stream.copyBytes())
 	storeErr := c.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(a) })
-	if storeErr != nil { // the answer is too large: the error is shorter
+	if storeErr != nil { // the answer is too large: store the error instead, which is shorter
 		_ = c.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(service.FailedAnswer(storeErr)) })
 		return storeErr
 	}

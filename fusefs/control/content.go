@@ -45,8 +45,8 @@ func (c *content) ReadAt(p []byte, off int64) (n int) {
 	return n
 }
 
-// equal reports whether two contents that a contentWriter wrote have the same bytes. The division into
-// blocks depends on the bytes alone.
+// equal reports whether two contents that a contentWriter wrote have the same bytes. It compares block by
+// block: equal bytes are divided into equal blocks.
 func (c *content) equal(o *content) bool {
 	if c.Size() != o.Size() || c.Size() == 0 {
 		return c.Size() == o.Size()

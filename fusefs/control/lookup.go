@@ -145,7 +145,7 @@ func (t *Tree) lookupSnapshot(ws *snapshot.Workspace, name string) (Entry, error
 	}
 
 	a, err := waitAttr(ws, live.Node(info.View, live.RootIno))
-	return Entry{a, BriefCacheTime}, err // a snapshot never changes, but it may be renamed or deleted
+	return Entry{a, BriefCacheTime}, err // the name is cached only briefly, because a snapshot may be renamed or deleted
 }
 
 func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {

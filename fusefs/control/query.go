@@ -208,7 +208,7 @@ func (g *renderer) awaitRendering(ws *snapshot.Workspace, r Request, other *rend
 
 // render runs the rendering mine, and publishes the file.
 func (g *renderer) render(ws *snapshot.Workspace, name string, mode uint32, r Request, mine *rendering, render func(context.Context, io.Writer) error) (e Entry, err error) {
-	mine.err = context.Canceled // stays if render panics: the requests that wait try again
+	mine.err = context.Canceled // stays if render panics; then the waiting requests try again
 	defer func() {
 		g.cache.mu.Lock()
 		defer g.cache.mu.Unlock()

@@ -31,7 +31,7 @@ type tenant struct {
 
 	// The tenant's part of the cache, which cache.mu guards.
 	maxBytes      int64
-	chargedBytes  int64      // for the nodes, with the reserved bytes
+	chargedBytes  int64      // for the nodes, plus reservedBytes
 	reservedBytes int64      // bytes for contents that are being written
 	nodes         *list.List // of node, the most recently used first
 }

@@ -27,7 +27,7 @@ type Probes struct {
 	postponed  []live.NodeID
 	closed     bool
 	running    bool           // the goroutine runs
-	goroutine  sync.WaitGroup // of the goroutine
+	goroutine  sync.WaitGroup // waits for the goroutine
 }
 
 // NewProbes returns the probes of a mount whose device is fd.

@@ -48,7 +48,7 @@ func (s *Resends) Read(fd int, b []byte) (int, error) {
 	}
 
 	switch op, unique := wire.Opcode(b[:n]), wire.Unique(b); {
-	case op == wire.OpForget || op == wire.OpBatchForget || op == wire.OpInterrupt: // the kernel sends these before others
+	case op == wire.OpForget || op == wire.OpBatchForget || op == wire.OpInterrupt: // the kernel sends these ahead of the resent requests
 	case unique&wire.ResentBit != 0:
 		s.takeover.WasCarriedOut(unique &^ wire.ResentBit)
 	default:

@@ -12,7 +12,7 @@ import (
 // carries a notice out during the write(2) to the FUSE device (fuse_notify in fs/fuse/dev.c). go-fuse is not
 // used for notices, because it has no INC_EPOCH.
 func notice(code int32, body any, name string) []byte {
-	// Append fails only for types without a fixed size.
+	// The error is ignored: Append fails only for types without a fixed size.
 	b, _ := binary.Append(make([]byte, OutHeaderSize), binary.NativeEndian, body)
 	if name != "" {
 		b = append(append(b, name...), 0)

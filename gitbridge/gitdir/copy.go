@@ -83,7 +83,7 @@ func (c *Copy) copyFile(f Files, name string) error {
 	if err != nil {
 		return err
 	}
-	return os.Chtimes(at, time.Time{}, time.Unix(0, mtime)) // git compares the time of the index with the times of files
+	return os.Chtimes(at, time.Time{}, time.Unix(0, mtime)) // keep the time: git compares the time of the index with the times of files
 }
 
 // configOfCopy returns the configuration of a copy. It has the object format and core.bare of the

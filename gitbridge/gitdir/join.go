@@ -299,7 +299,7 @@ func (p *Plan) mergeObstacle(ctx context.Context, m *branchMerge) (reason string
 	}
 
 	for _, e := range m.stages {
-		for _, id := range []string{m.branch.ourCommit, m.branch.theirCommit} { // git gives such a file another name
+		for _, id := range []string{m.branch.ourCommit, m.branch.theirCommit} { // git names a file PATH~COMMIT if a directory has its path
 			if name, _, ok := strings.Cut(e.Path, "~"+id); ok {
 				return name + " is a file on one side, and a directory on the other", nil
 			}

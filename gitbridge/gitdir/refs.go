@@ -110,7 +110,7 @@ func (p *refPlan) decideRef(ctx context.Context, name string) {
 		p.diverged = append(p.diverged, &DivergedBranch{Diverged: threeway.Diverged{Branch: short, Parked: parkedAt}, ourCommit: o, theirCommit: t})
 
 	case strings.HasPrefix(name, remotes):
-	default: // notes, and refs of other programs
+	default: // refs of git notes, and of other programs
 		p.note("%s moved on both sides: it stays, and %s is the other one", name, p.parkRef(ctx, name, t))
 	}
 }
@@ -164,7 +164,7 @@ func (p *refPlan) note(format string, args ...any) {
 // setRef plans the update of a ref. old is the id of its present object, and to is the id of its new object.
 func (p *refPlan) setRef(name, old, to string) {
 	if i := p.indexOf(name); i >= 0 {
-		p.updates[i].new = to // git takes one update of each ref
+		p.updates[i].new = to // git accepts only one update of each ref
 		return
 	}
 	p.updates = append(p.updates, refUpdate{name, old, to})

@@ -131,7 +131,7 @@ func send(socket int, m any, fds ...int) error {
 
 // receive reads a message into m, and returns its descriptors. The error is io.EOF if the other process
 // has ended.
-func receive(socket int, m any) (files []int, err error) {
+func receive(socket int, m any) (fds []int, err error) {
 	buffer := buffers.Get().(*[maxMessageBytes]byte)
 	defer buffers.Put(buffer)
 
@@ -158,18 +158,18 @@ func receive(socket int, m any) (files []int, err error) {
 		}
 
 		for _, msg := range msgs {
-			fds, err := unix.ParseUnixRights(&msg)
+			received, err := unix.ParseUnixRights(&msg)
 			if err != nil {
 				return nil, err
 			}
-			files = append(files, fds...)
+			fds = append(fds, received...)
 		}
 	}
 	if flags&unix.MSG_CTRUNC != 0 { // a descriptor did not fit into this process
-		return files, unix.EMFILE
+		return fds, unix.EMFILE
 	}
 
-	return files, json.Unmarshal(b[:n], m)
+	return fds, json.Unmarshal(b[:n], m)
 }
 
 // buffers are for received messages.

@@ -41,7 +41,7 @@ func stuckChannel(pid, thread int) <-chan struct{} {
 				return
 			}
 
-			if err != nil && !errors.Is(err, unix.ESRCH) { // the end of the thread cannot be waited for
+			if err != nil && !errors.Is(err, unix.ESRCH) { // the end of the thread cannot be waited for, so check rarely
 				time.Sleep(time.Second)
 			}
 		}
@@ -71,7 +71,7 @@ func writesOnlyNotices(pid int) bool {
 			return false
 		}
 
-		call, _ := os.ReadFile(dir + t.Name() + "/syscall") // number and arguments
+		call, _ := os.ReadFile(dir + t.Name() + "/syscall") // the number of the system call, and its arguments
 		f := strings.Fields(string(call))
 		if !strings.HasPrefix(state, "D") || len(f) < 2 || f[0] != strconv.Itoa(unix.SYS_WRITE) {
 			return false

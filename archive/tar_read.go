@@ -67,7 +67,7 @@ func (c tarReader) readArchive(ctx context.Context, plain io.Reader) error {
 			return fmt.Errorf("reading the archive: %w", explainTarError(err, false))
 		}
 
-		detector.zeros = 0
+		detector.zeroCount = 0
 	}
 }
 
@@ -76,25 +76,25 @@ const blockSize = 512 // bytes; an archive consists of such blocks
 // An endDetector passes an archive through, and looks for the block of zeros that POSIX requires at its end. Package
 // archive/tar does not require this block, and so accepts an archive that was cut off between two files.
 type endDetector struct {
-	r       io.Reader
-	zeros   int  // number of zeros since the last byte that was not zero
-	anyRead bool // at least one byte was read
+	r         io.Reader
+	zeroCount int  // number of zeros since the last byte that was not zero
+	anyRead   bool // at least one byte was read
 }
 
 func (m *endDetector) Read(p []byte) (int, error) {
 	n, err := m.r.Read(p)
 	m.anyRead = m.anyRead || n > 0
 	if text := bytes.TrimRight(p[:n], "\x00"); len(text) > 0 {
-		m.zeros = n - len(text)
+		m.zeroCount = n - len(text)
 	} else {
-		m.zeros += n
+		m.zeroCount += n
 	}
 
 	return n, err
 }
 
 // foundEnd reports whether the block of zeros was read. An empty file is an empty archive, without such a block.
-func (m *endDetector) foundEnd() bool { return m.zeros >= blockSize || !m.anyRead }
+func (m *endDetector) foundEnd() bool { return m.zeroCount >= blockSize || !m.anyRead }
 
 // drainTrailer reads up to 1 GiB after the end of the archive, for two reasons. A compressed archive has its checksum
 // there. And the writer of a pipe would get SIGPIPE if its last bytes were not read. Other bytes after the archive

@@ -95,11 +95,10 @@ func undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode)
 	return out, err
 }
 
-// compareSides shows the merge of the versions of a file: base, ours and theirs. A version is nil
-// if the side does not
+// compareSides shows the merge of the versions of a file: base, ours and theirs. A version is nil if the side does not
 // have the file. The field Of of the result is the digest of the files in digested.
 func compareSides(ctx context.Context, r *Request, path string, base, ours, theirs *tree.Inode, digested ...*tree.Inode) (out Conflicting, err error) {
-	const maxShown = 1 << 20
+	const maxShownBytes = 1 << 20
 	sizes, size := [3]int64{-1, -1, -1}, int64(0)
 	for i, n := range [3]*tree.Inode{base, ours, theirs} {
 		if n != nil {
@@ -114,7 +113,7 @@ func compareSides(ctx context.Context, r *Request, path string, base, ours, thei
 
 	hidden := "too large to show"
 	lines := diff.Merger{Memory: r.budget(GitMemory)}
-	if size <= maxShown {
+	if size <= maxShownBytes {
 		lines.Show = func(parts []diff.Part) {
 			if hidden = "not UTF-8"; isUTF8(parts) {
 				hidden, out.Parts = "", append(out.Parts, parts...)

@@ -33,7 +33,7 @@ type Command struct {
 	Convert      func(args any, g *ParsedLine) (any, error)
 	UsesPager    bool // on a terminal, the text is shown by the pager
 	PrintsDamage bool // if an error is of the kind Damaged, its result is printed, too
-	Outside      bool // outside of a mount, the command describes the directory
+	WorksOutside bool // the command also works outside of a mount, and describes the directory there
 	// AsksAboutConflicts is set if the command asks the user about conflicts, and repeats the call with the answers.
 	AsksAboutConflicts bool
 	Forms              map[string]Form // text forms that replace Op.Text, by the flag that selects them

@@ -208,7 +208,7 @@ func (srv *Server) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 		acceptsEvents: o.Output == "" && r.Header.Get("Accept") == Events,
 	}
 	a.flushesEvents = o.Follows == nil || o.Follows(args)
-	if o.Follow(args) {
+	if o.IsFollowing(args) {
 		exemptCall(r)
 	}
 	defer req.Release()

@@ -152,8 +152,8 @@ func resumeFunc[A, R any](resume func(context.Context, *Request, A) (R, error)) 
 	return func(ctx context.Context, r *Request, args any) (any, error) { return resume(ctx, r, args.(A)) }
 }
 
-// Follow reports whether a call with these arguments lasts until the caller ends it.
-func (o *Op) Follow(args any) bool { return o.Follows != nil && o.Follows(args) }
+// IsFollowing reports whether a call with these arguments lasts until the caller ends it.
+func (o *Op) IsFollowing(args any) bool { return o.Follows != nil && o.Follows(args) }
 
 // ShownPart returns the part of a result that is shown as JSON. result is a pointer.
 func (o *Op) ShownPart(result any) any {

@@ -48,7 +48,7 @@ var forkOps = []*Op{
 			}}}}, (*forks).create),
 	familyOp(Op{Name: "forks", Cost: CPUHeavy,
 		About: "Lists the forks of the workspace.",
-		Text:  Rows(forkRows).long(), JSONField: "forks",
+		Text:  Rows(forkRows).markLong(), JSONField: "forks",
 		Tools: []Tool{{Names: [3]string{"fork_list"}, Title: "List forks",
 			About: "List the forks: name, base, time, snapshots, changed files and time to live."}},
 		Commands: []Command{{Group: "Forks:", Use: "forks", Short: "List forks",

@@ -33,7 +33,7 @@ FILE ("-" is standard input).`,
 		Commands: []Command{{Group: "The store:", Use: "status", Short: "Show the state of the workspace or of a directory",
 			Long: `Shows the state of the workspace and its store, and the commands that come next. Outside
 of a mount, it shows the directory's runs, mounts and stores with their sizes.`,
-			Example: "  amberfs status\n  amberfs status --json", Outside: true}}}, (*upkeep).status),
+			Example: "  amberfs status\n  amberfs status --json", WorksOutside: true}}}, (*upkeep).status),
 	familyOp(Op{Name: "export", Effect: Adds, Cost: GitMemory, Access: AccessWriter,
 		About:        "Writes a snapshot as a commit into the store's own git repository.",
 		ControlFiles: ControlFiles{Line: &Line{File: "export", Args: "name [ref]", Usage: `a snapshot, and perhaps a ref, as in: echo "SNAPSHOT [REF]" > export`}}}, (*Exports).export),

@@ -18,11 +18,11 @@ type Form struct {
 	rows          func(result any) [][]string
 	lines         func(args, result any) string
 	rowsAreFields bool // each row is a name and a value
-	IsLong bool // the text can be long
+	IsLong        bool // the text can be long
 }
 
-// long returns the form with IsLong set.
-func (f Form) long() Form {
+// markLong returns the form with IsLong set.
+func (f Form) markLong() Form {
 	f.IsLong = true
 	return f
 }

@@ -90,7 +90,7 @@ func operationCommand(a *app, o *service.Op, c *service.Command) *cobra.Command 
 			}
 
 			p, err := a.location()
-			if c.Outside && errors.Is(err, locate.ErrNotMounted) {
+			if c.WorksOutside && errors.Is(err, locate.ErrNotMounted) {
 				return showDirectoryStatus(cmd.Context(), a)
 			}
 			if err != nil {

@@ -155,7 +155,7 @@ func (c *Client) Do(ctx context.Context, args any, x Streams, result any) error 
 	o := service.OpOf(args)
 	var err error
 	switch {
-	case o.Follow(args):
+	case o.IsFollowing(args):
 		err = c.follow(ctx, args.(service.Log), x)
 	case c.http == nil:
 		err = c.doThroughMount(ctx, o, args, x, result)

@@ -21,6 +21,7 @@ func TestSessions(t *testing.T) {
 		"docs/how-to/parallel.md", "docs/how-to/who-changed-what.md", "docs/how-to/search.md", "docs/how-to/back-up.md", "docs/how-to/page.md",
 	} {
 		t.Run(filepath.Base(name), func(t *testing.T) {
+			t.Parallel()
 			file := filepath.Join(root, name)
 			page, err := os.ReadFile(file)
 			must.OK(t, err)

@@ -175,6 +175,7 @@ func decodeArguments(object []byte, schema *jsonschema.Schema, into any) error {
 	given, err := strictjson.Object(object, into)
 	var unknown *strictjson.UnknownFieldError
 	if errors.As(err, &unknown) {
+		slices.Sort(unknown.Fields)
 		e := errs.Fail(errs.Invalid, "unknown argument %q: the arguments are %s", unknown.Name, strings.Join(unknown.Fields, ", "))
 		if like := service.NearestName(unknown.Name, unknown.Fields); like != "" {
 			return e.WithHint("did you mean %q?", like)
@@ -182,7 +183,7 @@ func decodeArguments(object []byte, schema *jsonschema.Schema, into any) error {
 		return e
 	}
 	if err != nil {
-		return errs.Fail(errs.Invalid, "the arguments: %w", err)
+		return errs.Fail(errs.Invalid, "the argument %w", err)
 	}
 
 	for _, name := range schema.Required {

@@ -209,7 +209,7 @@ func convertUndo(a snapshot.UndoByOptions, g *ParsedLine) (any, error) {
 		return UndoRestore(a.Keep, a.DryRun), nil
 	}
 
-	return UndoOp{Number: number, Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun}, nil
+	return UndoOp{Number: number, MergeRules: a.MergeRules}, nil
 }
 
 // UndoRestore returns the restore that undoes the last change of the files of a workspace.

@@ -47,13 +47,11 @@ type HandedOff struct {
 
 // HandoffBack has the arguments of the operation handoff-back.
 type HandoffBack struct {
-	ID     string `json:"id,omitempty" jsonschema:"the handoff; if empty, the newest that came back"`
-	Fetch  bool   `json:"fetch,omitempty" jsonschema:"only bring what came back into the fork"`
-	Done   bool   `json:"done,omitempty" jsonschema:"only record that what came back was merged"`
-	Ours   bool   `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
-	Theirs bool   `json:"theirs,omitempty" jsonschema:"take the other machine's version of conflicting paths"`
-	Merge  bool   `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
-	DryRun bool   `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+	ID    string `json:"id,omitempty" jsonschema:"the handoff; if empty, the newest that came back"`
+	Fetch bool   `json:"fetch,omitempty" jsonschema:"only bring what came back into the fork"`
+	Done  bool   `json:"done,omitempty" jsonschema:"only record that what came back was merged"`
+	snapshot.MergeRules
+	Merge bool `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
 }
 
 // defaultLineLife is the default time after which a line expires.
@@ -232,7 +230,7 @@ func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (
 		return done, nil
 	}
 
-	done.PromoteResult, err = mergeFork(ctx, r, snapshot.MergeOptions{Fork: sent.Fork, Ours: a.Ours, Theirs: a.Theirs, MergeBranch: a.Merge, DryRun: a.DryRun})
+	done.PromoteResult, err = mergeFork(ctx, r, snapshot.MergeOptions{Fork: sent.Fork, MergeRules: a.MergeRules, MergeBranch: a.Merge})
 	if err != nil || a.DryRun {
 		return done, err
 	}

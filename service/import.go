@@ -202,7 +202,7 @@ func refreshWorkspace(ctx context.Context, r *Request, a Refresh) (Refreshed, er
 	}
 
 	result, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
-		Ours: a.Ours, Theirs: a.Theirs, MergeBranch: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Git: r.merger().Repositories, FromDirectory: r.Caller.ViaSocket, Caller: r.Caller, ListCharge: r.listMemoryCharge(),
+		MergeRules: a.MergeRules, MergeBranch: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Git: r.merger().Repositories, FromDirectory: r.Caller.ViaSocket, Caller: r.Caller, ListCharge: r.listMemoryCharge(),
 	})
 	result.Paths = emptyIfNil(result.Paths)
 	return Refreshed{result}, explainConflict(err, Refreshed{result}, result.Conflicts, "changed in the directory and in the workspace; nothing was changed",

@@ -44,9 +44,7 @@ type OpState struct {
 // UndoOp has the arguments of the operation undo-op.
 type UndoOp struct {
 	Number uint64 `json:"number" jsonschema:"the number of the operation in ops"`
-	Ours   bool   `json:"ours,omitempty" jsonschema:"leave paths in conflict as they are"`
-	Theirs bool   `json:"theirs,omitempty" jsonschema:"make paths in conflict what they were before the operation"`
-	DryRun bool   `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+	snapshot.MergeRules
 }
 
 // UndoneOp is the result of an undo: the undone operation, and the paths that the undo changed.
@@ -94,8 +92,8 @@ func undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
 	}
 
 	op, res, err := r.Workspace.Ops().Undo(ctx, a.Number, snapshot.MergeOptions{
-		Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun,
-		Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Caller: r.Caller, ListCharge: r.listMemoryCharge(),
+		MergeRules: a.MergeRules,
+		Merge:      gitbridge.MergeConfigs(r.textMerger().Merge), Caller: r.Caller, ListCharge: r.listMemoryCharge(),
 	})
 	res.Paths = emptyIfNil(res.Paths)
 	done := UndoneOp{MergeResult: res, Op: opState(r, op)}

@@ -85,15 +85,16 @@ func (o *Op) queryObject(query url.Values) ([]byte, error) {
 // Query converts arguments to a query, for an operation whose body is a stream.
 func (o *Op) Query(args any) url.Values {
 	out := url.Values{}
-	for v, i := reflect.ValueOf(args), 0; i < v.NumField(); i++ {
-		if v.Field(i).IsZero() {
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(args)) {
+		v := reflect.ValueOf(args).FieldByIndex(f.Index)
+		if f.Anonymous || v.IsZero() {
 			continue
 		}
-		text := fmt.Sprint(v.Field(i))
-		if object, err := json.Marshal(v.Field(i).Interface()); err == nil && v.Field(i).Kind() == reflect.Map {
+		text := fmt.Sprint(v)
+		if object, err := json.Marshal(v.Interface()); err == nil && v.Kind() == reflect.Map {
 			text = string(object)
 		}
-		out.Set(JSONName(v.Type().Field(i)), text)
+		out.Set(JSONName(f), text)
 	}
 
 	return out
@@ -142,9 +143,9 @@ func JSONName(f reflect.StructField) string {
 
 // FieldNamed returns the field of the struct args with a name in JSON, the zero Value if no field has the name.
 func FieldNamed(args reflect.Value, name string) reflect.Value {
-	for i := range args.NumField() {
-		if JSONName(args.Type().Field(i)) == name {
-			return args.Field(i)
+	for _, f := range reflect.VisibleFields(args.Type()) {
+		if !f.Anonymous && JSONName(f) == name {
+			return args.FieldByIndex(f.Index)
 		}
 	}
 	return reflect.Value{}

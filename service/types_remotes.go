@@ -103,14 +103,12 @@ type Imported struct {
 
 // Refresh has the arguments of the operation refresh.
 type Refresh struct {
-	Base   string `json:"base,omitempty" jsonschema:"hash of the state object that the stream differs from"`
-	Ours   bool   `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
-	Theirs bool   `json:"theirs,omitempty" jsonschema:"take the directory's version of conflicting paths"`
-	Merge  bool   `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
+	Base string `json:"base,omitempty" jsonschema:"hash of the state object that the stream differs from"`
+	snapshot.MergeRules
+	Merge bool `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
 	// Resolve and RefuseDiverged are described in snapshot.MergeOptions.
 	Resolve        map[string]threeway.Rule `json:"resolve,omitempty" jsonschema:"ours or theirs, by path, for single conflicting paths; merge for a git directory"`
 	RefuseDiverged bool                     `json:"refuse_diverged,omitempty" jsonschema:"a branch of git that moved on both sides is a conflict, which resolve decides by its path, such as .git/refs/heads/main"`
-	DryRun         bool                     `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 }
 
 // RecordApply records the state of a directory before or after an apply to it. A client calls it twice. Before the

@@ -249,7 +249,7 @@ func TestActorsOfPathsThatWereFiles(t *testing.T) {
 		as(t, ws, who).mkdir("d")
 		as(t, ws, who).write("d/x", who)
 	}
-	res, err := w.Forks().Merge(context.Background(), snapshot.MergeOptions{Fork: "f", Theirs: true, Caller: actors.Caller{Actor: "m"}})
+	res, err := w.Forks().Merge(context.Background(), snapshot.MergeOptions{Fork: "f", MergeRules: snapshot.MergeRules{Theirs: true}, Caller: actors.Caller{Actor: "m"}})
 	must.OK(t, err)
 	lasts(t, s, dir, " [b]: d/x=b\n"+res.Undo+" [a]: d=a d/x=a other=a\n")
 }

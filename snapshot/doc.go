@@ -104,9 +104,9 @@
 //   - [Forks.List], [Forks.Named] and [Forks.Page] find forks. A [ForkInfo] describes one, and [ForkInfo.Node] is its
 //     root directory.
 //   - [Forks.Rename] renames a fork.
-//   - [Forks.Merge] merges the changes of a fork into the workspace. [MergeOptions] are its arguments, a [MergeResult]
-//     lists changes or conflicts ([MergeResult.ConflictPaths]), and a [PromoteResult] has also the snapshots before and
-//     after.
+//   - [Forks.Merge] merges the changes of a fork into the workspace. [MergeOptions] are its arguments, and
+//     [MergeRules] those of every merge and undo. A [MergeResult] lists changes or conflicts ([MergeResult.ConflictPaths]),
+//     and a [PromoteResult] has also the snapshots before and after.
 //   - [Forks.End] removes a fork and keeps its last state as a snapshot, [Forks.Discard]
 //     removes a fork without a snapshot, and [Forks.Remove] does either so that the user can undo it.
 //     [Workspace.Bookmark] captures a fork before the first of several removals.

@@ -369,7 +369,7 @@ func cross(t *testing.T, s *snapshot.Store, name string) {
 	if got := lasting(presentDump(t, w)); got != there {
 		t.Fatalf("restored %s:\n%.2000s\nnot\n%.2000s", name, got, there)
 	}
-	_, err = w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "of-" + name, Theirs: true})
+	_, err = w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "of-" + name, MergeRules: snapshot.MergeRules{Theirs: true}})
 	must.OK(t, err)
 	if got, want := names(presentDump(t, w)), names(presentDump(t, f)); got != want {
 		t.Fatalf("promoted %s:\n%s\nnot\n%s", name, got, want)

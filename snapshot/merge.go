@@ -24,10 +24,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
+// MergeRules are the options of all merges and undos.
+type MergeRules struct {
+	Ours   bool `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
+	Theirs bool `json:"theirs,omitempty" jsonschema:"take the other version of conflicting paths; in an undo, that before the changes"`
+	DryRun bool `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+}
+
 type MergeOptions struct {
-	Fork   string `json:"fork" jsonschema:"the fork"`
-	Ours   bool   `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
-	Theirs bool   `json:"theirs,omitempty" jsonschema:"take the fork's version of conflicting paths"`
+	Fork string `json:"fork" jsonschema:"the fork"`
+	MergeRules
 	// Resolve has priority over Ours and Theirs.
 	Resolve map[string]threeway.Rule `json:"resolve,omitempty" jsonschema:"ours or theirs, by path, for single conflicting paths; merge for a git directory"`
 	// Contents has priority over Resolve.
@@ -36,7 +42,6 @@ type MergeOptions struct {
 	MergeBranch bool                         `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
 	// RefuseDiverged is described at threeway.GitOptions.
 	RefuseDiverged bool               `json:"refuse_diverged,omitempty" jsonschema:"a branch of git that moved on both sides is a conflict, which resolve decides by its path, such as .git/refs/heads/main"`
-	DryRun         bool               `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 	Merge          threeway.Merger    `json:"-"` // merges files that changed on both sides; nil: they are conflicts
 	Git            threeway.GitMerger `json:"-"` // merges git directories; nil: they are merged as files
 	// FromDirectory is described at threeway.GitOptions.

@@ -45,7 +45,7 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 				must.OK(t, err)
 				write(t, s, there.ID, odd, "theirs")
 				write(t, s, d.ID, odd, "ours")
-				_, err = w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "side", Ours: true})
+				_, err = w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "side", MergeRules: snapshot.MergeRules{Ours: true}})
 				must.OK(t, err)
 				want = "ours"
 			case "import":

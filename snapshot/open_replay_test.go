@@ -292,7 +292,7 @@ func (x *walker) history() error {
 		_, err := w.Parent().Forks().End(w.Name(), actors.Caller{})
 		return err
 	case k == 11 && w.IsFork():
-		_, err := w.Parent().Forks().Merge(ctx, snapshot.MergeOptions{Fork: w.Name(), Theirs: r.IntN(2) == 1, Caller: actors.Caller{Actor: "m"}})
+		_, err := w.Parent().Forks().Merge(ctx, snapshot.MergeOptions{Fork: w.Name(), MergeRules: snapshot.MergeRules{Theirs: r.IntN(2) == 1}, Caller: actors.Caller{Actor: "m"}})
 		return err
 	case k == 12:
 		return x.s.Checkpoint(ctx)

@@ -112,7 +112,7 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 		t.Fatalf("a conflict was not refused: %+v, %v", res, err)
 	}
 	want(t, "after refusal", read(t, s, w.Root(), "both"), "main")
-	_, err = w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "f1", Theirs: true})
+	_, err = w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "f1", MergeRules: snapshot.MergeRules{Theirs: true}})
 	must.OK(t, err)
 	want(t, "after --theirs", read(t, s, w.Root(), "both"), "fork")
 	write(t, s, w.Root(), "both", "main again")

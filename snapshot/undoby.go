@@ -19,13 +19,11 @@ import (
 )
 
 type UndoByOptions struct {
-	Actor  string            `json:"by" jsonschema:"the actor; names below it are included"`
-	Since  string            `json:"since,omitempty" jsonschema:"only changes since: a snapshot, a duration such as 2h or 7d, or a date"`
-	Paths  []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories"`
-	Keep   []naming.BytePath `json:"keep,omitempty" jsonschema:"leave these paths as they are"`
-	Ours   bool              `json:"ours,omitempty" jsonschema:"leave paths in conflict as they are"`
-	Theirs bool              `json:"theirs,omitempty" jsonschema:"make paths in conflict what they were before the actor"`
-	DryRun bool              `json:"dry_run,omitempty" jsonschema:"return what would change, and change nothing"`
+	Actor string            `json:"by" jsonschema:"the actor; names below it are included"`
+	Since string            `json:"since,omitempty" jsonschema:"only changes since: a snapshot, a duration such as 2h or 7d, or a date"`
+	Paths []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories"`
+	Keep  []naming.BytePath `json:"keep,omitempty" jsonschema:"leave these paths as they are"`
+	MergeRules
 	// Contents has priority over Ours and Theirs. Decision.Digest is the Digest of the present file.
 	Contents   map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single paths, by path"`
 	After      time.Time                    `json:"-"` // undo only changes in intervals that ended later

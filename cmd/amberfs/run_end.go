@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
@@ -111,7 +112,7 @@ func (k *keptRun) finishOne(ctx context.Context, interrupted bool) error {
 // noteOutsideChanges prints a remark if the directory itself was changed during the run.
 func (k *keptRun) noteOutsideChanges(ctx context.Context, fork *client.Client) {
 	// The error may mean that there are conflicts, which are counted too.
-	done, _ := refreshFrom(ctx, k.a, fork, k.dir, k.store, service.Refresh{DryRun: true}, runs.RefreshFilter{Hidden: k.hidden})
+	done, _ := refreshFrom(ctx, k.a, fork, k.dir, k.store, service.Refresh{MergeRules: snapshot.MergeRules{DryRun: true}}, runs.RefreshFilter{Hidden: k.hidden})
 	if n := done.Changed + len(done.Conflicts); n > 0 {
 		k.a.note("%s changed in %s itself meanwhile. Programs from before the run, such as docker, watchers and editors, use that and not the run", plural(n, "path", "paths"), quote(k.dir))
 	}

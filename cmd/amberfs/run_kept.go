@@ -212,7 +212,7 @@ func (k *keptRun) makeFork(ctx context.Context, main *client.Client, all []runs.
 	}
 
 	if !k.storeIsNew {
-		if _, err := refreshFrom(ctx, k.a, main, k.dir, k.store, service.Refresh{Theirs: true}, runs.RefreshFilter{Hidden: k.hidden}); err != nil {
+		if _, err := refreshFrom(ctx, k.a, main, k.dir, k.store, service.Refresh{MergeRules: snapshot.MergeRules{Theirs: true}}, runs.RefreshFilter{Hidden: k.hidden}); err != nil {
 			return err
 		}
 	}

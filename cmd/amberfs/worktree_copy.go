@@ -69,7 +69,7 @@ func updateCopy(ctx context.Context, a *app, c *client.Client, cfg daemon.Config
 	if !isNew {
 		err := c.Do(ctx, snapshot.RestoreOptions{Name: snapshotName}, client.Streams{}, nil)
 		if err == nil {
-			_, err = refreshFrom(ctx, a, c, cfg.From, cfg.Store, service.Refresh{Theirs: true}, runs.RefreshFilter{Exclude: cfg.Exclude, Hidden: cfg.Hidden})
+			_, err = refreshFrom(ctx, a, c, cfg.From, cfg.Store, service.Refresh{MergeRules: snapshot.MergeRules{Theirs: true}}, runs.RefreshFilter{Exclude: cfg.Exclude, Hidden: cfg.Hidden})
 		}
 		if err == nil {
 			err = c.Do(ctx, service.Remove{Names: []string{snapshotName}, Forget: true}, client.Streams{}, nil)

@@ -161,7 +161,7 @@ func TestMergeOfLinks(t *testing.T) {
 				main.do(c.main...)
 				linkSide{t, s, f}.do(c.fork...)
 				before := main.files()
-				res, err := s.Main().Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Merge: stores.MergeLines, Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs})
+				res, err := s.Main().Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Merge: stores.MergeLines, MergeRules: snapshot.MergeRules{Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs}})
 				if c.conflicts != "" {
 					stores.Want(t, "conflicts", fmt.Sprint(res.Conflicts), c.conflicts)
 					if rule == threeway.RefuseConflicts {
@@ -229,7 +229,7 @@ func TestMergeKeepsADirectory(t *testing.T) {
 	_, err = s.Forest().Unlink(there.ID, "a")
 	must.OK(t, err)
 	linkSide{t, s, f}.do("rmdir d", "write d file")
-	res, err := w.Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Ours: true})
+	res, err := w.Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", MergeRules: snapshot.MergeRules{Ours: true}})
 	must.OK(t, err)
 	stores.Want(t, "conflicts", fmt.Sprint(res.Conflicts), "[d d/new]")
 	stores.Want(t, "files", linkSide{t, s, w}.tree(), "d/a d/new")

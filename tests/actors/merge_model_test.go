@@ -351,7 +351,7 @@ func TestMergesAgainstModel(t *testing.T) {
 				want, clean = mergeFlat(base, before, fork.flat(t), true)
 			}
 			merge = func(rule threeway.Rule) ([]string, error) {
-				done, err := e.w.Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Merge: mergeLines, Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs})
+				done, err := e.w.Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Merge: mergeLines, MergeRules: snapshot.MergeRules{Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs}})
 				return done.Conflicts, err
 			}
 		default:
@@ -379,7 +379,7 @@ func TestMergesAgainstModel(t *testing.T) {
 				t.Errorf("history %d: the model does not take back what one actor alone changed", seed)
 			}
 			merge = func(rule threeway.Rule) ([]string, error) {
-				done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{Actor: "a", Merge: mergeLines, Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs})
+				done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{Actor: "a", Merge: mergeLines, MergeRules: snapshot.MergeRules{Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs}})
 				return done.Conflicts, err
 			}
 		}

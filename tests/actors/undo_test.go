@@ -405,7 +405,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 		present := full.state(rt)
 		was := full.lines(rt, present)
 		rule := rapid.SampledFrom([]threeway.Rule{threeway.RefuseConflicts, threeway.KeepOurs, threeway.TakeTheirs}).Draw(rt, "rule")
-		o := snapshot.UndoByOptions{Actor: "a", Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs, Merge: diff.Merger{}.Merge}
+		o := snapshot.UndoByOptions{Actor: "a", MergeRules: snapshot.MergeRules{Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs}, Merge: diff.Merger{}.Merge}
 		done, err := full.w.Snapshots().UndoBy(context.Background(), o)
 		if errors.Is(err, threeway.ErrConflict) {
 			total["conflicts"]++
@@ -495,7 +495,7 @@ func TestUndoByOfAReplacement(t *testing.T) {
 		})
 		before := e.lines(t, e.state(t))
 		do(c.edits)
-		if _, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{Actor: "a", Theirs: true, Merge: diff.Merger{}.Merge}); err != nil {
+		if _, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{Actor: "a", MergeRules: snapshot.MergeRules{Theirs: true}, Merge: diff.Merger{}.Merge}); err != nil {
 			t.Fatal(i, err)
 		}
 		for _, p := range c.without {
@@ -596,7 +596,7 @@ func TestUndoByAfterKill(t *testing.T) {
 			_ = e.do(edit{[]string{"a", "b", "c"}[rnd.IntN(3)], whats[rnd.IntN(len(whats))], names[rnd.IntN(len(names))], names[rnd.IntN(len(names))], rnd.IntN(99)})
 			e.captureAs(t, fmt.Sprint("s", n))
 		}
-		done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{Actor: "a", Theirs: true, Merge: diff.Merger{}.Merge})
+		done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{Actor: "a", MergeRules: snapshot.MergeRules{Theirs: true}, Merge: diff.Merger{}.Merge})
 		must.OK(t, err)
 		changed += done.Changed
 		want := fmt.Sprint(linesOf(t, e))

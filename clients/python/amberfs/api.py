@@ -329,7 +329,7 @@ class HandoffBackArgs(TypedDict, total=False):
     merge: bool
     # keep the workspace's version of conflicting paths
     ours: bool
-    # take the other machine's version of conflicting paths
+    # take the other version of conflicting paths; in an undo, that before the changes
     theirs: bool
 
 
@@ -401,7 +401,7 @@ class MergeArgs(TypedDict, total=False):
     refuse_diverged: bool
     # ours or theirs, by path, for single conflicting paths; merge for a git directory
     resolve: dict[str, str]
-    # take the fork's version of conflicting paths
+    # take the other version of conflicting paths; in an undo, that before the changes
     theirs: bool
 
 
@@ -604,17 +604,17 @@ class UndoByArgs(TypedDict, total=False):
     by: str
     # the texts of single paths, by path
     contents: dict[str, Decision]
-    # return what would change, and change nothing
+    # change nothing, and return what would change
     dry_run: bool
     # leave these paths as they are
     keep: list[str]
-    # leave paths in conflict as they are
+    # keep the workspace's version of conflicting paths
     ours: bool
     # only these files and directories
     paths: list[str]
     # only changes since: a snapshot, a duration such as 2h or 7d, or a date
     since: str
-    # make paths in conflict what they were before the actor
+    # take the other version of conflicting paths; in an undo, that before the changes
     theirs: bool
 
 
@@ -623,9 +623,9 @@ class UndoOpArgs(TypedDict, total=False):
     dry_run: bool
     # the number of the operation in ops
     number: int
-    # leave paths in conflict as they are
+    # keep the workspace's version of conflicting paths
     ours: bool
-    # make paths in conflict what they were before the operation
+    # take the other version of conflicting paths; in an undo, that before the changes
     theirs: bool
 
 

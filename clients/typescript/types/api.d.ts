@@ -621,7 +621,7 @@ export interface HandoffBackArgs {
   merge?: boolean
   /** keep the workspace's version of conflicting paths */
   ours?: boolean
-  /** take the other machine's version of conflicting paths */
+  /** take the other version of conflicting paths; in an undo, that before the changes */
   theirs?: boolean
 }
 
@@ -828,7 +828,7 @@ export interface MergeArgs {
   refuse_diverged?: boolean
   /** ours or theirs, by path, for single conflicting paths; merge for a git directory */
   resolve?: Record<string, string>
-  /** take the fork's version of conflicting paths */
+  /** take the other version of conflicting paths; in an undo, that before the changes */
   theirs?: boolean
 }
 
@@ -1542,17 +1542,17 @@ export interface UndoByArgs {
   by: string
   /** the texts of single paths, by path */
   contents?: Record<string, Decision>
-  /** return what would change, and change nothing */
+  /** change nothing, and return what would change */
   dry_run?: boolean
   /** leave these paths as they are */
   keep?: string[]
-  /** leave paths in conflict as they are */
+  /** keep the workspace's version of conflicting paths */
   ours?: boolean
   /** only these files and directories */
   paths?: string[]
   /** only changes since: a snapshot, a duration such as 2h or 7d, or a date */
   since?: string
-  /** make paths in conflict what they were before the actor */
+  /** take the other version of conflicting paths; in an undo, that before the changes */
   theirs?: boolean
 }
 
@@ -1561,9 +1561,9 @@ export interface UndoOpArgs {
   dry_run?: boolean
   /** the number of the operation in ops */
   number: number
-  /** leave paths in conflict as they are */
+  /** keep the workspace's version of conflicting paths */
   ours?: boolean
-  /** make paths in conflict what they were before the operation */
+  /** take the other version of conflicting paths; in an undo, that before the changes */
   theirs?: boolean
 }
 

@@ -111,7 +111,7 @@ func askParts(ctx context.Context, a *app, questions []*question.Question) (yes 
 		return false, nil
 	}
 	if !a.canAsk() {
-		return false, errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes or --apply=yes")
+		return false, cannotAskError("use --yes or --apply=yes")
 	}
 
 	return question.AskAll(ctx, questions)

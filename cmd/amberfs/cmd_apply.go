@@ -251,7 +251,7 @@ func askApply(ctx context.Context, a *app, ch *client.Changes, dir string, ask a
 
 	case !a.canAsk():
 		q.HasUnapplied = true
-		return false, q, errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use %s", map[bool]string{true: "--yes, or --dry-run", false: "--apply=yes"}[ask == askForApply])
+		return false, q, cannotAskError(map[bool]string{true: "use --yes, or --dry-run", false: "use --apply=yes"}[ask == askForApply])
 	}
 
 	yes, err = q.Ask(ctx)

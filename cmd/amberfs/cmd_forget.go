@@ -95,7 +95,7 @@ func forgetAfterAsking(ctx context.Context, a *app, c *client.Client, o snapshot
 
 	if !yes && !o.DryRun {
 		if !a.canAsk() {
-			return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes, or --dry-run")
+			return cannotAskError("use --yes, or --dry-run")
 		}
 
 		dry := o

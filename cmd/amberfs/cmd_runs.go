@@ -158,7 +158,7 @@ func removeRuns(ctx context.Context, a *app, names []string, yes bool) error {
 				return err
 			}
 			if !yes && !a.canAsk() {
-				return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes")
+				return cannotAskError("use --yes")
 			}
 
 			if !yes {
@@ -247,7 +247,7 @@ them with the space that each frees. At a terminal, it asks.`,
 		Args:    argumentCountCheck(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes && !dryRun && !a.canAsk() {
-				return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes, or --dry-run")
+				return cannotAskError("use --yes, or --dry-run")
 			}
 			return pruneRuns(cmd.Context(), a, yes, dryRun)
 		},

@@ -122,7 +122,7 @@ func checkActor(ctx context.Context, r *Request, actor string) error {
 		return nil
 	}
 
-	return withSuggestion(errs.Fail(errs.NotExist, "there is no actor %s", actor), actor, names, "see `amberfs actors`")
+	return WithSuggestion(errs.Fail(errs.NotExist, "there is no actor %s", actor), actor, names, "see `amberfs actors`")
 }
 
 // completeUndoOptions completes the options of a request to undo the changes of an actor. If o.Since is not the

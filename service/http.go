@@ -205,9 +205,8 @@ func (srv *Server) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 
 	a := &answer{
 		ctx: r.Context(), w: w, controller: http.NewResponseController(w), op: o,
-		acceptsEvents: o.Output == "" && r.Header.Get("Accept") == Events,
+		acceptsEvents: o.Output == "" && r.Header.Get("Accept") == Events, flushesEvents: o.Follows == nil || o.Follows(args),
 	}
-	a.flushesEvents = o.Follows == nil || o.Follows(args)
 	if o.IsFollowing(args) {
 		exemptCall(r)
 	}

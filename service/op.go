@@ -182,7 +182,7 @@ func findOp(name string) (*Op, error) {
 		names = append(names, o.Name)
 	}
 
-	return nil, withSuggestion(errs.Fail(errs.Invalid, "no such operation: %q", name), name, names, "docs/api/openapi.yaml lists the operations")
+	return nil, WithSuggestion(errs.Fail(errs.Invalid, "no such operation: %q", name), name, names, "docs/api/openapi.yaml lists the operations")
 }
 
 // OpOf returns the operation that takes arguments of the type of args. It panics if there is none.

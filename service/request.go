@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -47,11 +48,7 @@ func (o *Op) readArgs(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, errs.Fail(errs.Invalid, "reading the request: %w", err)
 	}
-	if len(bytes.TrimSpace(body)) == 0 {
-		return o.decode([]byte("{}"))
-	}
-
-	return o.decode(body)
+	return o.decode([]byte(cmp.Or(string(bytes.TrimSpace(body)), "{}")))
 }
 
 // queryObject converts the parameters of a query to a JSON object.
@@ -208,9 +205,7 @@ func FailedAnswer(err error) Answer {
 // ParseCall reads a request that names its operation in the field "op". It returns the arguments, whose type
 // identifies the operation (OpOf).
 func ParseCall(request []byte) (args any, err error) {
-	var call struct {
-		Op any `json:"op"`
-	}
+	var call struct{ Op any }
 	if json.Unmarshal(request, &call) != nil {
 		return nil, errs.Fail(errs.Invalid, `a request is one JSON object, as {"op":"list","limit":3}: %w`, strictjson.Decode(request, &map[string]any{}))
 	}

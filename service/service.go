@@ -225,16 +225,16 @@ func suggestName(ws *snapshot.Workspace, args any, err error) error {
 
 	for _, name := range namesInArgs(reflect.ValueOf(args)) {
 		if e := *errs.ErrorOf(err); find(name) != nil && NearestName(name, known) != "" {
-			return withSuggestion(&e, name, known, "")
+			return WithSuggestion(&e, name, known, "")
 		}
 	}
 
 	return err
 }
 
-// withSuggestion adds a hint to an error: the name in known that is most similar to name or, if none is similar, the
+// WithSuggestion adds a hint to an error: the name in known that is most similar to name or, if none is similar, the
 // text ifNone.
-func withSuggestion(e *errs.Error, name string, known []string, ifNone string) error {
+func WithSuggestion(e *errs.Error, name string, known []string, ifNone string) error {
 	if n := NearestName(name, known); n != "" {
 		return e.WithHint("did you mean %q?", n)
 	}
@@ -247,7 +247,7 @@ func checkOneOf(what, value string, known []string) error {
 	if value == "" || slices.Contains(known, value) {
 		return nil
 	}
-	return withSuggestion(errs.Fail(errs.Invalid, "there is no %s %q", what, value), value, known, "it is one of "+strings.Join(known, ", "))
+	return WithSuggestion(errs.Fail(errs.Invalid, "there is no %s %q", what, value), value, known, "it is one of "+strings.Join(known, ", "))
 }
 
 // namesInArgs returns the names of snapshots and forks in arguments.

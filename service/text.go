@@ -22,10 +22,7 @@ type Form struct {
 }
 
 // markLong returns the form with IsLong set.
-func (f Form) markLong() Form {
-	f.IsLong = true
-	return f
-}
+func (f Form) markLong() Form { f.IsLong = true; return f }
 
 // Rows returns a Form that writes rows of columns.
 func Rows[R any](rows func(*R) [][]string) Form {

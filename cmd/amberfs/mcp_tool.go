@@ -177,10 +177,7 @@ func decodeArguments(object []byte, schema *jsonschema.Schema, into any) error {
 	if errors.As(err, &unknown) {
 		slices.Sort(unknown.Fields)
 		e := errs.Fail(errs.Invalid, "unknown argument %q: the arguments are %s", unknown.Name, strings.Join(unknown.Fields, ", "))
-		if like := service.NearestName(unknown.Name, unknown.Fields); like != "" {
-			return e.WithHint("did you mean %q?", like)
-		}
-		return e
+		return service.WithSuggestion(e, unknown.Name, unknown.Fields, "")
 	}
 	if err != nil {
 		return errs.Fail(errs.Invalid, "the argument %w", err)

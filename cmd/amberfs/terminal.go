@@ -17,7 +17,6 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 	"github.com/amberfs/amberfs/internal/env"
-	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // output is the standard output or the standard error. On a terminal or a pager it escapes control
@@ -126,11 +125,6 @@ func terminalFile(f any) *os.File {
 
 // canAsk reports whether commands can ask the user: the input and the standard error are terminals.
 func (a *app) canAsk() bool { return isTerminal(a.stdin) && isTerminal(a.stderr) }
-
-// cannotAskError returns the error of a command that has a question, if canAsk is false.
-func cannotAskError(hint string) error {
-	return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("%s", hint)
-}
 
 // questionTerminal returns the terminal for questions, which are written to the standard error.
 func (a *app) questionTerminal() question.Terminal {

@@ -4,6 +4,7 @@ package strictjson
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,10 +68,7 @@ type UnknownFieldError struct {
 }
 
 func (e *UnknownFieldError) Error() string {
-	if len(e.Fields) == 0 {
-		return fmt.Sprintf("unknown field %q: no fields are accepted", e.Name)
-	}
-	return fmt.Sprintf("unknown field %q: the fields are %s", e.Name, strings.Join(e.Fields, ", "))
+	return fmt.Sprintf("unknown field %q: the fields are %s", e.Name, cmp.Or(strings.Join(e.Fields, ", "), "none"))
 }
 
 // explainError rewrites an error of package json.

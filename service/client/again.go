@@ -73,10 +73,20 @@ func (w markingWriter) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-// follow passes events to x as they happen. If the daemon ends, it continues with the next daemon.
+// follow passes events to x as they happen. If l.Limit is set, and l.New is not, it first passes the newest l.Limit
+// events. If the daemon ends, it continues with the next daemon.
 func (c *Client) follow(ctx context.Context, l service.Log, x Streams) error {
-	if err := c.beginFollowing(ctx, &l, x); err != nil {
-		return err
+	if l.New || l.Limit > 0 {
+		past, item := l, x.Item // first the past events, and then, after the newest one, further events
+		past.Follow, past.New = false, false
+		if l.New {
+			past, item = service.Log{Limit: 1}, func(json.RawMessage) error { return nil }
+		}
+
+		l.New, l.Limit = false, 0
+		if err := c.Do(ctx, past, Streams{Item: seqTracker(&l.After, item)}, nil); err != nil {
+			return err
+		}
 	}
 	if c.http == nil {
 		return c.followMount(ctx, l, x)
@@ -90,25 +100,6 @@ func (c *Client) follow(ctx context.Context, l service.Log, x Streams) error {
 			return err
 		}
 	}
-}
-
-// beginFollowing prepares l for follow. If l.New or l.Limit is set, it clears both, and sets l.After to the number of
-// the newest event: each daemon continues after that event. For l.Limit without l.New, it also passes the newest
-// l.Limit events to x.
-func (c *Client) beginFollowing(ctx context.Context, l *service.Log, x Streams) error {
-	if !l.New && l.Limit == 0 {
-		return nil
-	}
-
-	past, item := *l, x.Item
-	past.Follow, past.New = false, false
-	if l.New {
-		past, item = service.Log{Limit: 1}, func(json.RawMessage) error { return nil }
-	}
-
-	l.New, l.Limit = false, 0
-
-	return c.Do(ctx, past, Streams{Item: seqTracker(&l.After, item)}, nil)
 }
 
 // seqTracker returns a function for Streams.Item. This function stores the number of each event in *last, and then

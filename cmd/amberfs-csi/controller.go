@@ -92,7 +92,7 @@ func (c controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest
 		return &csi.GetCapacityResponse{}, nil
 	}
 
-	st, err := c.d.status(ctx)
+	st, err := c.d.daemonStatus(ctx)
 	return &csi.GetCapacityResponse{AvailableCapacity: st.DiskFreeBytes}, err
 }
 

@@ -137,11 +137,11 @@ func (l *credentialFiles) renew(r *record, secrets map[string]string) error {
 
 // hidePaths removes the paths of credentials from the text of an error: only the administrator may know them.
 func (l *credentialFiles) hidePaths(text string) string {
-	text = credentialsParameter.ReplaceAllString(text, "credentials=(Secret)")
+	text = credentialsParameterPattern.ReplaceAllString(text, "credentials=(Secret)")
 	return regexp.MustCompile(regexp.QuoteMeta(l.dir)+`[/A-Z0-9]*`).ReplaceAllString(text, "the Secret")
 }
 
-var credentialsParameter = regexp.MustCompile("credentials=[^\\s&@\"'`]*")
+var credentialsParameterPattern = regexp.MustCompile("credentials=[^\\s&@\"'`]*")
 
 // urlWithCredentials returns the URL of a remote. If id is not "", the URL contains the path of the credentials file
 // with this id.
@@ -162,8 +162,8 @@ func (l *credentialFiles) urlWithCredentials(remote, id string) string {
 const dockerConfigKey = ".dockerconfigjson"
 
 var (
-	s3Keys         = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
-	unquotedSecret = regexp.MustCompile("^[^\\s\"'`#;\\\\]+$") // a secret that needs no quotes in an ini file
+	s3Keys                = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
+	unquotedSecretPattern = regexp.MustCompile("^[^\\s\"'`#;\\\\]+$") // a secret that needs no quotes in an ini file
 )
 
 // credentialsText returns the content of the file that the daemon reads. Its errors contain no secrets.
@@ -176,7 +176,7 @@ func credentialsText(remote string, secrets map[string]string) ([]byte, error) {
 
 		for _, k := range s3Keys {
 			v, ok := secrets[k]
-			if !ok && k != "AWS_SESSION_TOKEN" || ok && !unquotedSecret.MatchString(v) {
+			if !ok && k != "AWS_SESSION_TOKEN" || ok && !unquotedSecretPattern.MatchString(v) {
 				return nil, invalidArgument("the secret %s is missing, or has spaces or quotes", k)
 			}
 			if ok {

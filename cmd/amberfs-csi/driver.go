@@ -17,11 +17,11 @@ import (
 
 // A driver has the state that the three services of CSI share.
 type driver struct {
-	store, node string
-	log         *slog.Logger
-	locks       locks
-	credentials credentialFiles
-	remotes     sync.Map // URLs, with their credentials, of remotes that have answered
+	store, node     string
+	log             *slog.Logger
+	locks           locks
+	credentials     credentialFiles
+	answeredRemotes sync.Map // URLs, with their credentials, of remotes that have answered
 }
 
 // callDaemon calls an operation of the daemon in a fork, or in main if fork is "".
@@ -34,7 +34,7 @@ func (d *driver) callDaemon(ctx context.Context, fork string, args, result any) 
 	return c.Do(ctx, args, client.Streams{}, result)
 }
 
-func (d *driver) status(ctx context.Context) (st service.Status, err error) {
+func (d *driver) daemonStatus(ctx context.Context) (st service.Status, err error) {
 	err = d.callDaemon(ctx, "", service.GetStatus{}, &st)
 	return st, err
 }

@@ -41,6 +41,6 @@ func (identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitie
 
 // Probe reports whether the daemon answers.
 func (i identity) Probe(ctx context.Context, _ *csi.ProbeRequest) (*csi.ProbeResponse, error) {
-	_, err := i.d.status(ctx)
+	_, err := i.d.daemonStatus(ctx)
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(err == nil)}, nil
 }

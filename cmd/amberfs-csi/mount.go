@@ -85,7 +85,7 @@ func bindVolume(dir, target, id string, attributes uint64) error {
 		}
 	}
 
-	if err := makeTarget(target); err != nil {
+	if err := makeTargetDir(target); err != nil {
 		return err
 	}
 
@@ -95,8 +95,8 @@ func bindVolume(dir, target, id string, attributes uint64) error {
 // targetMark is an extended attribute, by which the driver recognizes the directories that it made.
 const targetMark = "trusted.amberfs.csi"
 
-// makeTarget makes a directory for a mount, unless it exists.
-func makeTarget(path string) error {
+// makeTargetDir makes a directory for a mount, unless it exists.
+func makeTargetDir(path string) error {
 	err := os.Mkdir(path, 0o750)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -105,14 +105,14 @@ func makeTarget(path string) error {
 		err = unix.Setxattr(path, targetMark, []byte("1"), 0)
 	}
 	if errors.Is(err, unix.ENOTSUP) {
-		return nil // without the mark, removeTarget leaves the directory to the kubelet
+		return nil // without the mark, removeTargetDir leaves the directory to the kubelet
 	}
 
 	return err
 }
 
-// removeTarget removes a directory with the mark, if the directory is empty. It keeps other directories.
-func removeTarget(path string) error {
+// removeTargetDir removes a directory with the mark, if the directory is empty. It keeps other directories.
+func removeTargetDir(path string) error {
 	if n, err := unix.Lgetxattr(path, targetMark, nil); err != nil || n <= 0 {
 		return nil
 	}

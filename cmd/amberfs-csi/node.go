@@ -104,7 +104,7 @@ func (n node) publish(ctx context.Context, id, target string, c *csi.VolumeCapab
 		}
 	}
 
-	st, err := n.d.status(ctx)
+	st, err := n.d.daemonStatus(ctx)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (n node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVol
 		}
 	}
 
-	if err := removeTarget(target); err != nil {
+	if err := removeTargetDir(target); err != nil {
 		return nil, err
 	}
 
@@ -185,7 +185,7 @@ func (n node) makeInlineVolume(ctx context.Context, name string, volumeContext m
 		return "", err
 	}
 
-	return r.ID, n.d.makeVolume(ctx, r, source{from: from}, nil, p)
+	return r.ID, n.d.makeVolume(ctx, r, source{baseSnapshot: from}, nil, p)
 }
 
 func (n node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {

@@ -72,7 +72,7 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 func (d *driver) takeSnapshot(ctx context.Context, r *record) error {
 	state, err := d.captureVolume(ctx, r)
 	if hasKind(err, errs.Exist) {
-		state, err = d.contentInfo(ctx, r.ID)
+		state, err = d.contentSnapshotInfo(ctx, r.ID)
 	}
 
 	if hasKind(err, errs.NotExist) { // an earlier call was interrupted before it took the snapshot of the fork
@@ -99,7 +99,7 @@ func (d *driver) takeSnapshot(ctx context.Context, r *record) error {
 
 // snapshotMessage returns the CSI message about the snapshot of a record.
 func (d *driver) snapshotMessage(ctx context.Context, r *record) (*csi.Snapshot, error) {
-	state, err := d.contentInfo(ctx, r.ID)
+	state, err := d.contentSnapshotInfo(ctx, r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (d *driver) snapshotMessage(ctx context.Context, r *record) (*csi.Snapshot,
 	}, nil
 }
 
-func (d *driver) contentInfo(ctx context.Context, id string) (i info.Info, err error) {
+func (d *driver) contentSnapshotInfo(ctx context.Context, id string) (i info.Info, err error) {
 	err = d.callDaemon(ctx, id, service.Show{Name: contentSnapshot}, &i)
 	return i, err
 }
@@ -149,7 +149,7 @@ func (d *driver) setUpRemote(ctx context.Context, r *record) error {
 // wrong. It returns nil for a remote that does not answer, since the remote may answer later.
 func (d *driver) checkRemote(ctx context.Context, r *record) error {
 	url := d.credentials.urlWithCredentials(r.Remote, r.CredentialsID)
-	if _, known := d.remotes.Load(url); known || r.Remote == "" {
+	if _, known := d.answeredRemotes.Load(url); known || r.Remote == "" {
 		return nil
 	}
 
@@ -160,7 +160,7 @@ func (d *driver) checkRemote(ctx context.Context, r *record) error {
 	}
 
 	if err == nil {
-		d.remotes.Store(url, true)
+		d.answeredRemotes.Store(url, true)
 	}
 
 	return err

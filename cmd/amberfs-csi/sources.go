@@ -16,10 +16,10 @@ import (
 // A source is the state from which a volume begins: the state in one of the first three fields, or the state of
 // main if these fields are empty.
 type source struct {
-	from     string // a snapshot of main, or REMOTE@SNAPSHOT
-	volume   string
-	snapshot string
-	remote   string // the remote with the snapshot, if the snapshot is not on this node
+	baseSnapshot string // a snapshot of main, or REMOTE@SNAPSHOT
+	volume       string
+	snapshot     string
+	remote       string // the remote with the snapshot, if the snapshot is not on this node
 }
 
 // name returns the name of the source in records.
@@ -30,7 +30,7 @@ func (s source) name() string {
 	case s.snapshot != "":
 		return s.snapshot
 	}
-	return s.from
+	return s.baseSnapshot
 }
 
 // parseSource returns the source of a volume. A source in the request has precedence over the parameter "from" of the
@@ -40,7 +40,7 @@ func parseSource(content *csi.VolumeContentSource, p map[string]string) (source,
 
 	switch t := content.GetType().(type) {
 	case nil:
-		s.from = p[fromParameter]
+		s.baseSnapshot = p[fromParameter]
 	case *csi.VolumeContentSource_Snapshot:
 		if s.snapshot = t.Snapshot.GetSnapshotId(); s.snapshot == "" {
 			return s, invalidArgument("the snapshot_id of the source is missing")
@@ -58,8 +58,8 @@ func parseSource(content *csi.VolumeContentSource, p map[string]string) (source,
 
 // withRemoteURL returns the source with the remote at url, which contains its credentials.
 func (s source) withRemoteURL(url string) source {
-	if name, ok := strings.CutPrefix(s.from, s.remote+"@"); ok && s.remote != "" {
-		s.from = url + "@" + name
+	if name, ok := strings.CutPrefix(s.baseSnapshot, s.remote+"@"); ok && s.remote != "" {
+		s.baseSnapshot = url + "@" + name
 	}
 	s.remote = url
 	return s
@@ -77,7 +77,7 @@ func (d *driver) forkSource(ctx context.Context, id string, src source, ttl stri
 		case src.snapshot != "":
 			err = d.forkSnapshot(ctx, id, src, ttl)
 		default:
-			_, err = d.createFork(ctx, id, src.from, ttl)
+			_, err = d.createFork(ctx, id, src.baseSnapshot, ttl)
 		}
 		return err
 	})
@@ -106,8 +106,8 @@ func (d *driver) forkOrReplace(ctx context.Context, id string, create func() err
 
 // createFork makes a fork that leaves no snapshot in main when it ends, because other tenants could read that
 // snapshot.
-func (d *driver) createFork(ctx context.Context, id, from, ttl string) (f service.Forked, err error) {
-	err = d.callDaemon(ctx, "", snapshot.ForkOptions{Name: id, Snapshot: from, TTL: ttl, Discard: true}, &f)
+func (d *driver) createFork(ctx context.Context, id, baseSnapshot, ttl string) (f service.Forked, err error) {
+	err = d.callDaemon(ctx, "", snapshot.ForkOptions{Name: id, Snapshot: baseSnapshot, TTL: ttl, Discard: true}, &f)
 	return f, err
 }
 

@@ -186,7 +186,7 @@ func (d *driver) setOwner(ctx context.Context, id, owner string) error {
 		return err
 	}
 
-	st, err := d.status(ctx)
+	st, err := d.daemonStatus(ctx)
 	if err != nil {
 		return err
 	}

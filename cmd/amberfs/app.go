@@ -124,18 +124,18 @@ func (a *app) openClientHere(ctx context.Context) (p locate.Location, c *client.
 func (a *app) call(ctx context.Context, p locate.Location, args, result any) error {
 	bar := a.newProgress()
 	defer bar.done()
-	return a.callWith(ctx, p, args, client.Streams{Progress: bar.show}, result)
+	return a.callWithStreams(ctx, p, args, client.Streams{Progress: bar.show}, result)
 }
 
-// callWith is call with streams for the input and the output of the operation. It does not show the progress.
-func (a *app) callWith(ctx context.Context, p locate.Location, args any, x client.Streams, result any) error {
+// callWithStreams is call with streams for the input and the output of the operation. It does not show the progress.
+func (a *app) callWithStreams(ctx context.Context, p locate.Location, args any, streams client.Streams, result any) error {
 	c, err := a.openClient(ctx, p)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 
-	err = c.Do(ctx, args, x, result)
+	err = c.Do(ctx, args, streams, result)
 
 	if made, ok := result.(interface{ PathField() *string }); ok {
 		*made.PathField() = visibleForkPath(p, *made.PathField())
@@ -210,7 +210,7 @@ func showText(ctx context.Context, a *app, p locate.Location, args any) error {
 	defer bar.done()
 
 	out := &diffWriter{a: a, bar: bar}
-	if err := a.callWith(ctx, p, args, client.Streams{Out: out}, nil); err != nil {
+	if err := a.callWithStreams(ctx, p, args, client.Streams{Out: out}, nil); err != nil {
 		if out.writeFailed {
 			return nil // the reader of the output, such as the pager, has ended
 		}
@@ -233,7 +233,7 @@ func showEvents(ctx context.Context, a *app, p locate.Location, args any, follow
 		a.usePager()
 	}
 
-	err := a.callWith(ctx, p, args, client.Streams{Item: func(line json.RawMessage) error { return printEvent(a, line) }}, nil)
+	err := a.callWithStreams(ctx, p, args, client.Streams{Item: func(line json.RawMessage) error { return printEvent(a, line) }}, nil)
 	if follows && ctx.Err() != nil {
 		return nil
 	}

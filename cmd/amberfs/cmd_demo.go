@@ -28,7 +28,7 @@ interrupted.`,
 			}
 
 			pause := "0"
-			if a.out.forPeople {
+			if a.out.isInteractive {
 				pause = "0.7" // a person reads it
 			}
 

@@ -120,7 +120,7 @@ func exportTar(a *app, cmd *cobra.Command, name, file string) error {
 
 	download := func(w io.Writer) error {
 		buf := bufio.NewWriterSize(w, 1<<20)
-		if err := a.callWith(cmd.Context(), p, service.ExportTar{Name: name}, client.Streams{Out: buf}, &done); err != nil {
+		if err := a.callWithStreams(cmd.Context(), p, service.ExportTar{Name: name}, client.Streams{Out: buf}, &done); err != nil {
 			return err
 		}
 		if n := len(done.Skipped); n > 0 {

@@ -137,7 +137,7 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 
 	var out bytes.Buffer
 	req := service.File{Path: naming.BytePath(path), Snapshot: name, Limit: maxResourceBytes + 1}
-	if err := m.a.callWith(ctx, p, req, client.Streams{Out: &out}, nil); err != nil {
+	if err := m.a.callWithStreams(ctx, p, req, client.Streams{Out: &out}, nil); err != nil {
 		return nil, toolError(err)
 	}
 

@@ -87,16 +87,16 @@ func sourceDirectory(p locate.Location, dir string) (string, error) {
 		dir = from
 	}
 
-	return dir, checkOutside(p, dir)
+	return dir, checkOutsideWorkspace(p, dir)
 }
 
-// checkOutside returns an error for a directory that is in the workspace.
-func checkOutside(p locate.Location, dir string) error {
+// checkOutsideWorkspace returns an error for a directory that is in the workspace.
+func checkOutsideWorkspace(p locate.Location, dir string) error {
 	line := applyCommandLine(p.Store, strings.Join(p.Workspace, "/"), dir, "")
 	if _, ok := runs.SourceDir(p.Store); ok && len(p.Workspace) > 0 {
 		line = "amberfs apply --run " + p.Workspace[0]
 	}
-	return runs.CheckOutside(p.Store, dir, "leave the run, and use `"+line+"`")
+	return runs.CheckOutsideWorkspaces(p.Store, dir, "leave the run, and use `"+line+"`")
 }
 
 func refreshWorkspace(ctx context.Context, a *app, c *client.Client, dir, store string, req service.Refresh) error {

@@ -24,12 +24,12 @@ import (
 type runOptions struct {
 	sandbox       sandbox.Config
 	task          task
-	restrict      restrictions
+	restrictions  restrictions
 	mountOptions  []string // the options of the mount
 	source        string
 	otherDirs     []string
 	name          string
-	apply         string          // "", applyFlagAsk or applyFlagYes
+	applyMode     string          // "", applyFlagAsk or applyFlagYes
 	conflictSides service.Refresh // with resume: the side of conflicts that is taken
 
 	resume, newRun, discard bool
@@ -113,7 +113,7 @@ other commands work inside.`,
 	cmd.MarkFlagsMutuallyExclusive("resume", "new", "discard")
 	cmd.MarkFlagsMutuallyExclusive("resume", "name")
 	cmd.MarkFlagsMutuallyExclusive("discard", "name")
-	cmd.Flags().Var((*applyFlag)(&o.apply), "apply", "when COMMAND ends, ask which changes to apply to DIR; --apply=yes does not ask")
+	cmd.Flags().Var((*applyFlag)(&o.applyMode), "apply", "when COMMAND ends, ask which changes to apply to DIR; --apply=yes does not ask")
 	cmd.Flags().Lookup("apply").NoOptDefVal = applyFlagAsk
 	cmd.Flags().BoolVar(&o.conflictSides.Ours, "ours", false, "with --resume, keep the run's version of conflicting paths")
 	cmd.Flags().BoolVar(&o.conflictSides.Theirs, "theirs", false, "with --resume, take DIR's version of conflicting paths")
@@ -121,8 +121,8 @@ other commands work inside.`,
 	addPreferFlag(cmd, &o.conflictSides.Ours, &o.conflictSides.Theirs, []string{sideRun}, []string{sideDir})
 	cmd.Flags().StringVar(&o.task.snapshotAfter, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
 	cmd.Flags().BoolVar(&o.task.printsChanges, "report", false, "print what COMMAND changed when it ends, as \"amberfs changed\" does")
-	cmd.Flags().StringArrayVar(&o.restrict.hide, "hide", nil, "`PATH` in DIR, or a pattern, does not exist for COMMAND")
-	cmd.Flags().StringArrayVar(&o.restrict.readOnly, "read-only", nil, "`PATH` cannot be changed; without PATH, nothing can")
+	cmd.Flags().StringArrayVar(&o.restrictions.hideValues, "hide", nil, "`PATH` in DIR, or a pattern, does not exist for COMMAND")
+	cmd.Flags().StringArrayVar(&o.restrictions.readOnlyValues, "read-only", nil, "`PATH` cannot be changed; without PATH, nothing can")
 	cmd.Flags().Lookup("read-only").NoOptDefVal = wholeWorkspace
 	addMountOptionsFlag(cmd, &o.mountOptions)
 
@@ -141,7 +141,7 @@ func (o *runOptions) validate(store []string) error {
 		return errs.Fail(errs.Invalid, "%w", err)
 	}
 
-	c.Options.ReadOnly = c.Options.ReadOnly || o.restrict.makesWorkspaceReadOnly()
+	c.Options.ReadOnly = c.Options.ReadOnly || o.restrictions.makesWorkspaceReadOnly()
 	for _, n := range []struct {
 		name  string
 		check func(string) error
@@ -155,13 +155,13 @@ func (o *runOptions) validate(store []string) error {
 	}
 
 	switch {
-	case o.apply == applyFlagAsk && slices.Contains(store, applyFlagYes):
+	case o.applyMode == applyFlagAsk && slices.Contains(store, applyFlagYes):
 		return errs.Fail(errs.Invalid, "--apply yes means a store named yes").WithHint("use --apply=yes, or name the store ./yes")
-	case !slices.Contains([]string{"", applyFlagAsk, applyFlagYes}, o.apply):
-		return errs.Fail(errs.Invalid, "use --apply or --apply=yes, not --apply=%s", o.apply)
+	case !slices.Contains([]string{"", applyFlagAsk, applyFlagYes}, o.applyMode):
+		return errs.Fail(errs.Invalid, "use --apply or --apply=yes, not --apply=%s", o.applyMode)
 	case (o.conflictSides.Ours || o.conflictSides.Theirs || o.conflictSides.Merge) && !o.resume:
 		return errs.Fail(errs.Invalid, "--ours, --theirs, --prefer and --merge need --resume")
-	case o.resume && o.restrict.hasHidden():
+	case o.resume && o.restrictions.hasHidden():
 		return errs.Fail(errs.Invalid, "--hide needs a new run, not --resume")
 	}
 
@@ -188,25 +188,25 @@ func runProgram(ctx context.Context, a *app, o *runOptions, store []string) erro
 		return errs.Fail(errs.Invalid, "--also needs a new run: --from DIR and no STORE or --resume")
 	}
 
-	k := &keptRun{a: a, dir: from, name: o.name, resume: o.resume, apply: o.apply, conflictSides: o.conflictSides, task: o.task, restrictions: &o.restrict}
+	k := &keptRun{a: a, dir: from, name: o.name, resume: o.resume, applyMode: o.applyMode, conflictSides: o.conflictSides, task: o.task, restrictions: &o.restrictions}
 	if err := k.addOtherDirs(o.otherDirs); err != nil {
 		return err
 	}
 	if o.resume {
 		return k.resumeRun(ctx, *c, store)
 	}
-	if k.apply != "" && from == "" {
+	if k.applyMode != "" && from == "" {
 		return errs.Fail(errs.Invalid, "--apply needs --from DIR: there is no directory to apply the changes to")
 	}
 
-	readOnly := o.restrict.makesWorkspaceReadOnly()
+	readOnly := o.restrictions.makesWorkspaceReadOnly()
 	if from != "" && c.Store == "" && !o.discard && !readOnly {
 		if c.Fork != "" {
 			return errs.Fail(errs.Invalid, "--fork needs a STORE").WithHint("use --name to name a run")
 		}
 		return k.run(ctx, *c)
 	}
-	if k.name != "" || o.newRun || o.discard && k.apply != "" {
+	if k.name != "" || o.newRun || o.discard && k.applyMode != "" {
 		return errs.Fail(errs.Invalid, "--name and --new need --from DIR and no STORE, and --discard applies nothing")
 	}
 
@@ -265,19 +265,19 @@ func (k *keptRun) runStore(ctx context.Context, c sandbox.Config, remote string)
 		func(e sandbox.Outcome) error {
 			defer earlier.close() // the daemon ends with the last connection
 
-			hasKeptChanges = e.Started && k.apply != ""
+			hasKeptChanges = e.Started && k.applyMode != ""
 			if !e.Started || !e.StillServed { // RunOuter has reported it
 				return nil
 			}
 
 			err := errors.Join(k.task.finish(ctx, k.a, p.InFork(c.Fork)), k.reportOtherDirs(ctx))
 			switch {
-			case err == nil && k.apply == applyFlagYes && e.Interrupted:
+			case err == nil && k.applyMode == applyFlagYes && e.Interrupted:
 				k.a.note("interrupted: nothing is applied")
-			case err == nil && k.apply != "":
-				incomplete, applyErr = applyStoreRun(k.a, c, k.dir, map[string]askMode{applyFlagAsk: askAfterStoreRun}[k.apply])
+			case err == nil && k.applyMode != "":
+				incomplete, applyErr = applyStoreRun(k.a, c, k.dir, map[string]askMode{applyFlagAsk: askAfterStoreRun}[k.applyMode])
 				hasKeptChanges = incomplete || applyErr != nil
-			case k.apply == "":
+			case k.applyMode == "":
 				earlier.printChanges(ctx)
 			}
 

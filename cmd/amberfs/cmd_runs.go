@@ -167,7 +167,7 @@ func removeRuns(ctx context.Context, a *app, names []string, yes bool) error {
 				}
 			}
 
-			return removeRun(ctx, a, r.Store, r.Name)
+			return markRunRemoved(ctx, a, r.Store, r.Name)
 		}); err != nil {
 			return err
 		}
@@ -193,8 +193,8 @@ func askRemoval(ctx context.Context, a *app, r *runs.Run, c *client.Client) (boo
 	return question.AskYesNo(ctx, a.questionTerminal(), fmt.Sprintf("remove the run %s, %s, %s? [y/N]: ", r.Name, r.State, summary))
 }
 
-// removeRun marks a run as removed. It is deleted a day later.
-func removeRun(ctx context.Context, a *app, store, name string) error {
+// markRunRemoved marks a run as removed. It is deleted a day later.
+func markRunRemoved(ctx context.Context, a *app, store, name string) error {
 	r, err := runs.FindRun(ctx, store, name, a.command)
 	if err != nil {
 		return err

@@ -142,7 +142,7 @@ func runExplore(ctx context.Context, a *app, req search.ExploreArgs) error {
 		} else if isLive {
 			var text string
 			width, height := terminalSize(a.stderr)
-			text, drawnLines = search.Drawing(all, drawnLines, width, height)
+			text, drawnLines = search.AttemptsText(all, drawnLines, width, height)
 			fmt.Fprint(a.stderr, text)
 		}
 	})
@@ -157,7 +157,7 @@ func runExplore(ctx context.Context, a *app, req search.ExploreArgs) error {
 func searchWorkspace(a *app, p locate.Location) search.Workspace {
 	root, _ := p.Root()
 	w := search.Workspace{Root: root, Call: func(ctx context.Context, fork string, args, result any) error {
-		return a.callWith(ctx, p.InFork(fork), args, client.Streams{}, result)
+		return a.callWithStreams(ctx, p.InFork(fork), args, client.Streams{}, result)
 	}}
 	if a.verbose {
 		w.Output = os.Stderr

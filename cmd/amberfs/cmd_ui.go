@@ -38,8 +38,8 @@ type uiOutput struct {
 
 // uiOptions are the options of ui.
 type uiOptions struct {
-	writable, openBrowser bool
-	listen                string
+	writable, opensBrowser bool
+	listenAddress          string
 }
 
 func uiCommand(a *app) *cobra.Command {
@@ -61,8 +61,8 @@ In a directory with runs, it shows these. From another machine, over ssh:
 	}
 
 	c.Flags().BoolVar(&o.writable, "write", false, "allow changes")
-	c.Flags().BoolVar(&o.openBrowser, "open", false, "open a browser")
-	c.Flags().StringVar(&o.listen, "listen", "127.0.0.1:0", "loopback `ADDRESS`, or unix:PATH")
+	c.Flags().BoolVar(&o.opensBrowser, "open", false, "open a browser")
+	c.Flags().StringVar(&o.listenAddress, "listen", "127.0.0.1:0", "loopback `ADDRESS`, or unix:PATH")
 
 	return c
 }
@@ -90,7 +90,7 @@ const forwardedPort = "8080"
 
 // serveUI serves the page of a store until ctx ends.
 func serveUI(ctx context.Context, a *app, p locate.Location, ui uiOptions) error {
-	l, err := listenUI(ui.listen)
+	l, err := listenUI(ui.listenAddress)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func serveUI(ctx context.Context, a *app, p locate.Location, ui uiOptions) error
 	}
 	o := web.Options{
 		Daemon: transport, Mountpoint: p.Mount.Mountpoint, Workspace: strings.Join(p.Workspace, "/"), Writable: ui.writable,
-		Runs: func(ctx context.Context) (any, error) { return runFinder(a).ListAll(ctx) },
+		ListRuns: func(ctx context.Context) (any, error) { return runFinder(a).ListAll(ctx) },
 	}
 	if dir, err := storedir.FilledSource(p.Store); err == nil && dir != "" {
 		o.Dir = dir
@@ -113,7 +113,7 @@ func serveUI(ctx context.Context, a *app, p locate.Location, ui uiOptions) error
 
 	page := web.New(o)
 	out := uiOutput{Token: page.Token()}
-	if path, ok := strings.CutPrefix(ui.listen, "unix:"); ok {
+	if path, ok := strings.CutPrefix(ui.listenAddress, "unix:"); ok {
 		out.Socket, out.URL = path, page.URL(forwardedPort)
 	} else {
 		_, port, _ := net.SplitHostPort(l.Addr().String())
@@ -130,7 +130,7 @@ func serveUI(ctx context.Context, a *app, p locate.Location, ui uiOptions) error
 		return err
 	}
 
-	if ui.openBrowser && out.Socket == "" {
+	if ui.opensBrowser && out.Socket == "" {
 		defer openBrowser(a, out.URL)()
 	}
 

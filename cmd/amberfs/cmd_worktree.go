@@ -190,7 +190,7 @@ func addWorktree(ctx context.Context, a *app, name, link, branch string) (w work
 		return w, errs.Fail(errs.Exist, "%s exists", link).WithHint("name another PATH")
 	}
 
-	head, err := r.Head(ctx)
+	head, err := r.HeadCommit(ctx)
 	if err != nil {
 		return w, err
 	}

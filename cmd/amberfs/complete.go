@@ -15,9 +15,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// completions has, for each command and each flag, the kinds of its arguments. "..." repeats the kind before it.
+// kindsByCommand has, for each command and each flag, the kinds of its arguments. "..." repeats the kind before it.
 // Arguments of other commands are files. operationCommand adds the commands that are defined in rows of operations.
-var completions = map[string]string{
+var kindsByCommand = map[string]string{
 	"--by": "actor", "actor": "actor none", "apply": "file snapshot none", "run --as": "actor", "claim --from": "snapshot", "bisect": "snapshot snapshot none", "diff": "snapshot snapshot file ...",
 	"diff --fork": "fork", "export": "snapshot none", "fork": "snapshot none", "fork --delete": "fork none", "fork --discard": "fork none",
 	"pull": "remote none", "remote add": "file ...", "remote remove": "remote none", "remote rm": "remote none",
@@ -100,12 +100,12 @@ func addCompletions(a *app, cmd *cobra.Command) {
 		return completionNames(ctx, a, kind), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 
-	if kinds := completions[name]; kinds != "" {
+	if kinds := kindsByCommand[name]; kinds != "" {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, argv []string, _ string) ([]string, cobra.ShellCompDirective) {
 			kinds := kinds
 			for _, flag := range []string{"delete", "discard"} {
 				if f := cmd.Flags().Lookup(flag); f != nil && f.Changed {
-					kinds = cmp.Or(completions[name+" --"+flag], kinds)
+					kinds = cmp.Or(kindsByCommand[name+" --"+flag], kinds)
 				}
 			}
 
@@ -114,7 +114,7 @@ func addCompletions(a *app, cmd *cobra.Command) {
 	}
 
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		kind := cmp.Or(completions[name+" --"+f.Name], completions["--"+f.Name])
+		kind := cmp.Or(kindsByCommand[name+" --"+f.Name], kindsByCommand["--"+f.Name])
 		if kind != "" && f.Value.Type() == "string" {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) { return complete(kind, 0) })
 		}

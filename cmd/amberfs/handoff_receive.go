@@ -43,8 +43,8 @@ type receipt struct {
 	Skipped   []string `json:"skipped,omitempty"`
 }
 
-// receiptFile returns the path of the receipt of a directory.
-func receiptFile(dir string) (string, error) {
+// receiptPath returns the path of the receipt of a directory.
+func receiptPath(dir string) (string, error) {
 	state, err := env.StateDir()
 	if err != nil {
 		return "", err
@@ -52,9 +52,9 @@ func receiptFile(dir string) (string, error) {
 	return filepath.Join(state, "handoffs", fmt.Sprintf("%x.json", sha256.Sum256([]byte(dir)))), nil
 }
 
-// receiptOf returns the receipt of a directory, nil if it has none.
-func receiptOf(dir string) (*receipt, error) {
-	name, err := receiptFile(dir)
+// readReceipt returns the receipt of a directory, nil if it has none.
+func readReceipt(dir string) (*receipt, error) {
+	name, err := receiptPath(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func receiptOf(dir string) (*receipt, error) {
 }
 
 func (r *receipt) save() error {
-	name, err := receiptFile(r.Path)
+	name, err := receiptPath(r.Path)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (r *receipt) save() error {
 func receiptHere(a *app) (*receipt, error) {
 	dir, err := resolvePath(a.commandDir())
 	for ; err == nil; dir = filepath.Dir(dir) {
-		r, err := receiptOf(dir)
+		r, err := readReceipt(dir)
 		if err != nil || r != nil && r.WrittenAt != 0 || dir == "/" {
 			return r, err
 		}
@@ -187,7 +187,7 @@ func explainUnreachable(err error) error {
 // prepareReceipt makes the directory and its receipt, or returns the receipt of the directory if the line was
 // received there and interrupted.
 func prepareReceipt(line handoff.Line, dir string) (*receipt, error) {
-	r, err := receiptOf(dir)
+	r, err := readReceipt(dir)
 	if err != nil {
 		return nil, err
 	}

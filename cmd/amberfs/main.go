@@ -93,7 +93,7 @@ func endCommand(ctx context.Context, a *app, err error) int {
 	e := errs.ErrorOf(err)
 	exit := e.Kind.ExitStatus()
 	if a.json {
-		_ = a.printJSON(failure{Error: e.Msg, Hint: e.Hint, Kind: e.Kind, Exit: exit})
+		_ = a.printJSON(failureOutput{Error: e.Msg, Hint: e.Hint, Kind: e.Kind, Exit: exit})
 	}
 
 	fmt.Fprintln(a.stderr, "amberfs: "+gitquote.EscapeControls(e.Error(), "\n\t"))
@@ -101,7 +101,7 @@ func endCommand(ctx context.Context, a *app, err error) int {
 	return exit
 }
 
-type failure struct {
+type failureOutput struct {
 	OK    bool      `json:"ok"`
 	Error string    `json:"error"`
 	Hint  string    `json:"hint,omitempty"`

@@ -63,7 +63,7 @@ func TestNoMount(t *testing.T) {
 	if status != 3 || !strings.Contains(stderr, "not inside an amberfs mount") {
 		t.Errorf("status %d, stderr %q", status, stderr)
 	}
-	var f failure
+	var f failureOutput
 	if err := json.Unmarshal([]byte(stdout), &f); err != nil || f.OK || f.Kind != errs.NotExist || f.Exit != 3 {
 		t.Errorf("JSON %q: %+v, %v", stdout, f, err)
 	}

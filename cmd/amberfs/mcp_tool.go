@@ -55,10 +55,10 @@ func (t *tool) commonArgNames(setIndex int) []string {
 	return []string{"workspace"}
 }
 
-// A toolInput describes the arguments of a tool. args is a struct type with a field for each argument, which has the
+// A toolInput describes the arguments of a tool. argsType is a struct type with a field for each argument, which has the
 // name of the argument in the tool.
 type toolInput struct {
-	args              reflect.Type
+	argsType          reflect.Type
 	fieldIndex        [][]int // for each argument, the index of the field that it sets
 	operationArgCount int     // the number of arguments of the operation; the arguments after these set fields of commonArgs
 }
@@ -92,12 +92,12 @@ func (t *tool) describeInput(setIndex int) *toolInput {
 		add(reflect.TypeFor[commonArgs](), arg)
 	}
 
-	in.args = reflect.StructOf(fields)
+	in.argsType = reflect.StructOf(fields)
 	return in
 }
 
 // splitArguments returns the arguments of the operation, and the common arguments. For arguments that the call does
-// not have, it uses the values in preset. args is a pointer to a value of the type in.args.
+// not have, it uses the values in preset. args is a pointer to a value of the type argsType.
 func (in *toolInput) splitArguments(args, preset any) (_ any, c commonArgs) {
 	given, req := reflect.ValueOf(args).Elem(), reflect.New(reflect.TypeOf(preset)).Elem()
 	req.Set(reflect.ValueOf(preset))
@@ -199,12 +199,12 @@ func (m *mcpServer) addOperationTool(setIndex int, t *tool) {
 	}
 
 	in := t.describeInput(setIndex)
-	schema := mustSchema(in.args)
+	schema := mustSchema(in.argsType)
 	if schema.Properties == nil { // some clients want an object
 		schema.Properties = map[string]*jsonschema.Schema{}
 	}
 
-	m.addTool(t, t.Names[setIndex], in.args, schema, out, func(ctx context.Context, args any, notify notifyFunc) (string, any, error) {
+	m.addTool(t, t.Names[setIndex], in.argsType, schema, out, func(ctx context.Context, args any, notify notifyFunc) (string, any, error) {
 		req, c := in.splitArguments(args, t.preset)
 		result, err := m.callTool(ctx, t, c.Workspace, req, notify)
 		if err != nil {
@@ -250,7 +250,7 @@ func (m *mcpServer) callTool(ctx context.Context, t *tool, workspace string, req
 	var text strings.Builder
 	var list []events.Event
 	result := reflect.New(t.op.Result).Interface()
-	err = m.a.callWith(ctx, p, args, client.Streams{Out: &text, Item: func(line json.RawMessage) error {
+	err = m.a.callWithStreams(ctx, p, args, client.Streams{Out: &text, Item: func(line json.RawMessage) error {
 		var e events.Event
 		err := json.Unmarshal(line, &e)
 		list = append(list, e)

@@ -118,7 +118,7 @@ func operationCommand(a *app, o *service.Op, c *service.Command) *cobra.Command 
 	}
 
 	fullName := strings.TrimSpace(c.Parent + " " + name)
-	completions[fullName] = cmp.Or(completions[fullName], completionKinds(c.Args))
+	kindsByCommand[fullName] = cmp.Or(kindsByCommand[fullName], completionKinds(c.Args))
 
 	return cmd
 }
@@ -202,15 +202,15 @@ func addPathHint(a *app, err error, c *service.Command, g *service.ParsedLine) e
 
 // presetFlag is a flag that has no value on the command line. It sets a field of the arguments to a fixed value.
 type presetFlag struct {
-	field reflect.Value
-	value string
-	given bool
+	field   reflect.Value
+	value   string
+	isGiven bool
 }
 
-func (f *presetFlag) String() string { return strconv.FormatBool(f.given) }
+func (f *presetFlag) String() string { return strconv.FormatBool(f.isGiven) }
 func (f *presetFlag) Type() string   { return "bool" }
 func (f *presetFlag) Set(text string) (err error) {
-	if f.given, err = strconv.ParseBool(text); !f.given {
+	if f.isGiven, err = strconv.ParseBool(text); !f.isGiven {
 		return err
 	}
 

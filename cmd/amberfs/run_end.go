@@ -76,20 +76,20 @@ func (k *keptRun) finishOne(ctx context.Context, interrupted bool) error {
 
 	k.noteOutsideChanges(ctx, fork)
 
-	if interrupted && k.apply == applyFlagYes {
+	if interrupted && k.applyMode == applyFlagYes {
 		a.note("interrupted: nothing is applied")
-		k.apply = ""
+		k.applyMode = ""
 	}
-	if k.apply == "" {
+	if k.applyMode == "" {
 		return k.printChanges(ctx, ch)
 	}
 
-	q, applied, err := applyAfterRun(ctx, a, ch, k.dir, k.name, map[string]askMode{applyFlagAsk: askAfterKeptRun}[k.apply])
+	q, applied, err := applyAfterRun(ctx, a, ch, k.dir, k.name, map[string]askMode{applyFlagAsk: askAfterKeptRun}[k.applyMode])
 	incomplete := q != nil && q.HasUnapplied || applied != nil && applied.Incomplete
 	switch {
 	case err == nil && q != nil && q.RemoveRun:
 		leave()
-		return removeRun(context.WithoutCancel(ctx), a, k.store, k.name)
+		return markRunRemoved(context.WithoutCancel(ctx), a, k.store, k.name)
 	case err == nil && applied == nil && !incomplete:
 		return k.saveState(ctx, service.RunApplied)
 	}
@@ -122,7 +122,7 @@ func (k *keptRun) noteOutsideChanges(ctx context.Context, fork *client.Client) {
 // run. If this command should apply the run, noteStillRunning returns an error.
 func (k *keptRun) noteStillRunning() error {
 	k.a.noteText("the run " + k.name + " goes on: another program is in it\n\tlook at it: amberfs runs diff " + k.name)
-	if k.apply != "" {
+	if k.applyMode != "" {
 		return errs.Fail(errs.Busy, "nothing was applied: another program is in the run %s", k.name)
 	}
 	return nil
@@ -135,7 +135,7 @@ func (k *keptRun) removeUnchanged(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	if k.a.json && k.apply != "" {
+	if k.a.json && k.applyMode != "" {
 		return k.a.printJSON(hostdir.EmptyResult(k.dir))
 	}
 
@@ -152,7 +152,7 @@ func (k *keptRun) deleteFork(ctx context.Context) error {
 	defer main.Close()
 
 	ctx = context.WithoutCancel(ctx)
-	if err = runs.Delete(ctx, main, k.store, k.name); err != nil {
+	if err = runs.DeleteRun(ctx, main, k.store, k.name); err != nil {
 		return err
 	}
 

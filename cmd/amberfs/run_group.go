@@ -143,7 +143,7 @@ func (k *keptRun) prepareForks(ctx context.Context, c *sandbox.Config) error {
 		members = append(members, runs.Member{Dir: dir})
 	}
 
-	return runs.SetGroup(k.store, k.name, members)
+	return runs.SetGroupMembers(k.store, k.name, members)
 }
 
 // finishGroup is finish for a run of several directories.
@@ -161,16 +161,16 @@ func (k *keptRun) finishGroup(ctx context.Context, interrupted bool) error {
 		return k.forEach(func(m *keptRun) error { return m.removeUnchanged(ctx) })
 	}
 
-	if interrupted && k.apply == applyFlagYes {
+	if interrupted && k.applyMode == applyFlagYes {
 		a.note("interrupted: nothing is applied")
-		k.apply = ""
+		k.applyMode = ""
 	}
-	if k.apply == "" {
+	if k.applyMode == "" {
 		return k.printAllChanges(ctx, parts)
 	}
 
 	show := func(text string) { a.noteText(strings.TrimSuffix(text, "\n")) } // the standard output belongs to the program
-	incomplete, err := applyParts(ctx, a, parts, map[string]askMode{applyFlagAsk: askAfterKeptRun}[k.apply], hostdir.ApplyOptions{}, show)
+	incomplete, err := applyParts(ctx, a, parts, map[string]askMode{applyFlagAsk: askAfterKeptRun}[k.applyMode], hostdir.ApplyOptions{}, show)
 	if incomplete || err != nil {
 		k.printCommands("the run " + k.name + " is kept")
 	}

@@ -38,8 +38,8 @@ func runInWorkspace(ctx context.Context, a *app, p locate.Location, o *runOption
 		dir = filepath.Join(root, naming.ForksDir, c.Fork)
 	}
 
-	fork, _, err := o.restrict.forDir(root)
-	if err := errors.Join(err, o.restrict.checkAllFound()); err != nil {
+	fork, _, err := o.restrictions.forDir(root)
+	if err := errors.Join(err, o.restrictions.checkAllFound()); err != nil {
 		return err
 	}
 

@@ -38,8 +38,8 @@ const wholeWorkspace = "/"
 
 // restrictions are the paths that are hidden or read-only in a run.
 type restrictions struct {
-	hide     []string // values of --hide
-	readOnly []string // values of --read-only
+	hideValues     []string // values of --hide
+	readOnlyValues []string // values of --read-only
 
 	// found has the paths of the command line that are in one of the directories of the run. notFound has the paths
 	// that are outside of one of these directories.
@@ -48,10 +48,10 @@ type restrictions struct {
 
 // makesWorkspaceReadOnly reports whether the whole workspace is read-only.
 func (x *restrictions) makesWorkspaceReadOnly() bool {
-	return slices.Contains(x.readOnly, wholeWorkspace)
+	return slices.Contains(x.readOnlyValues, wholeWorkspace)
 }
 
-func (x *restrictions) hasHidden() bool { return len(x.hide) > 0 }
+func (x *restrictions) hasHidden() bool { return len(x.hideValues) > 0 }
 
 // forDir returns the restrictions of a directory, also those of its .amberhide. The paths of the command line are
 // relative to dir, unless they begin with "/", "./" or "../". If dir is "", they are relative to the root of the
@@ -61,7 +61,7 @@ func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hid
 		return o, h, err
 	}
 
-	for _, p := range x.readOnly {
+	for _, p := range x.readOnlyValues {
 		rel, ok, err := x.relativeTo(dir, p)
 		if err != nil {
 			return o, h, err
@@ -71,7 +71,7 @@ func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hid
 		}
 	}
 
-	for _, p := range x.hide {
+	for _, p := range x.hideValues {
 		if p == hideEmptyValue {
 			o.HideAsEmpty = true
 			continue

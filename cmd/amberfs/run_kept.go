@@ -29,7 +29,7 @@ type keptRun struct {
 	store         string
 	name          string // "" for a new name or, if resume is set, for the newest run
 	resume        bool
-	apply         string // "", applyFlagAsk or applyFlagYes
+	applyMode     string // "", applyFlagAsk or applyFlagYes
 	command       []string
 	conflictSides service.Refresh // with resume: the side to take in conflicts
 	task          task
@@ -101,7 +101,7 @@ func (k *keptRun) makeStore(ctx context.Context) error {
 		return err
 	}
 
-	root, err := runs.Root()
+	root, err := runs.StoresDir()
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // calls merge again with the answers, by path. Without a terminal it returns the error of merge. ours and theirs are the
 // names of the sides in the questions. The merge changes ours.
 func mergeResolvingConflicts(ctx context.Context, a *app, ours, theirs string, merge func(map[string]threeway.Rule) (*snapshot.MergeResult, error)) error {
-	q := question.ForMerge(a.questionTerminal(), ours, theirs)
+	q := question.NewForMerge(a.questionTerminal(), ours, theirs)
 	var rules map[string]threeway.Rule
 
 	for {

@@ -24,10 +24,10 @@ import (
 // styles of this program. To a file or a pipe it writes text unchanged.
 type output struct {
 	io.Writer
-	forPeople   bool    // it is a terminal or a pager
-	screen      *screen // the terminal that it writes to, nil for none
-	partialRune []byte  // the beginning of an incomplete character
-	err         error   // the first error of a write, such as a full disk
+	isInteractive bool    // it is a terminal or a pager
+	screen        *screen // the terminal that it writes to, nil for none
+	partialRune   []byte  // the beginning of an incomplete character
+	err           error   // the first error of a write, such as a full disk
 }
 
 // screen is the terminal, which both outputs share.
@@ -39,13 +39,13 @@ type screen struct {
 func newOutput(w io.Writer, s *screen) *output {
 	o := &output{Writer: w}
 	if isTerminal(w) {
-		o.forPeople, o.screen = true, s
+		o.isInteractive, o.screen = true, s
 	}
 	return o
 }
 
 func (o *output) Write(p []byte) (int, error) {
-	if !o.forPeople {
+	if !o.isInteractive {
 		n, err := o.Writer.Write(p)
 		o.recordError(err)
 		return n, err
@@ -217,7 +217,7 @@ func (a *app) usePager() {
 
 	out := a.stdout
 	pipe := &pagerPipe{File: w}
-	paged := &output{Writer: pipe, forPeople: true}
+	paged := &output{Writer: pipe, isInteractive: true}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -20,7 +20,7 @@ func TestOutputForTerminals(t *testing.T) {
 	want := `esc\033]0;title\a \033[31mred c1\302\23331m bidi\342\200\256 cut\377\342\202 cr\rover` + "\tä€😀\n"
 	for _, piece := range []int{1, 2, 3, 5, len(evil)} {
 		var b bytes.Buffer
-		o := &output{Writer: &b, forPeople: true}
+		o := &output{Writer: &b, isInteractive: true}
 		for rest := evil; rest != ""; {
 			n := min(piece, len(rest))
 			if m, err := o.Write([]byte(rest[:n])); m != n || err != nil {
@@ -33,8 +33,8 @@ func TestOutputForTerminals(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	o := &output{Writer: &b, forPeople: true}
-	fmt.Fprintf(o, "%s%s%s%s%s", styles.LineUp, styles.LineClear, styles.Bold+styles.Red, "a\x1b[32mb", styles.Reset)
+	o := &output{Writer: &b, isInteractive: true}
+	fmt.Fprintf(o, "%s%s%s%s%s", styles.CursorUp, styles.ClearLine, styles.Bold+styles.Red, "a\x1b[32mb", styles.Reset)
 	if got := b.String(); got != "\x1b[A\x1b[K\x1b[1m\x1b[31m"+`a\033[32mb`+"\x1b[m" {
 		t.Errorf("styles: %q", got)
 	}
@@ -70,7 +70,7 @@ func TestMessagesOverProgress(t *testing.T) {
 	bar := progressbar.NewOptions64(-1, progressbar.OptionSetWriter(&b), progressbar.OptionSetSpinnerChangeInterval(0))
 	s.bar = &progress{bar: bar}
 	_ = bar.Set64(1)
-	o := &output{Writer: &b, forPeople: true, screen: s}
+	o := &output{Writer: &b, isInteractive: true, screen: s}
 	o.Write([]byte("message\n"))
 	if !strings.HasSuffix(b.String(), " \r         \rmessage\n") {
 		t.Errorf("printed over the bar: %q", b.String())

@@ -29,7 +29,7 @@ func mountCopyForWorktrees(ctx context.Context, a *app, dir string, makesCopy bo
 		return "", err
 	}
 
-	root, err := runs.Root()
+	root, err := runs.StoresDir()
 	if err != nil {
 		return "", err
 	}

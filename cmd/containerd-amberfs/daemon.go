@@ -60,8 +60,8 @@ func (d daemonClient) prepareStore(ctx context.Context) error {
 
 // makeFork makes a fork. If the fork exists, it was left by an interrupted request; then it is discarded and made
 // again.
-func (d daemonClient) makeFork(ctx context.Context, name, from string) error {
-	err := d.call(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from, Discard: true}, nil)
+func (d daemonClient) makeFork(ctx context.Context, name, baseSnapshot string) error {
+	err := d.call(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: baseSnapshot, Discard: true}, nil)
 	if !hasKind(err, errs.Exist) {
 		return err
 	}
@@ -69,7 +69,7 @@ func (d daemonClient) makeFork(ctx context.Context, name, from string) error {
 		return err
 	}
 
-	return d.call(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from, Discard: true}, nil)
+	return d.call(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: baseSnapshot, Discard: true}, nil)
 }
 
 // discardFork deletes a fork, if it exists, with all its snapshots.

@@ -36,8 +36,8 @@ type Daemon struct {
 	remoteConnection *service.Connection // to the remotes
 	inotify          *inotifyReporter
 	background       *background
-	shared           sharedMount
-	crash            crashState
+	sharedMount      sharedMount
+	crashState       crashState
 }
 
 // Run starts a daemon and returns when the store is closed. If the start fails, it reports the error to s and
@@ -104,7 +104,7 @@ func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err
 		}
 	}
 
-	d := &Daemon{cfg: cfg, started: time.Now(), logFile: newLogFile(cfg.LogTo), crash: crashState{keeper: cfg.Keeper}}
+	d := &Daemon{cfg: cfg, started: time.Now(), logFile: newLogFile(cfg.LogTo), crashState: crashState{keeper: cfg.Keeper}}
 	level := slog.LevelInfo
 	if cfg.Options.Debug {
 		level = slog.LevelDebug
@@ -135,14 +135,14 @@ func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err
 		Connect: d.remoteConnection.ConnectFunc(ctx),
 	})
 	if err != nil {
-		return nil, openError(cfg.Store, err)
+		return nil, explainOpenError(cfg.Store, err)
 	}
 	if err = failPoint("opened"); err != nil {
 		return nil, err
 	}
 	d.inotify = newInotifyReporter(d.store, d.mount, d.log)
 	if inherited != nil {
-		d.shared.madeDirs, d.inotify.nudgeMtime = inherited.MadeDirs, inherited.NudgeMtime
+		d.sharedMount.madeDirs, d.inotify.nudgeMtime = inherited.MadeDirs, inherited.NudgeMtime
 	}
 
 	undoSteps = append(undoSteps, func() { d.removeMountpoints(); d.store.GiveUp(); d.background.cancel(); d.remoteConnection.Close() })
@@ -182,7 +182,7 @@ func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err
 	undoSteps = append(undoSteps, d.metrics.close)
 	// The socket is made before the mount, so that every visible mount has a socket. Requests on the socket wait
 	// until the mount answers.
-	if d.socket, err = d.listen(); err != nil {
+	if d.socket, err = d.listenOnSocket(); err != nil {
 		return nil, err
 	}
 
@@ -193,7 +193,7 @@ func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err
 	if err = d.store.SetMountpoint(cfg.Mountpoint); err != nil && inherited == nil {
 		return nil, fmt.Errorf("writing down the mount point: %w", err)
 	}
-	if err = d.attach(); err != nil {
+	if err = d.attachMount(); err != nil {
 		return nil, errs.Fail(errs.ScriptKind(err), "%w", err)
 	}
 	if err = failPoint("attached"); err != nil {
@@ -290,7 +290,7 @@ func (d *Daemon) serviceConfig() service.Config {
 			ReadOnly: func() bool { return d.mount.isReadOnly(d.cfg.Options.ReadOnly) },
 			Requests: func() map[string]uint64 { return d.mount.server.Counters() }, StaleNames: func() int64 { return d.mount.server.StaleNames() },
 		},
-		Daemon: service.Daemon{Version: d.cfg.Version, Started: d.started, Survival: d.crash.survival, Upgrade: d.upgrade},
+		Daemon: service.Daemon{Version: d.cfg.Version, Started: d.started, Survival: d.crashState.survival, Upgrade: d.upgrade},
 		Pools: map[service.Cost]*budget.Budget{
 			service.ListMemory: budget.New(memoryShare() / 2), service.TextMemory: budget.New(memoryShare() / 2), service.GitMemory: budget.New(memoryShare() / 2),
 		},

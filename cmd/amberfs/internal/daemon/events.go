@@ -31,21 +31,21 @@ const maxEventPath = events.MaxPathBytes + 1
 // An eventRecorder records the changes of a store in the event log.
 type eventRecorder struct {
 	log         *events.Log
-	dir         string
+	logDir      string
 	store       *snapshot.Store
 	logger      *slog.Logger
 	lastWritten atomic.Uint64 // the node of the last recorded write, see recordMountEvent
 }
 
 func newEventRecorder(dir string, s *snapshot.Store, logger *slog.Logger) *eventRecorder {
-	r := &eventRecorder{dir: filepath.Join(dir, eventsDir), store: s, logger: logger}
-	r.log = events.New(r.dir, events.Options{FS: s.FS(), Logger: logger, Resolve: r.resolveNode, TenantOf: r.tenantOf})
+	r := &eventRecorder{logDir: filepath.Join(dir, eventsDir), store: s, logger: logger}
+	r.log = events.New(r.logDir, events.Options{FS: s.FS(), Logger: logger, Resolve: r.resolveNode, TenantOf: r.tenantOf})
 	return r
 }
 
 // load reads the event log. Until it has succeeded, events stay in memory.
 func (r *eventRecorder) load() error {
-	if err := loadEventLog(r.log, r.dir, r.store.FS(), r.logger); err != nil {
+	if err := loadEventLog(r.log, r.logDir, r.store.FS(), r.logger); err != nil {
 		return err
 	}
 

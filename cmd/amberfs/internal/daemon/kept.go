@@ -44,7 +44,7 @@ func (cfg *Config) inheritedLock() *os.File {
 	return os.NewFile(uintptr(cfg.Keeper.Lock), "lock")
 }
 
-func (d *Daemon) listen() (*service.Server, error) {
+func (d *Daemon) listenOnSocket() (*service.Server, error) {
 	if d.cfg.inheritedConnection() == nil {
 		return d.service.Listen(d.cfg.Store, nil)
 	}
@@ -69,9 +69,9 @@ func setKeeperOptions(o *fusefs.Options, l *keeper.Link) {
 	}
 }
 
-// attach makes the mount, or takes it over. From then on, the keeper starts another daemon after a crash, unless
-// crash.endReason is set.
-func (d *Daemon) attach() (err error) {
+// attachMount makes the mount, or takes it over. From then on, the keeper starts another daemon after a crash, unless
+// crashState.endReason is set.
+func (d *Daemon) attachMount() (err error) {
 	l := d.cfg.Keeper
 	if c := d.cfg.inheritedConnection(); c != nil {
 		d.mount.server, err = fusefs.TakeOver(d.mountOptions(), l.Device, takeover.Connection{Init: c.Init, Answer: c.Answer})
@@ -89,13 +89,13 @@ func (d *Daemon) attach() (err error) {
 
 	switch {
 	case l == nil:
-		d.crash.setEndReason("it has no keeper")
+		d.crashState.setEndReason("it has no keeper")
 	case !d.mount.server.CanResend():
-		d.crash.setEndReason("this kernel does not send requests again, as Linux 6.9 and newer do")
+		d.crashState.setEndReason("this kernel does not send requests again, as Linux 6.9 and newer do")
 	default:
 		if err := d.giveMountToKeeper(); err != nil {
 			d.log.Error("handing the mount to the keeper", "err", err)
-			d.crash.setEndReason("the keeper could not take it")
+			d.crashState.setEndReason("the keeper could not take it")
 		}
 		d.watchKeeper()
 	}
@@ -111,12 +111,12 @@ func (d *Daemon) giveMountToKeeper() error {
 	}
 
 	fd, c := d.mount.server.Connection()
-	d.shared.mu.Lock()
-	defer d.shared.mu.Unlock()
+	d.sharedMount.mu.Lock()
+	defer d.sharedMount.mu.Unlock()
 
 	return withFD(d.socket, func(socket int) error {
 		return d.cfg.Keeper.SendConnection(&keeper.Connection{
-			Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, Init: c.Init, Answer: c.Answer, MadeDirs: d.shared.madeDirs, NudgeMtime: d.inotify.nudgeMtime,
+			Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, Init: c.Init, Answer: c.Answer, MadeDirs: d.sharedMount.madeDirs, NudgeMtime: d.inotify.nudgeMtime,
 		}, fd, d.store.LockFD(), socket)
 	})
 }
@@ -141,7 +141,7 @@ func (d *Daemon) watchKeeper() {
 
 		if !d.mount.ending.Load() {
 			d.log.Warn("the keeper has ended: a crash of the daemon ends the mount now")
-			d.crash.setEndReason("its keeper has ended")
+			d.crashState.setEndReason("its keeper has ended")
 			d.socket.BecomePeer()
 		}
 	}()
@@ -151,8 +151,8 @@ func (d *Daemon) watchKeeper() {
 // daemon, and answers a client that asked for an upgrade.
 func (d *Daemon) finishTakeover() {
 	l := d.cfg.Keeper
-	d.crash.takeoverPause = time.Since(l.DiedAt)
-	pause := d.crash.takeoverPause.Round(time.Millisecond)
+	d.crashState.takeoverPause = time.Since(l.DiedAt)
+	pause := d.crashState.takeoverPause.Round(time.Millisecond)
 	d.log.Warn("the daemon was replaced; programs waited", "reason", l.Reason, "restarts", l.Restarts, "pause", pause)
 	d.events.log.Record(events.Event{
 		Action: events.Restarted, Workspace: live.MainView, Path: ".", From: l.Reason, Detail: pause.String(),
@@ -162,15 +162,15 @@ func (d *Daemon) finishTakeover() {
 		d.log.Warn("writing events", "err", err)
 	}
 
-	d.shared.mu.Lock()
+	d.sharedMount.mu.Lock()
 
 	for _, u := range l.Users {
 		if u.State == keeper.Joined {
-			d.shared.users++
+			d.sharedMount.users++
 		}
 	}
 
-	d.shared.mu.Unlock()
+	d.sharedMount.mu.Unlock()
 
 	for i, u := range l.Users {
 		left := func() { l.Send(keeper.Message{LeftUser: u.ID}) }
@@ -263,7 +263,7 @@ const (
 // client's connection, on which the next daemon answers. After upgrade has called takeConnection, it returns nil, and
 // reports a failure on the connection.
 func (d *Daemon) upgrade(ctx context.Context, program string, takeConnection func() (*net.UnixConn, error)) error {
-	if why := d.crash.endReason.Load(); why != nil {
+	if why := d.crashState.endReason.Load(); why != nil {
 		return errs.Fail(errs.Failed, "the daemon of %s cannot be replaced: %s", d.cfg.Store, *why).WithHint("unmount first")
 	}
 	if err := d.compareTerms(ctx, program); err != nil {
@@ -272,7 +272,7 @@ func (d *Daemon) upgrade(ctx context.Context, program string, takeConnection fun
 	if err := d.store.Checkpoint(ctx); err != nil { // so that the next daemon starts fast
 		d.log.Warn("checkpoint before the upgrade", "err", err)
 	}
-	if err := d.drain(ctx); err != nil {
+	if err := d.drainSocket(ctx); err != nil {
 		return err
 	}
 	if err := d.events.log.Flush(); err != nil { // the events of the last commands
@@ -301,8 +301,8 @@ func (d *Daemon) upgrade(ctx context.Context, program string, takeConnection fun
 // the upgrade.
 const maxDrainWait = 30 * time.Second
 
-// drain waits until no command is running, so that the end of this daemon interrupts none.
-func (d *Daemon) drain(ctx context.Context) error {
+// drainSocket waits until no command is running, so that the end of this daemon interrupts none.
+func (d *Daemon) drainSocket(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, maxDrainWait)
 	defer cancel()
 
@@ -361,5 +361,5 @@ func (d *Daemon) answerUpgrade(f *os.File) {
 			WithHint("the log is amberfs.log in the store")
 	}
 
-	service.AnswerUpgrade(c, service.Upgraded{Version: d.cfg.Version, PID: os.Getpid(), Pause: d.crash.takeoverPause.Seconds()}, err)
+	service.AnswerUpgrade(c, service.Upgraded{Version: d.cfg.Version, PID: os.Getpid(), Pause: d.crashState.takeoverPause.Seconds()}, err)
 }

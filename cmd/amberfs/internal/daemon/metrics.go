@@ -21,10 +21,10 @@ import (
 // metrics serves metrics of the store and of the kernel's requests to Prometheus. Daemon.metrics is nil
 // without the mount option metrics.
 type metrics struct {
-	mount *mount
-	store *snapshot.Store
-	crash *crashState
-	log   *slog.Logger
+	mount      *mount
+	store      *snapshot.Store
+	crashState *crashState
+	log        *slog.Logger
 
 	server                  *http.Server
 	durationsByOp           sync.Map // values of type *durationHistogram, by the FUSE operation
@@ -44,7 +44,7 @@ func (d *durationHistogram) add(duration time.Duration) {
 }
 
 func newMetrics(mount *mount, s *snapshot.Store, c *crashState, log *slog.Logger) *metrics {
-	m := &metrics{mount: mount, store: s, crash: c, log: log}
+	m := &metrics{mount: mount, store: s, crashState: c, log: log}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
@@ -61,7 +61,7 @@ func (d *Daemon) serveMetrics() error {
 	if d.cfg.Options.Metrics == "" {
 		return nil
 	}
-	d.metrics = newMetrics(d.mount, d.store, &d.crash, d.log)
+	d.metrics = newMetrics(d.mount, d.store, &d.crashState, d.log)
 	listen := func() error { return d.metrics.listen(d.cfg.Options.Metrics) }
 	if d.cfg.inheritedConnection() != nil {
 		d.background.retryInBackground("serving metrics", listen)
@@ -111,8 +111,8 @@ func (m *metrics) close() {
 // render reads all metrics and returns them as a page.
 func (m *metrics) render() *metricsPage {
 	p := &metricsPage{}
-	if m.mount.isUp() {
-		p.addStore(m.mount.server.Counters(), m.store.Main().Status(), m.crash.survival())
+	if m.mount.isAnswering() {
+		p.addStore(m.mount.server.Counters(), m.store.Main().Status(), m.crashState.survival())
 	}
 
 	p.addRequests(m)

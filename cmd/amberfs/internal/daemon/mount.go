@@ -22,7 +22,7 @@ import (
 
 // A mount describes the mount of a daemon: whether it answers, has ended, or was detached.
 type mount struct {
-	server            *fusefs.Server // set by attach
+	server            *fusefs.Server // set by attachMount
 	store, mountpoint string         // as in the mount table
 	log               *slog.Logger
 
@@ -57,8 +57,8 @@ func (m *mount) serve() {
 	}()
 }
 
-// isUp reports whether the mount answers.
-func (m *mount) isUp() bool {
+// isAnswering reports whether the mount answers.
+func (m *mount) isAnswering() bool {
 	select {
 	case <-m.answering:
 		return true
@@ -207,7 +207,7 @@ func (m *mount) isReadOnly(fallback bool) bool {
 // dropName drops the old name of a snapshot or fork, which was removed or renamed, from the kernel's cache. direct is
 // set if the request did not come through the mount: then dropName may wait for the kernel.
 func (m *mount) dropName(e events.Event, direct bool) {
-	if !m.isUp() { // the kernel has no names yet
+	if !m.isAnswering() { // the kernel has no names yet
 		return
 	}
 

@@ -41,10 +41,10 @@ func RunMountpoint(store string) string { return filepath.Join(store, "mnt") }
 // ordinary user started with `mount` may not copy mounts: then joinMount returns nil, and the user uses the
 // visible mount.
 func (d *Daemon) joinMount(options string) (*os.File, error) {
-	d.shared.mu.Lock()
-	defer d.shared.mu.Unlock()
+	d.sharedMount.mu.Lock()
+	defer d.sharedMount.mu.Unlock()
 
-	if d.shared.ending || d.mount.ending.Load() {
+	if d.sharedMount.ending || d.mount.ending.Load() {
 		return nil, errs.Fail(errs.NotExist, "the daemon of the store %s is ending", d.cfg.Store)
 	}
 
@@ -64,25 +64,25 @@ func (d *Daemon) joinMount(options string) (*os.File, error) {
 		return nil, errs.Fail(errs.Failed, "cannot copy the mount at %s: %w", d.cfg.Mountpoint, err)
 	}
 
-	d.shared.users++
+	d.sharedMount.users++
 
 	return tree, nil
 }
 
 // leaveMount records that a user has ended. It reports whether the daemon ends because of this.
 func (d *Daemon) leaveMount() (ends bool) {
-	d.shared.mu.Lock()
-	d.shared.users--
-	d.shared.mu.Unlock()
+	d.sharedMount.mu.Lock()
+	d.sharedMount.users--
+	d.sharedMount.mu.Unlock()
 	return d.endIfUnused()
 }
 
 // endIfUnused unmounts, and so ends the daemon, if `run` started the daemon and the mount has no users.
 func (d *Daemon) endIfUnused() (ends bool) {
-	d.shared.mu.Lock()
-	ends = d.cfg.Shared && d.shared.users == 0 && !d.shared.ending
-	d.shared.ending = d.shared.ending || ends
-	d.shared.mu.Unlock()
+	d.sharedMount.mu.Lock()
+	ends = d.cfg.Shared && d.sharedMount.users == 0 && !d.sharedMount.ending
+	d.sharedMount.ending = d.sharedMount.ending || ends
+	d.sharedMount.mu.Unlock()
 
 	if ends {
 		if err := d.unmount(true); err != nil {
@@ -96,9 +96,9 @@ func (d *Daemon) endIfUnused() (ends bool) {
 
 // unmountForCommand unmounts for the command `umount`. Unless lazy is set, it fails if the mount has users.
 func (d *Daemon) unmountForCommand(lazy bool) error {
-	d.shared.mu.Lock()
-	n := d.shared.users
-	d.shared.mu.Unlock()
+	d.sharedMount.mu.Lock()
+	n := d.sharedMount.users
+	d.sharedMount.mu.Unlock()
 	if n > 0 && !lazy {
 		return errs.Fail(errs.Busy, "the mount at %s is in use by amberfs run (%d)", d.cfg.Mountpoint, n)
 	}
@@ -111,13 +111,13 @@ func (d *Daemon) unmountForCommand(lazy bool) error {
 // that mount in other namespaces.
 func (d *Daemon) makeMountpoint(dir string) {
 	if os.Mkdir(dir, 0o700) == nil {
-		d.shared.madeDirs = append(d.shared.madeDirs, dir)
-		d.cfg.Keeper.Send(keeper.Message{MadeDirs: d.shared.madeDirs})
+		d.sharedMount.madeDirs = append(d.sharedMount.madeDirs, dir)
+		d.cfg.Keeper.Send(keeper.Message{MadeDirs: d.sharedMount.madeDirs})
 	}
 }
 
 func (d *Daemon) removeMountpoints() {
-	for _, dir := range d.shared.madeDirs {
+	for _, dir := range d.sharedMount.madeDirs {
 		_ = unix.Rmdir(dir)
 	}
 }

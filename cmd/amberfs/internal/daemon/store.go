@@ -45,7 +45,7 @@ func MakeStore(ctx context.Context, cfg Config, s MessageFunc) (made bool, err e
 			UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true, FillSource: cfg.From, Connect: c.ConnectFunc(ctx),
 		})
 		if err != nil {
-			return openError(cfg.Store, err)
+			return explainOpenError(cfg.Store, err)
 		}
 		if err := fillStore(ctx, store, cfg, s); err != nil {
 			return errors.Join(service.WithKind(err), store.GiveUp())
@@ -197,17 +197,17 @@ func VerifyStore(ctx context.Context, dir string, repairs bool, show func(servic
 	if repairs {
 		work = service.RepairStore
 	}
-	return withUnmounted(dir, func() (*repair.Report, error) { return work(ctx, dir, memoryShare(), show) })
+	return withUnmountedStore(dir, func() (*repair.Report, error) { return work(ctx, dir, memoryShare(), show) })
 }
 
 // ProveStore searches a store that is not mounted for forgotten bytes. If it finds some, it returns an
 // error of kind Damaged and a proof.
 func ProveStore(ctx context.Context, dir string) (*forget.Proof, error) {
-	return withUnmounted(dir, func() (*forget.Proof, error) { return service.VerifyForgottenStore(ctx, dir, memoryShare()) })
+	return withUnmountedStore(dir, func() (*forget.Proof, error) { return service.VerifyForgottenStore(ctx, dir, memoryShare()) })
 }
 
-// withUnmounted calls work for a store that is not mounted.
-func withUnmounted[R any](dir string, work func() (*R, error)) (*R, error) {
+// withUnmountedStore calls work for a store that is not mounted.
+func withUnmountedStore[R any](dir string, work func() (*R, error)) (*R, error) {
 	if err := storedir.Check(dir); err != nil {
 		if _, serr := os.Lstat(filepath.Join(dir, "format")); errors.Is(serr, os.ErrNotExist) {
 			return nil, errs.Fail(errs.NotExist, "no store at %s", dir)
@@ -226,14 +226,14 @@ func withUnmounted[R any](dir string, work func() (*R, error)) (*R, error) {
 
 	r, err := retryWhileEnding(work)
 	if err != nil && r == nil {
-		err = openError(dir, err)
+		err = explainOpenError(dir, err)
 	}
 
 	return r, err
 }
 
-// openError adds a hint to an error of opening the store dir.
-func openError(dir string, err error) error {
+// explainOpenError adds a hint to an error of opening the store dir.
+func explainOpenError(dir string, err error) error {
 	var known *errs.Error
 	var locked *storedir.LockedError
 	switch {

@@ -246,10 +246,10 @@ func Nudge(in io.Reader, point, device, mtime string) error {
 	}
 }
 
-// setMtime sets the mtime of a file below root to ns. It does not leave the mount: in another file system
+// setMtime sets the mtime of a file below rootFD to ns. It does not leave the mount: in another file system
 // the mtime would really change. Errors are ignored, because the file may have been removed since.
-func setMtime(root int, p string, ns int64) {
-	fd, err := unix.Openat2(root, p, &unix.OpenHow{
+func setMtime(rootFD int, p string, ns int64) {
+	fd, err := unix.Openat2(rootFD, p, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})

@@ -30,7 +30,7 @@ const (
 
 // examineSpace examines the disks with the runs and with temporary stores.
 func examineSpace() []Check {
-	root, err := runs.Root()
+	root, err := runs.StoresDir()
 	if err != nil {
 		return []Check{{"runs", Failed, err.Error(), "name a directory in AMBERFS_RUNS"}}
 	}
@@ -142,7 +142,7 @@ func examineMounts() (all []Check) {
 	}
 
 	all = append(all, okCheck("mounts", fmt.Sprintf("%d answer", answering)))
-	if root, err := runs.Root(); err == nil {
+	if root, err := runs.StoresDir(); err == nil {
 		runStores, _ := runs.Stores(root) // examineSpace reports a directory that cannot be read
 		for _, s := range runStores {
 			stores[s] = true

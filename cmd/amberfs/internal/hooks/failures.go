@@ -56,7 +56,7 @@ func (f Failures) RecordFailure(agent, session, dir, reason string, now time.Tim
 	}
 	log = filepath.Join(f.dir, logFile)
 	line := fmt.Sprintf("%s %s %q: %s\n", now.Format(time.RFC3339), service.SessionActor(agent, session), dir, gitquote.EscapeControls(reason, ""))
-	if appendTo(log, line) != nil {
+	if appendLine(log, line) != nil {
 		log = ""
 	}
 	if session == "" {
@@ -71,13 +71,13 @@ func (f Failures) RecordFailure(agent, session, dir, reason string, now time.Tim
 		return false, log
 	}
 
-	_ = appendTo(file, key) // if it fails, the warning is shown again
+	_ = appendLine(file, key) // if it fails, the warning is shown again
 
 	return true, log
 }
 
-// appendTo adds a line to a file. A file of more than maxLogSize bytes is renamed to file.1 first.
-func appendTo(file, line string) error {
+// appendLine adds a line to a file. A file of more than maxLogSize bytes is renamed to file.1 first.
+func appendLine(file, line string) error {
 	if st, err := os.Lstat(file); err == nil && st.Size() > maxLogSize {
 		if err := os.Rename(file, file+".1"); err != nil {
 			return err

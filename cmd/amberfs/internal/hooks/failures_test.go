@@ -55,7 +55,7 @@ func TestFailures(t *testing.T) {
 func TestLogIsBounded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	for range 5 {
-		must.OK(t, appendTo(file, strings.Repeat("x", maxLogSize)+"\n"))
+		must.OK(t, appendLine(file, strings.Repeat("x", maxLogSize)+"\n"))
 	}
 	all, err := filepath.Glob(file + "*")
 	if err != nil || len(all) != 2 {

@@ -16,8 +16,8 @@ import (
 // ErrForeign is the error of Find for a mount that another user made.
 var ErrForeign = errors.New("is in a mount of another user")
 
-// MountedBy returns the user that made a FUSE mount. ok is false for other mounts.
-func MountedBy(m Mount) (uid int, ok bool) {
+// MountingUser returns the user that made a FUSE mount. ok is false for other mounts.
+func MountingUser(m Mount) (uid int, ok bool) {
 	for option := range strings.SplitSeq(m.VFSOptions, ",") {
 		if text, found := strings.CutPrefix(option, "user_id="); found {
 			uid, err := strconv.Atoi(text)
@@ -35,7 +35,7 @@ func IsTrusted(m Mount) bool {
 // trustedBy reports whether the user with the id caller trusts a FUSE mount. ids is the map of the user namespace
 // of this process.
 func trustedBy(m Mount, caller int, ids idMap) bool {
-	uid, ok := MountedBy(m)
+	uid, ok := MountingUser(m)
 	switch {
 	case !ok:
 		return false
@@ -55,7 +55,7 @@ func trustedBy(m Mount, caller int, ids idMap) bool {
 
 // ForeignUser returns the user that made the mount of a location. foreign is false if this is root or the caller.
 func (p Location) ForeignUser() (uid int, foreign bool) {
-	uid, ok := MountedBy(p.Mount)
+	uid, ok := MountingUser(p.Mount)
 	return uid, ok && uid != 0 && !ownIDMap().isUser(uid, os.Geteuid())
 }
 
@@ -63,12 +63,12 @@ func (p Location) ForeignUser() (uid int, foreign bool) {
 // number in the user namespace of the caller. A Location that Find did not make has no mount: then every
 // user may be the user of its daemon.
 func (p Location) MayBeDaemon(peer uint32) bool {
-	uid, ok := MountedBy(p.Mount)
+	uid, ok := MountingUser(p.Mount)
 	return !ok || ownIDMap().isUser(uid, int(peer))
 }
 
 func foreignError(dir string, m Mount) error {
-	uid, _ := MountedBy(m)
+	uid, _ := MountingUser(m)
 	return fmt.Errorf("%s %w (uid %d)", dir, ErrForeign, uid)
 }
 

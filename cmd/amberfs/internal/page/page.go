@@ -55,8 +55,8 @@ type Options struct {
 	// Apply writes changes of a workspace to Dir. args is the JSON of the browser's request. Apply is nil
 	// if Dir is "".
 	Apply func(ctx context.Context, workspace string, args []byte) (any, error)
-	// Runs lists the runs of the user. It may be nil.
-	Runs func(ctx context.Context) (any, error)
+	// ListRuns lists the runs of the user. It may be nil.
+	ListRuns func(ctx context.Context) (any, error)
 }
 
 type Page struct {
@@ -96,12 +96,12 @@ func (p *Page) Handler() http.Handler {
 	mux.HandleFunc("GET /image", p.guard.requireKey(p.serveImage))
 	mux.HandleFunc("POST /apply", p.guard.requireKey(withStatusHeader(p.serveApply)))
 	mux.HandleFunc("GET /runs", p.guard.requireKey(func(w http.ResponseWriter, r *http.Request) {
-		if p.options.Runs == nil {
+		if p.options.ListRuns == nil {
 			sendJSON(w, http.StatusOK, []any{})
 			return
 		}
 
-		all, err := p.options.Runs(r.Context())
+		all, err := p.options.ListRuns(r.Context())
 		sendResult(w, all, err)
 	}))
 
@@ -211,7 +211,7 @@ func (g *guard) protectFromOthers(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 
-		if g.isHost(r.Host) {
+		if g.isPageHost(r.Host) {
 			next.ServeHTTP(w, r)
 		} else {
 			sendError(w, http.StatusForbidden, "this page is not served under that name; open the address that `amberfs ui` printed")
@@ -219,9 +219,9 @@ func (g *guard) protectFromOthers(next http.Handler) http.Handler {
 	})
 }
 
-// isHost reports whether a Host header has the name of the page. The port may differ, because ssh may forward
+// isPageHost reports whether a Host header has the name of the page. The port may differ, because ssh may forward
 // another port.
-func (g *guard) isHost(host string) bool {
+func (g *guard) isPageHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}

@@ -77,7 +77,7 @@ func (q *Question) readLine(ctx context.Context, prompt string) (line string, er
 	return "", err
 }
 
-// askLetter asks for one of the letters in answers. "q" sets q.ended, and "/TEXT" sets q.searchText. Both count
+// askLetter asks for one of the letters in answers. "q" sets q.isEnded, and "/TEXT" sets q.searchText. Both count
 // as "n".
 func (q *Question) askLetter(ctx context.Context, prompt, answers string) (string, error) {
 	letters, help := strings.Split(answers, ""), ""
@@ -90,7 +90,7 @@ func (q *Question) askLetter(ctx context.Context, prompt, answers string) (strin
 	if text, ok := strings.CutPrefix(answer, "/"); ok {
 		q.searchText, answer = text, "n"
 	}
-	if q.ended = answer == "q"; q.ended {
+	if q.isEnded = answer == "q"; q.isEnded {
 		answer = "n"
 	}
 

@@ -88,7 +88,7 @@ func TestFolded(t *testing.T) {
 	}
 }
 
-// TestContains: contains searches the paths and changed lines of all changes of a group, not only of the first one.
+// TestContains: containsText searches the paths and changed lines of all changes of a group, not only of the first one.
 func TestContains(t *testing.T) {
 	g := group{dir: "d", changes: planned(t, "A d/first", "A d/second")}
 	for i, target := range []string{"one", "Two"} {
@@ -96,7 +96,7 @@ func TestContains(t *testing.T) {
 	}
 
 	for text, want := range map[string]bool{"first": true, "second": true, "one": true, "two": true, "three": false} {
-		if got := g.contains(t.Context(), nil, text); got != want {
+		if got := g.containsText(t.Context(), nil, text); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 // ErrStopped means that the user stopped the question, and that no answer must be used.
 var ErrStopped = errors.New("stopped")
 
-// ForMerge returns the question about the conflicts of a merge. ours is the side that the merge would change.
-func ForMerge(t Terminal, ours, theirs string) *Question {
+// NewForMerge returns the question about the conflicts of a merge. ours is the side that the merge would change.
+func NewForMerge(t Terminal, ours, theirs string) *Question {
 	return &Question{terminal: t, ours: ours, theirs: theirs, in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
 }
 

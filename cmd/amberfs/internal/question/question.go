@@ -61,7 +61,7 @@ type Question struct {
 
 	choices       map[string]hostdir.Choice // by path, for all paths below it too
 	leaveUnchosen bool                      // changes without a choice are not applied
-	ended         bool                      // the user ended the questions: changes without an answer are not applied
+	isEnded       bool                      // the user ended the questions: changes without an answer are not applied
 	searchText    string                    // if set, changes without this text in their paths or lines are skipped
 }
 

@@ -30,7 +30,7 @@ func (q *Question) chooseSome(ctx context.Context) error {
 		g, current := todo[0], todo
 		todo = todo[1:]
 
-		if q.ended || q.searchText != "" && !g.contains(ctx, q.changes.Source, q.searchText) {
+		if q.isEnded || q.searchText != "" && !g.containsText(ctx, q.changes.Source, q.searchText) {
 			q.setChoice(g, hostdir.Choice{Leave: true})
 			continue
 		}
@@ -128,7 +128,7 @@ func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (st
 	isTaken, answer := make([]bool, len(hunks)), ""
 
 	for i := 0; i < len(hunks); i++ {
-		if answer != "a" && answer != "d" && !q.ended && q.searchText == "" {
+		if answer != "a" && answer != "d" && !q.isEnded && q.searchText == "" {
 			q.printHunks(hunks[i : i+1])
 			var err error
 			answer, err = q.askLetter(ctx, fmt.Sprintf("apply part %d of %d", i+1, len(hunks)), "ynadebq")
@@ -171,8 +171,8 @@ func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (st
 	return "", nil
 }
 
-// contains reports whether a path or changed line of a group contains a text, which is in lower case.
-func (g group) contains(ctx context.Context, src *tree.Source, text string) bool {
+// containsText reports whether a path or changed line of a group contains a text, which is in lower case.
+func (g group) containsText(ctx context.Context, src *tree.Source, text string) bool {
 	for _, c := range g.changes {
 		if strings.Contains(strings.ToLower(c.Path.String()), text) {
 			return true

@@ -370,15 +370,15 @@ func chooseHunks(ctx context.Context, ch *client.Changes, p hostdir.PlannedChang
 	n := len(found.Hunks)
 	chosen := slices.DeleteFunc(found.Hunks, func(h diff.Hunk) bool { return !slices.Contains(ids, h.ID) })
 	if len(chosen) == 0 || len(chosen) == n {
-		return hostdir.Choice{Leave: len(ids) == 0}, errIfStale(p, len(chosen), ids)
+		return hostdir.Choice{Leave: len(ids) == 0}, checkNotStale(p, len(chosen), ids)
 	}
 
 	text, err := diff.ApplyHunks(ch.Source, p.Change, chosen)
-	return hostdir.Choice{Text: text}, errors.Join(err, errIfStale(p, len(chosen), ids))
+	return hostdir.Choice{Text: text}, errors.Join(err, checkNotStale(p, len(chosen), ids))
 }
 
-// errIfStale returns an error if fewer hunks were found in the file than ids were chosen.
-func errIfStale(p hostdir.PlannedChange, found int, ids []string) error {
+// checkNotStale returns an error if fewer hunks were found in the file than ids were chosen.
+func checkNotStale(p hostdir.PlannedChange, found int, ids []string) error {
 	if found == len(ids) {
 		return nil
 	}
@@ -391,11 +391,11 @@ func (r *Run) CheckApplicable(dir string) error {
 	if r.State == service.RunRemoved {
 		return removedError(r.Name)
 	}
-	return CheckOutside(r.Store, dir, "do it outside of the run")
+	return CheckOutsideWorkspaces(r.Store, dir, "do it outside of the run")
 }
 
-// CheckOutside returns an error for a directory that is in a workspace of the store.
-func CheckOutside(store, dir, hint string) error {
+// CheckOutsideWorkspaces returns an error for a directory that is in a workspace of the store.
+func CheckOutsideWorkspaces(store, dir, hint string) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err

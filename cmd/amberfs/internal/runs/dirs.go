@@ -20,8 +20,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// Root returns the directory of all stores of runs.
-func Root() (string, error) {
+// StoresDir returns the directory of all stores of runs.
+func StoresDir() (string, error) {
 	if dir := env.Get("AMBERFS_RUNS"); filepath.IsAbs(dir) {
 		return filepath.Clean(dir), nil
 	} else if dir != "" {
@@ -49,7 +49,7 @@ func StorePath(root string, mounts []locate.Mount, dir string) string {
 
 // SourceDir returns the directory that a store of runs was filled from; ok is false for other stores.
 func SourceDir(store string) (dir string, ok bool) {
-	root, err := Root()
+	root, err := StoresDir()
 	if err != nil || filepath.Dir(store) != root {
 		return "", false
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/amberfs/amberfs/service/client"
 )
 
-// A Finder looks for runs in the stores below Root.
+// A Finder looks for runs in the stores below StoresDir.
 type Finder struct {
 	Command string // the user's command line, for the event log
 	Note    func(format string, args ...any)
@@ -35,7 +35,7 @@ func (f *Finder) ListAll(ctx context.Context) ([]Run, error) {
 // ListWithCopies does what ListAll does. It also returns the copy of each directory, which the runs of the directory
 // share.
 func (f *Finder) ListWithCopies(ctx context.Context) (out, copies []Run, err error) {
-	root, err := Root()
+	root, err := StoresDir()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -131,7 +131,7 @@ func ResolveDirAndStore(dir string) (resolved, store string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	root, err := Root()
+	root, err := StoresDir()
 	if err != nil {
 		return "", "", err
 	}
@@ -213,7 +213,7 @@ func (f *Finder) WithRun(ctx context.Context, dir, name string, fn func(r *Run, 
 // withUnlinkedRun does the work of WithRun for a run whose name has no link in namesDir. Such a run was made by an
 // earlier version of amberfs, or with another AMBERFS_RUNS. Several directories may have a run with such a name.
 func (f *Finder) withUnlinkedRun(ctx context.Context, name string, fn func(r *Run, c *client.Client) error) (found bool, err error) {
-	root, err := Root()
+	root, err := StoresDir()
 	if err != nil {
 		return false, err
 	}

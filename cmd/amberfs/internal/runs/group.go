@@ -27,15 +27,15 @@ func groupFile(store, name string) string {
 	return filepath.Join(filepath.Dir(store), groupsDir, name)
 }
 
-// SetGroup records the other directories of a run in a file. ReleaseName removes the file.
-func SetGroup(store, name string, members []Member) error {
-	if err := writeGroup(store, name, members); err != nil {
+// SetGroupMembers records the other directories of a run in a file. ReleaseName removes the file.
+func SetGroupMembers(store, name string, members []Member) error {
+	if err := writeGroupFile(store, name, members); err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot record the directories of the run: %w", err)
 	}
 	return nil
 }
 
-func writeGroup(store, name string, members []Member) error {
+func writeGroupFile(store, name string, members []Member) error {
 	b, err := json.Marshal(members)
 	if err != nil {
 		return err

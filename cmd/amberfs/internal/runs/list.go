@@ -137,9 +137,9 @@ func (r *Run) isExpired(now time.Time) bool {
 	return false
 }
 
-// Delete deletes the fork of a run, and releases the name. The caller must check before that no program is in the
+// DeleteRun deletes the fork of a run, and releases the name. The caller must check before that no program is in the
 // run.
-func Delete(ctx context.Context, main *client.Client, store, name string) error {
+func DeleteRun(ctx context.Context, main *client.Client, store, name string) error {
 	if err := main.Do(ctx, service.DeleteFork{Name: name, Discard: true, Forget: true}, client.Streams{}, nil); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func Delete(ctx context.Context, main *client.Client, store, name string) error 
 // DeleteExpired deletes the expired runs, and returns the others.
 func DeleteExpired(ctx context.Context, main *client.Client, all []Run) (remaining []Run) {
 	for _, r := range all {
-		if !r.isExpired(time.Now()) || Delete(ctx, main, r.Store, r.Name) != nil {
+		if !r.isExpired(time.Now()) || DeleteRun(ctx, main, r.Store, r.Name) != nil {
 			remaining = append(remaining, r)
 		}
 	}

@@ -13,7 +13,7 @@ const notedDir = "noted"
 // MarkNoted records that the user got a note about a directory. It reports whether this is the first note. If it cannot
 // record the note, it reports true.
 func MarkNoted(dir string) bool {
-	root, err := Root()
+	root, err := StoresDir()
 	if err != nil {
 		return true
 	}

@@ -75,7 +75,7 @@ func (f *Finder) Prune(ctx context.Context, planned PruneList) (PruneList, error
 		if slices.ContainsFunc(p.Stores, func(s Run) bool { return s.Store == r.Store }) {
 			continue
 		}
-		if err := f.WithStore(ctx, r.Store, func(main *client.Client) error { return Delete(ctx, main, r.Store, r.Name) }); err != nil {
+		if err := f.WithStore(ctx, r.Store, func(main *client.Client) error { return DeleteRun(ctx, main, r.Store, r.Name) }); err != nil {
 			return p, err
 		}
 	}

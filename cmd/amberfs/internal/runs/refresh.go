@@ -28,14 +28,14 @@ func Refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 	done service.Refreshed, leftOut hostdir.LeftOut, err error) {
 	for range 5 {
 		leftOut = hostdir.LeftOut{}
-		if done, err = refresh(ctx, c, dir, store, req, show, leftOut.Add, filter); errs.ScriptKind(err) != errs.Busy {
+		if done, err = refreshOnce(ctx, c, dir, store, req, show, leftOut.Add, filter); errs.ScriptKind(err) != errs.Busy {
 			break
 		}
 	}
 	return done, leftOut, err
 }
 
-func refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), skip func(string, error), filter RefreshFilter) (
+func refreshOnce(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), skip func(string, error), filter RefreshFilter) (
 	done service.Refreshed, err error) {
 	ch, err := c.Changes(ctx, "base") // only ch.Base is needed
 	if err != nil {
@@ -75,7 +75,7 @@ func ReadOptions(dir, store string, hidden hostdir.Hidden) hostdir.ReadOptions {
 // excludedDirs returns the directories below dir that are not copied: stores, mounts and control directories.
 func excludedDirs(dir, store string) []string {
 	out := []string{store, worktrees.CopyMountpoint(dir)}
-	if root, err := Root(); err == nil {
+	if root, err := StoresDir(); err == nil {
 		out = append(out, root)
 	}
 

@@ -77,7 +77,7 @@ func RunAsRoot(ctx context.Context, store string) (ran bool, st int, err error) 
 		idsMapped.Close()
 	}
 
-	signals.pass(cmd.Process)
+	signals.passTo(cmd.Process)
 	err = cmd.Wait()
 	st, err = exitStatus(cmd.ProcessState, err)
 	return true, st, err

@@ -87,10 +87,10 @@ func runProgram(daemonCtx context.Context, c Config, dir string, signals *signal
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	st, err = runCommand(cmd, func() {
 		ready()
-		signals.pass(cmd.Process)
+		signals.passTo(cmd.Process)
 		_, _ = unix.Write(startedFD, []byte{0}) // outer may have ended
 	})
-	if daemonCtx.Err() == nil || st != statusSignal+int(unix.SIGKILL) {
+	if daemonCtx.Err() == nil || st != statusSignalBase+int(unix.SIGKILL) {
 		return st, err
 	}
 

@@ -100,11 +100,11 @@ func readInheritedConfig(f *os.File) (Config, error) {
 const (
 	statusCannotExecute = 126
 	statusNoCommand     = 127
-	statusSignal        = 128
+	statusSignalBase    = 128
 )
 
 // endingStatuses are the exit statuses of a program that a user or the system ended by a signal.
-var endingStatuses = []int{statusSignal + int(unix.SIGHUP), statusSignal + int(unix.SIGINT), statusSignal + int(unix.SIGTERM)}
+var endingStatuses = []int{statusSignalBase + int(unix.SIGHUP), statusSignalBase + int(unix.SIGINT), statusSignalBase + int(unix.SIGTERM)}
 
 // Outcome describes how a program ended.
 type Outcome struct {
@@ -182,7 +182,7 @@ func RunOuter(ctx context.Context, c Config, temp *TempDir, s daemon.MessageFunc
 	cmd.ExtraFiles = []*os.File{config, nil, startedWrite, joined.MountCopy, joined.Conn}
 	cmd.ExtraFiles = append(cmd.ExtraFiles, mountCopies...)
 	if temp != nil {
-		cmd.ExtraFiles[lockFD-configFD] = temp.lock
+		cmd.ExtraFiles[lockFD-configFD] = temp.lockFile
 	}
 	if cmd.SysProcAttr = namespaceAttrs(c.UserNS); c.NoNamespaces {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
@@ -202,7 +202,7 @@ func RunOuter(ctx context.Context, c Config, temp *TempDir, s daemon.MessageFunc
 		j.MountCopy.Close()
 	}
 
-	signals.pass(cmd.Process)
+	signals.passTo(cmd.Process)
 	waitWithStops(cmd.Process.Pid)
 	err = cmd.Wait()
 	st, err := exitStatus(cmd.ProcessState, err)
@@ -311,7 +311,7 @@ func exitStatus(st *os.ProcessState, err error) (int, error) {
 		return 0, err
 	}
 	if ws := st.Sys().(syscall.WaitStatus); ws.Signaled() {
-		return statusSignal + int(ws.Signal()), nil
+		return statusSignalBase + int(ws.Signal()), nil
 	}
 
 	return st.ExitCode(), nil

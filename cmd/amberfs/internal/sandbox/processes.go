@@ -25,7 +25,7 @@ type signalPasser struct {
 	endRequested atomic.Bool // a signal asked for the end
 }
 
-// catchSignals begins to queue signals, which pass sends to a child. If ctx has ended, a
+// catchSignals begins to queue signals, which passTo sends to a child. If ctx has ended, a
 // signal came before the call: then it queues a SIGTERM.
 func catchSignals(ctx context.Context) *signalPasser {
 	p := &signalPasser{ch: make(chan os.Signal, 16)}
@@ -36,8 +36,8 @@ func catchSignals(ctx context.Context) *signalPasser {
 	return p
 }
 
-// pass sends the queued signals and all later ones to a child, until stop.
-func (p *signalPasser) pass(child *os.Process) {
+// passTo sends the queued signals and all later ones to a child, until stop.
+func (p *signalPasser) passTo(child *os.Process) {
 	go func() {
 		for s := range p.ch {
 			if slices.Contains([]os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}, s) {
@@ -60,7 +60,7 @@ func RunInForeground(ctx context.Context, cmd *exec.Cmd, onStarted func()) (int,
 
 	return runCommand(cmd, func() {
 		onStarted()
-		signals.pass(cmd.Process)
+		signals.passTo(cmd.Process)
 	})
 }
 

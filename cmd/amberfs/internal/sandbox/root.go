@@ -110,7 +110,7 @@ func MainInRoot(ctx context.Context, printNote func(string)) (int, error) {
 		return commandError(c.Command[0], err)
 	}
 
-	signals.pass(cmd.Process)
+	signals.passTo(cmd.Process)
 
 	for { // as process 1, reap orphans
 		var ws unix.WaitStatus
@@ -118,7 +118,7 @@ func MainInRoot(ctx context.Context, printNote func(string)) (int, error) {
 		case err != nil && !errors.Is(err, unix.EINTR):
 			return 0, err
 		case pid == cmd.Process.Pid && ws.Signaled():
-			return statusSignal + int(ws.Signal()), nil
+			return statusSignalBase + int(ws.Signal()), nil
 		case pid == cmd.Process.Pid:
 			return ws.ExitStatus(), nil
 		}

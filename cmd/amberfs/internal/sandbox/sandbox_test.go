@@ -59,7 +59,7 @@ func TestTemporaryStoresAreSwept(t *testing.T) {
 	t.Setenv("TMPDIR", base)
 	live, err := MakeTempDir()
 	must.OK(t, err)
-	defer live.lock.Close()
+	defer live.lockFile.Close()
 	dead, err := MakeTempDir()
 	must.OK(t, err)
 	must.OK(t, os.MkdirAll(dead.pathOf("store/packs"), 0o700))
@@ -73,7 +73,7 @@ func TestTemporaryStoresAreSwept(t *testing.T) {
 			must.OK(t, os.WriteFile(name, []byte("dear diary"), 0o600))
 		}
 	}
-	dead.lock.Close() // as if all its processes had been killed
+	dead.lockFile.Close() // as if all its processes had been killed
 	sweepTempDirs(base)
 	for name, want := range map[string]bool{live.Path: true, dead.Path: false, mine + "/store/diary": true, copied + "/store/diary": true} {
 		if _, err := os.Stat(name); (err == nil) != want {

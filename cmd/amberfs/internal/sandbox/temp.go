@@ -20,7 +20,7 @@ const tempPrefix = "amberfs-run-"
 type TempDir struct {
 	Path     string
 	lockName string // the name of the lock, a file in Path
-	lock     *os.File
+	lockFile *os.File
 }
 
 // MakeTempDir makes a locked directory for a temporary store. It also removes the directories whose processes have
@@ -46,14 +46,14 @@ func (t *TempDir) makeLock() (err error) {
 	if t.lockName, err = lockNameOf(t.Path); err != nil {
 		return err
 	}
-	if t.lock, err = os.OpenFile(t.pathOf("new"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	if t.lockFile, err = os.OpenFile(t.pathOf("new"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return err
 	}
-	if err = unix.Flock(int(t.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+	if err = unix.Flock(int(t.lockFile.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
 		err = os.Rename(t.pathOf("new"), t.pathOf(t.lockName))
 	}
 	if err != nil {
-		return errors.Join(err, unix.Unlink(t.pathOf("new")), t.lock.Close())
+		return errors.Join(err, unix.Unlink(t.pathOf("new")), t.lockFile.Close())
 	}
 
 	return nil
@@ -88,7 +88,7 @@ func (t *TempDir) Remove() {
 		_ = unix.Unlink(t.pathOf(t.lockName))
 		_ = unix.Rmdir(t.Path)
 	}
-	t.lock.Close()
+	t.lockFile.Close()
 }
 
 // sweepTempDirs removes the temporary directories in parent whose locks are free.

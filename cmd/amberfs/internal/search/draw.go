@@ -12,10 +12,10 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// Drawing returns a text with a line for each attempt, and its number of lines. On a terminal the text overwrites the
+// AttemptsText returns a text with a line for each attempt, and its number of lines. On a terminal the text overwrites the
 // text of the previous call, which had oldLines lines. If the terminal has too few lines, only running attempts have a
 // line, and the last line counts the attempts by state.
-func Drawing(all []*Attempt, oldLines, width, height int) (text string, lines int) {
+func AttemptsText(all []*Attempt, oldLines, width, height int) (text string, lines int) {
 	var rows []string
 	allFit := len(all) < height
 	counts := map[string]int{}
@@ -23,10 +23,10 @@ func Drawing(all []*Attempt, oldLines, width, height int) (text string, lines in
 	for _, t := range all {
 		counts[t.State]++
 		seconds := t.Seconds
-		if seconds == 0 && !t.started.IsZero() {
-			seconds = time.Since(t.started).Seconds()
+		if seconds == 0 && !t.startedAt.IsZero() {
+			seconds = time.Since(t.startedAt).Seconds()
 		}
-		if allFit || t.Seconds == 0 && !t.started.IsZero() && len(rows) < height-2 {
+		if allFit || t.Seconds == 0 && !t.startedAt.IsZero() && len(rows) < height-2 {
 			rows = append(rows, fmt.Sprintf("%3d  %-8s %6.1fs  %s", t.Attempt, t.State, seconds, gitquote.ReadableName(lastLine(t.log, 0))))
 		}
 	}
@@ -41,7 +41,7 @@ func Drawing(all []*Attempt, oldLines, width, height int) (text string, lines in
 	}
 
 	var b strings.Builder
-	b.WriteString(strings.Repeat(styles.LineUp, min(oldLines, height-1)))
+	b.WriteString(strings.Repeat(styles.CursorUp, min(oldLines, height-1)))
 
 	for i := range max(len(rows), min(oldLines, height-1)) {
 		row := ""
@@ -49,7 +49,7 @@ func Drawing(all []*Attempt, oldLines, width, height int) (text string, lines in
 			row = cutToWidth(rows[i], width-1)
 		}
 
-		b.WriteString(styles.LineClear + row + "\n")
+		b.WriteString(styles.ClearLine + row + "\n")
 	}
 
 	return b.String(), max(len(rows), min(oldLines, height-1))

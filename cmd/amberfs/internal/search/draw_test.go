@@ -16,14 +16,14 @@ func TestDrawing(t *testing.T) {
 	}
 	draw := func(drawn, width, height int) int {
 		t.Helper()
-		text, lines := Drawing(all, drawn, width, height)
-		if up := strings.Count(text, styles.LineUp); up > height-1 || up > drawn {
+		text, lines := AttemptsText(all, drawn, width, height)
+		if up := strings.Count(text, styles.CursorUp); up > height-1 || up > drawn {
 			t.Errorf("%d lines up of %d drawn on %d", up, drawn, height)
 		}
 		if n := strings.Count(text, "\n"); n != lines || n >= height {
 			t.Errorf("%d lines, said %d, on a terminal of %d", n, lines, height)
 		}
-		for row := range strings.Lines(strings.NewReplacer(styles.LineUp, "", styles.LineClear, "").Replace(text)) {
+		for row := range strings.Lines(strings.NewReplacer(styles.CursorUp, "", styles.ClearLine, "").Replace(text)) {
 			if len(row) > width {
 				t.Errorf("%d columns on %d: %q", len(row)-1, width, row)
 			}
@@ -35,7 +35,7 @@ func TestDrawing(t *testing.T) {
 	}
 	drawn := 0
 	for i, t := range all {
-		t.started, t.State = time.Now(), "running"
+		t.startedAt, t.State = time.Now(), "running"
 		drawn = draw(drawn, 80, 24)
 		if i > 40 {
 			t.State, t.Seconds = "passed", 1
@@ -46,14 +46,14 @@ func TestDrawing(t *testing.T) {
 		t.State, t.Seconds = "passed", 1
 	}
 	drawn = draw(drawn, 80, 24)
-	if text, _ := Drawing(all, drawn, 80, 24); !strings.Contains(text, "100 passed") {
+	if text, _ := AttemptsText(all, drawn, 80, 24); !strings.Contains(text, "100 passed") {
 		t.Errorf("%q", text)
 	}
 	if got := cutToWidth("aé中bc", 5); got != "aé中"[:len("aé")]+"中" {
 		t.Errorf("cut: %q", got)
 	}
 	all = all[:3]
-	if _, lines := Drawing(all, 0, 80, 24); lines != 3 {
+	if _, lines := AttemptsText(all, 0, 80, 24); lines != 3 {
 		t.Errorf("%d lines for 3", lines)
 	}
 }

@@ -51,8 +51,8 @@ type Attempt struct {
 	Seconds float64  `json:"seconds"`
 	Log     string   `json:"log" jsonschema:"file with its output"`
 
-	started time.Time
-	log     *os.File
+	startedAt time.Time
+	log       *os.File
 }
 
 // ExploreResult is the result of all attempts.
@@ -195,10 +195,10 @@ func (f *searchForks) runAttempts(ctx context.Context, r ExploreArgs, limit time
 
 		for _, t := range all {
 			group.Go(func() error {
-				changes <- func() { t.started = time.Now() }
+				changes <- func() { t.startedAt = time.Now() }
 				state, err := f.runAttempt(ctx, r, t, limit, func(state string) { changes <- func() { t.State = state } })
 				changes <- func() {
-					t.State, t.Seconds = state, time.Since(t.started).Seconds()
+					t.State, t.Seconds = state, time.Since(t.startedAt).Seconds()
 					if err != nil {
 						stop(err)
 					} else if state == "passed" && (best == nil || r.Merge == "best" && *t.Score > *best.Score) {

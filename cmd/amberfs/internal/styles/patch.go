@@ -8,35 +8,35 @@ import (
 
 // PatchWriter colours the patch that is written to it, and writes it to W.
 type PatchWriter struct {
-	W       io.Writer
-	InFile  bool   // the first file of the patch has begun; a list of files may come before it
-	inHunk  bool   // the last line was in a hunk
-	partial []byte // the bytes of a line without its newline
+	W           io.Writer
+	InFile      bool   // the first file of the patch has begun; a list of files may come before it
+	inHunk      bool   // the last line was in a hunk
+	partialLine []byte // the bytes of a line without its newline
 }
 
 func (p *PatchWriter) Write(b []byte) (int, error) {
-	p.partial = append(p.partial, b...)
+	p.partialLine = append(p.partialLine, b...)
 
 	for {
-		i := bytes.IndexByte(p.partial, '\n')
+		i := bytes.IndexByte(p.partialLine, '\n')
 		if i < 0 {
 			return len(b), nil
 		}
-		if err := p.writeLine(p.partial[:i]); err != nil {
+		if err := p.writeLine(p.partialLine[:i]); err != nil {
 			return 0, err
 		}
 
-		p.partial = p.partial[i+1:]
+		p.partialLine = p.partialLine[i+1:]
 	}
 }
 
 // Flush writes the last line if it has no newline.
 func (p *PatchWriter) Flush() error {
-	if len(p.partial) == 0 {
+	if len(p.partialLine) == 0 {
 		return nil
 	}
-	err := p.writeLine(p.partial)
-	p.partial = nil
+	err := p.writeLine(p.partialLine)
+	p.partialLine = nil
 	return err
 }
 

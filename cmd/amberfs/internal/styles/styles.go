@@ -36,6 +36,6 @@ var (
 	Green     = sequenceMark + "[32m"
 	Cyan      = sequenceMark + "[36m"
 	Reset     = sequenceMark + "[m"
-	LineUp    = sequenceMark + "[A"
-	LineClear = sequenceMark + "[K"
+	CursorUp  = sequenceMark + "[A"
+	ClearLine = sequenceMark + "[K"
 )

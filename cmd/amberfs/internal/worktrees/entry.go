@@ -95,7 +95,7 @@ func (e *entry) moveTo(path string) error {
 
 // copyIndex copies the index of a repository into the entry. repository is the path of its directory .git.
 func (e *entry) copyIndex(repository string) error {
-	in, err := openIn(repository, "index")
+	in, err := openInDir(repository, "index")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // a missing index is an empty one
 	}
@@ -127,7 +127,7 @@ func (e *entry) write(name, text string) error {
 // readLineIn returns the line in a small file. The file may have been made by another program, so a FIFO is
 // refused, and no symbolic link is followed.
 func readLineIn(dir, name string) (string, error) {
-	f, err := openIn(dir, name)
+	f, err := openInDir(dir, name)
 	if err != nil {
 		return "", err
 	}
@@ -137,7 +137,7 @@ func readLineIn(dir, name string) (string, error) {
 	return strings.TrimSuffix(string(text), "\n"), err
 }
 
-func openIn(dir, name string) (*os.File, error) {
+func openInDir(dir, name string) (*os.File, error) {
 	b, err := vfs.OpenRoot(dir)
 	if err != nil {
 		return nil, err

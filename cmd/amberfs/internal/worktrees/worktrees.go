@@ -140,16 +140,16 @@ func (r *Repository) NewBranchName(ctx context.Context, name string) string {
 	}
 }
 
-// Head returns the commit at the HEAD of the main worktree.
-func (r *Repository) Head(ctx context.Context) (string, error) {
+// HeadCommit returns the commit at the HEAD of the main worktree.
+func (r *Repository) HeadCommit(ctx context.Context) (string, error) {
 	return git(ctx, r.Top, "rev-parse", "--verify", "HEAD")
 }
 
 // Add makes a worktree of the fork with a name. The worktree has a new branch at the commit head, and link becomes a
-// link to it. The caller has read head with Head before it made the fork. If Add fails, the caller deletes the fork.
+// link to it. The caller has read head with HeadCommit before it made the fork. If Add fails, the caller deletes the fork.
 func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (w Worktree, err error) {
 	w = Worktree{Name: name, Branch: branch, Path: r.FilesIn(name), Link: link}
-	currentHead, err := r.Head(ctx)
+	currentHead, err := r.HeadCommit(ctx)
 	if err != nil {
 		return w, err
 	}

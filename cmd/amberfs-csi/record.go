@@ -176,8 +176,8 @@ func (d *driver) discardFork(ctx context.Context, id string) error {
 	return ignoreKind(errs.NotExist, d.callDaemon(ctx, "", service.DeleteFork{Name: id, Discard: true, Forget: true}, nil))
 }
 
-// recordPage returns the records of a kind that follow the page with the token, and the token of the next page.
-// maxEntries is the largest number of records; 0 is no limit.
+// recordPage returns a page of the records of a kind, and the token of the next page. token is the token of this page,
+// or "" for the first page. maxEntries is the largest number of records; 0 is no limit.
 func (d *driver) recordPage(ctx context.Context, kind, source, token string, maxEntries int32) (list []*record, next string, err error) {
 	l := service.List{Labels: map[string]string{kindLabel: kind}}
 	if source != "" {

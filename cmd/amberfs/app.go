@@ -268,8 +268,8 @@ func deadMountError(p locate.Location, cause error) error {
 		WithHint("nothing acknowledged is lost: mount it again with `amberfs mount %s %s`", quote(p.Store), quote(p.Mount.Mountpoint)).WithCause(cause)
 }
 
-// visibleForkPath converts path, the path of a fork in the daemon's mount, to the path of the fork in the mount of p.
-// In a run, the two mounts have different mount points.
+// visibleForkPath converts the path of a fork in the daemon's mount to the path of the fork in the mount of p. In a run,
+// the two mounts have different mount points.
 func visibleForkPath(p locate.Location, path string) string {
 	if root, ok := p.Root(); ok {
 		return filepath.Join(root, naming.ForksDir, filepath.Base(path))

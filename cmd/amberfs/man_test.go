@@ -144,7 +144,7 @@ func addPages(t *testing.T, pages map[string]string, c *cobra.Command) {
 	pages[strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"] = page
 }
 
-// cutPage returns a page of the reference as a man page. Each row of a table becomes an item of a list, because
+// pageOf returns a page of the reference as a man page. Each row of a table becomes an item of a list, because
 // tables are too wide for a terminal. Links become plain text.
 func pageOf(t *testing.T, page, title, about string) string {
 	b, err := os.ReadFile("../../docs/reference/" + page)

@@ -267,7 +267,7 @@ func encodeJSON(v any) []byte {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// FilesWithHook returns the files of settings in directories that have the hook of an agent.
+// FilesWithHook returns the settings files, in the given directories, that contain the hook of an agent.
 func FilesWithHook(dirs ...string) (files []string) {
 	for _, dir := range dirs {
 		for name := range agents {

@@ -29,9 +29,9 @@ const (
 )
 
 // filterParameters returns the known parameters. It ignores the parameters of Kubernetes itself, and refuses others.
-func filterParameters(all map[string]string, known ...string) (map[string]string, error) {
+func filterParameters(given map[string]string, known ...string) (map[string]string, error) {
 	out := map[string]string{}
-	for k, v := range all {
+	for k, v := range given {
 		switch {
 		case slices.Contains(known, k):
 			out[k] = v
@@ -44,8 +44,8 @@ func filterParameters(all map[string]string, known ...string) (map[string]string
 }
 
 // checkCapabilities returns an error for capabilities that a directory on one node cannot offer.
-func checkCapabilities(list []*csi.VolumeCapability) error {
-	for _, c := range list {
+func checkCapabilities(capabilities []*csi.VolumeCapability) error {
+	for _, c := range capabilities {
 		switch c.GetAccessMode().GetMode() {
 		case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
 			csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:

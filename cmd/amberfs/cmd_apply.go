@@ -172,10 +172,10 @@ func applyRun(ctx context.Context, a *app, run, snapshot, dir string, ask askMod
 }
 
 // recordApplied calls r.FinishApply and shows the progress. complete is set if all changes of the run were applied.
-func recordApplied(ctx context.Context, a *app, r *runs.Run, c *client.Client, done *hostdir.ApplyResult, complete bool) error {
+func recordApplied(ctx context.Context, a *app, r *runs.Run, c *client.Client, result *hostdir.ApplyResult, complete bool) error {
 	bar := a.newProgress()
 	defer bar.done()
-	return r.FinishApply(ctx, c, done, complete, bar.show)
+	return r.FinishApply(ctx, c, result, complete, bar.show)
 }
 
 // askMode is the kind of the question that an apply asks.
@@ -188,10 +188,10 @@ const (
 	askAfterKeptRun  // after a run of a directory; the user can also choose to remove the run
 )
 
-// applyChanges applies changes to a directory. q is the question, nil if applyChanges did not ask. done is
-// nil if no changes were applied.
+// applyChanges applies changes to a directory. q is the question, nil if applyChanges did not ask. result
+// is nil if no changes were applied.
 func applyChanges(ctx context.Context, a *app, ch *client.Changes, dir string, ask askMode, o hostdir.ApplyOptions) (
-	q *question.Question, done *hostdir.ApplyResult, err error) {
+	q *question.Question, result *hostdir.ApplyResult, err error) {
 	if ask != askNever {
 		var yes bool
 		if yes, q, err = askApply(ctx, a, ch, dir, ask, &o); err != nil || !yes {
@@ -202,22 +202,22 @@ func applyChanges(ctx context.Context, a *app, ch *client.Changes, dir string, a
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT) // not earlier: during the question, SIGINT may be meant for the pager
 	defer stop()
 
-	if done, err = applyTo(ctx, a, ch, dir, o); err != nil {
-		return q, nil, printConflicts(a, done, err)
+	if result, err = applyTo(ctx, a, ch, dir, o); err != nil {
+		return q, nil, printConflicts(a, result, err)
 	}
 
-	skipped := done.Skipped
+	skipped := result.Skipped
 	if ask == askNever {
-		skipped = append(skipped, done.Notes...) // nothing was asked; a question prints the notes itself
+		skipped = append(skipped, result.Notes...) // nothing was asked; a question prints the notes itself
 	}
 	for _, s := range skipped {
 		a.note("%s: %s", quote(s.Path), s.Reason)
 	}
 	if ask != askNever && !a.json {
-		done.Paths, done.Executes = nil, nil // the question has listed them
+		result.Paths, result.Executes = nil, nil // the question has listed them
 	}
 
-	return q, done, nil
+	return q, result, nil
 }
 
 // askApply shows the changes that an apply would make, and asks which of them to apply. It sets o.Choose and o.Merge
@@ -271,14 +271,14 @@ func applyTo(ctx context.Context, a *app, ch *client.Changes, dir string, o host
 
 // printConflicts prints the conflicts of a failed apply, or what it changed before it failed. It returns the error with
 // which the command ends.
-func printConflicts(a *app, done *hostdir.ApplyResult, err error) error {
-	if done != nil && done.Partial && !a.json {
-		a.note("%s", strings.TrimSuffix(appliedLines(a, done), "\n"))
+func printConflicts(a *app, result *hostdir.ApplyResult, err error) error {
+	if result != nil && result.Partial && !a.json {
+		a.note("%s", strings.TrimSuffix(appliedLines(a, result), "\n"))
 	}
-	if done == nil || len(done.Conflicts) == 0 && !done.Partial {
+	if result == nil || len(result.Conflicts) == 0 && !result.Partial {
 		return err
 	}
-	return a.printFailed(done, err, func() { printPaths(a, done.Conflicts) }) // a partial apply has no conflicts
+	return a.printFailed(result, err, func() { printPaths(a, result.Conflicts) }) // a partial apply has no conflicts
 }
 
 func printPaths(a *app, paths []string) {
@@ -288,24 +288,24 @@ func printPaths(a *app, paths []string) {
 }
 
 // appliedLines returns the result of an apply as text, with a line for each path.
-func appliedLines(a *app, done *hostdir.ApplyResult) string {
-	paths, inGit := withoutGit(a, done.Paths)
-	if len(done.Paths) == 0 && done.Changed > 0 { // the question has listed the paths
-		return "applied to " + quote(done.Dir) + " (" + plural(done.Files, "file", "files") + " changed)\n"
+func appliedLines(a *app, result *hostdir.ApplyResult) string {
+	paths, inGit := withoutGit(a, result.Paths)
+	if len(result.Paths) == 0 && result.Changed > 0 { // the question has listed the paths
+		return "applied to " + quote(result.Dir) + " (" + plural(result.Files, "file", "files") + " changed)\n"
 	}
 
-	text := service.ChangedText("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Files, done.Changed, a.cutList(paths), inGit)
-	for _, g := range done.Git {
+	text := service.ChangedText("applied", "would apply", result.DryRun, "to "+quote(result.Dir), result.Files, result.Changed, a.cutList(paths), inGit)
+	for _, g := range result.Git {
 		text += service.RepositoryText(g.Dir, g.Target, g.Lines, g.Commits)
 	}
-	if len(done.LeftOut) > 0 {
-		text += question.LeftOutText(done.LeftOut, a.verbose) + "\n"
+	if len(result.LeftOut) > 0 {
+		text += question.LeftOutText(result.LeftOut, a.verbose) + "\n"
 	}
-	text += service.HiddenText(done.Hidden)
-	for _, p := range done.Executes {
+	text += service.HiddenText(result.Hidden)
+	for _, p := range result.Executes {
 		text += question.ExecutedWarning(string(p)) + "\n"
 	}
-	if n := len(done.Conflicts); n > 0 {
+	if n := len(result.Conflicts); n > 0 {
 		text += fmt.Sprintf("%s changed on both sides\n", plural(n, "path", "paths"))
 	}
 
@@ -356,32 +356,32 @@ func applyStoreRun(a *app, c sandbox.Config, dir string, ask askMode) (incomplet
 
 // applyAfterRun is applyChanges after the end of a run's program. It prints the result to the standard error, because
 // the standard output belongs to the program. JSON is printed to the standard output.
-func applyAfterRun(ctx context.Context, a *app, ch *client.Changes, dir, name string, ask askMode) (q *question.Question, done *hostdir.ApplyResult, err error) {
-	q, done, err = applyChanges(ctx, a, ch, dir, ask, hostdir.ApplyOptions{BaseFromDir: true, WorkspaceName: name})
+func applyAfterRun(ctx context.Context, a *app, ch *client.Changes, dir, name string, ask askMode) (q *question.Question, result *hostdir.ApplyResult, err error) {
+	q, result, err = applyChanges(ctx, a, ch, dir, ask, hostdir.ApplyOptions{BaseFromDir: true, WorkspaceName: name})
 	if err != nil && ctx.Err() != nil {
 		err = errs.Fail(errs.Failed, "interrupted")
 	}
 
-	if done != nil && a.json {
-		_ = a.printJSON(done) // endCommand reports an error of the output
-	} else if done != nil {
-		a.noteText(strings.TrimSuffix(appliedLines(a, done), "\n"))
+	if result != nil && a.json {
+		_ = a.printJSON(result) // endCommand reports an error of the output
+	} else if result != nil {
+		a.noteText(strings.TrimSuffix(appliedLines(a, result), "\n"))
 	}
 
-	return q, done, err
+	return q, result, err
 }
 
 // applyUpTo applies the changes up to a snapshot or, for "", up to the present state. incomplete is set if the user
 // left out some of the changes.
-func applyUpTo(ctx context.Context, a *app, c *client.Client, snapshotName, dir string, ask askMode, o hostdir.ApplyOptions) (done *hostdir.ApplyResult, incomplete bool, err error) {
+func applyUpTo(ctx context.Context, a *app, c *client.Client, snapshotName, dir string, ask askMode, o hostdir.ApplyOptions) (result *hostdir.ApplyResult, incomplete bool, err error) {
 	ch, err := c.Changes(ctx, snapshotName)
 	if err != nil {
 		return nil, false, err
 	}
 	defer ch.Close()
 
-	q, done, err := applyChanges(ctx, a, ch, dir, ask, o)
-	return done, q != nil && q.HasUnapplied, err
+	q, result, err := applyChanges(ctx, a, ch, dir, ask, o)
+	return result, q != nil && q.HasUnapplied, err
 }
 
 // noteKeptChanges prints where the changes of a run are kept. If partial is set, some changes were applied,

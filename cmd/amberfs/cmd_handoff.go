@@ -146,7 +146,7 @@ func sendHandoff(ctx context.Context, a *app, o *handoffOptions) (*service.Hande
 
 // callHandoff calls the operation Handoff. Unless o.noSession is set, it adds the newest agent session of the
 // workspaces or, if they have none, of the directory root.
-func callHandoff(ctx context.Context, a *app, o *handoffOptions, c *client.Client, workspaces []*client.Client, root string, done *service.HandedOff) error {
+func callHandoff(ctx context.Context, a *app, o *handoffOptions, c *client.Client, workspaces []*client.Client, root string, result *service.HandedOff) error {
 	if !o.noSession {
 		if err := o.addSession(ctx, a, workspaces, root); err != nil {
 			return err
@@ -156,7 +156,7 @@ func callHandoff(ctx context.Context, a *app, o *handoffOptions, c *client.Clien
 	bar := a.newProgress()
 	defer bar.done()
 
-	return c.Do(ctx, o.Handoff, client.Streams{Progress: bar.show}, done)
+	return c.Do(ctx, o.Handoff, client.Streams{Progress: bar.show}, result)
 }
 
 // sendDirectory hands off an ordinary directory. It makes a run of the directory, which keeps the state that was handed
@@ -215,18 +215,18 @@ func sendDirectory(ctx context.Context, a *app, o *handoffOptions) (*service.Han
 	return &done, k.addHiddenAndNoteSecrets(ctx, &done)
 }
 
-// addHiddenAndNoteSecrets adds the hidden paths, which the run does not have, to done.LeftOut. It prints the names of
+// addHiddenAndNoteSecrets adds the hidden paths, which the run does not have, to result.LeftOut. It prints the names of
 // handed-off files that look like secrets.
-func (k *keptRun) addHiddenAndNoteSecrets(ctx context.Context, done *service.HandedOff) error {
+func (k *keptRun) addHiddenAndNoteSecrets(ctx context.Context, result *service.HandedOff) error {
 	if k.hidden.Paths != nil {
 		hidden, links, err := hostdir.FindHidden(ctx, k.dir, k.hidden, nil)
 		if err != nil {
 			return err
 		}
-		done.LeftOut = slices.Concat(done.LeftOut, hidden, links)
+		result.LeftOut = slices.Concat(result.LeftOut, hidden, links)
 	}
 
-	found := slices.DeleteFunc(findSecrets(k.dir, k.hidden, maxSecretEntries), func(name string) bool { return slices.Contains(done.LeftOut, name) })
+	found := slices.DeleteFunc(findSecrets(k.dir, k.hidden, maxSecretEntries), func(name string) bool { return slices.Contains(result.LeftOut, name) })
 	if len(found) > 0 {
 		k.a.note("named like secrets, and handed off: %s\n\tleave them out with --hide, or lines of %s", gitquote.ListNames(found), hideFile)
 	}
@@ -318,34 +318,34 @@ func claudeProjectDir(dir string) string {
 
 // mergeReturned merges the returned snapshot of a handoff into the workspace or the ordinary directory in which
 // the command runs.
-func mergeReturned(ctx context.Context, a *app, back service.HandoffBack) error {
+func mergeReturned(ctx context.Context, a *app, req service.HandoffBack) error {
 	p, err := a.location()
 	if errors.Is(err, locate.ErrNotMounted) {
-		return applyReturned(ctx, a, back)
+		return applyReturned(ctx, a, req)
 	}
 	if err != nil {
 		return err
 	}
 
 	var done service.HandedBack
-	if err := a.call(ctx, p, back, &done); err != nil {
+	if err := a.call(ctx, p, req, &done); err != nil {
 		return err
 	}
 
-	return a.print(&done, func() { a.printf("%s", service.OpOf(back).Text.Text(back, &done)) })
+	return a.print(&done, func() { a.printf("%s", service.OpOf(req).Text.Text(req, &done)) })
 }
 
 // applyReturned applies the returned snapshot of a handoff to an ordinary directory. At a terminal, it asks the
 // user first.
-func applyReturned(ctx context.Context, a *app, back service.HandoffBack) error {
+func applyReturned(ctx context.Context, a *app, req service.HandoffBack) error {
 	store, ok := runsStoreHere(a)
 	if !ok {
 		return errs.Fail(errs.NotExist, "nothing was handed off from here, and nothing was received here").WithHint("go to the directory, or name it with -C DIR")
 	}
 
-	o := hostdir.ApplyOptions{DryRun: back.DryRun, Merge: back.Merge}
+	o := hostdir.ApplyOptions{DryRun: req.DryRun, Merge: req.Merge}
 	var err error
-	if o.ConflictRule, err = threeway.RuleOf(back.Ours, back.Theirs); err != nil {
+	if o.ConflictRule, err = threeway.RuleOf(req.Ours, req.Theirs); err != nil {
 		return err
 	}
 
@@ -354,8 +354,8 @@ func applyReturned(ctx context.Context, a *app, back service.HandoffBack) error 
 		defer bar.done()
 
 		var returned service.HandedBack
-		back.Fetch, back.DryRun = true, false
-		if err := main.Do(ctx, back, client.Streams{Progress: bar.show}, &returned); err != nil {
+		req.Fetch, req.DryRun = true, false
+		if err := main.Do(ctx, req, client.Streams{Progress: bar.show}, &returned); err != nil {
 			return err
 		}
 		bar.done()

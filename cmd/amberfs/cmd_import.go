@@ -199,19 +199,19 @@ func (w *stoppingWriter) stop() {
 
 // sendAll calls the operation, and sends the tree to it. If both fail, it returns the first error, because the
 // second one is a consequence of the first.
-func (i *importer) sendAll(ctx context.Context) (done service.Imported, err error) {
+func (i *importer) sendAll(ctx context.Context) (imported service.Imported, err error) {
 	sending, stop := context.WithCancel(ctx)
 	defer stop()
 
 	c, err := i.a.openClient(ctx, i.location)
 	if err != nil {
-		return done, err
+		return imported, err
 	}
 	defer c.Close()
 
 	i.sendFile = c.SendFile
 	body := &treeBody{sending, func(w io.Writer) error { return i.send(sending, w) }, make(chan error, 1)}
-	err = c.Do(ctx, i.req, client.Streams{In: body}, &done)
+	err = c.Do(ctx, i.req, client.Streams{In: body}, &imported)
 	stop()
 
 	var serr error // the error of send
@@ -225,17 +225,17 @@ func (i *importer) sendAll(ctx context.Context) (done service.Imported, err erro
 	}
 
 	if serr == nil || errors.Is(serr, errDaemonStopped) || errors.Is(serr, context.Canceled) {
-		return done, err
+		return imported, err
 	}
 
-	return done, service.WithKind(serr)
+	return imported, service.WithKind(serr)
 }
 
-func (i *importer) setGitSource(from gitbridge.GitSource) (err error) {
+func (i *importer) setGitSource(source gitbridge.GitSource) (err error) {
 	i.req.From = service.FromGit
-	from.Repo, err = i.a.absPath(from.Repo)
+	source.Repo, err = i.a.absPath(source.Repo)
 	i.send = i.entrySender(func(ctx context.Context, sink stream.Sink) error {
-		_, err := gitbridge.ReadGit(ctx, from, sink, i.streamOptions())
+		_, err := gitbridge.ReadGit(ctx, source, sink, i.streamOptions())
 		return err
 	})
 
@@ -333,27 +333,27 @@ func (i *importer) streamOptions() stream.Options {
 	}
 }
 
-func printImported(a *app, done service.Imported) error {
-	if len(done.Skipped) > 0 && !a.json {
-		for i, s := range done.Skipped {
+func printImported(a *app, imported service.Imported) error {
+	if len(imported.Skipped) > 0 && !a.json {
+		for i, s := range imported.Skipped {
 			if i == 10 {
-				a.note("and %d more: see --json", len(done.Skipped)-i)
+				a.note("and %d more: see --json", len(imported.Skipped)-i)
 				break
 			}
 
 			a.note("left out %s: %s", quote(s.Path), s.Reason)
 		}
 	}
-	return a.print(done, func() {
+	return a.print(imported, func() {
 		target := ""
-		if done.Path != "" && done.Path != "." {
-			target = " to " + quote(done.Path)
+		if imported.Path != "" && imported.Path != "." {
+			target = " to " + quote(imported.Path)
 		}
-		if done.Snapshot != "" {
-			target += ": snapshot " + done.Snapshot
+		if imported.Snapshot != "" {
+			target += ": snapshot " + imported.Snapshot
 		}
 
-		a.printf("imported %s, %s%s\n", plural(int(done.Files), "file", "files"), service.BytesText(done.Bytes), target)
+		a.printf("imported %s, %s%s\n", plural(int(imported.Files), "file", "files"), service.BytesText(imported.Bytes), target)
 	})
 }
 

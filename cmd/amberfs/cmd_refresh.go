@@ -116,16 +116,16 @@ func refreshWorkspace(ctx context.Context, a *app, c *client.Client, dir, store 
 
 // refreshResolvingConflicts is refreshFrom with questions about conflicts. ours is the name of the workspace in the
 // questions.
-func refreshResolvingConflicts(ctx context.Context, a *app, c *client.Client, ours, dir, store string, req service.Refresh, filter runs.RefreshFilter) (done service.Refreshed, err error) {
+func refreshResolvingConflicts(ctx context.Context, a *app, c *client.Client, ours, dir, store string, req service.Refresh, filter runs.RefreshFilter) (result service.Refreshed, err error) {
 	req.RefuseDiverged = a.resolvesConflicts() && !req.DryRun
 	err = mergeResolvingConflicts(ctx, a, ours, dir, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
 		req.Resolve = rules
 		var err error
-		done, err = refreshFrom(ctx, a, c, dir, store, req, filter)
-		return &done.MergeResult, err
+		result, err = refreshFrom(ctx, a, c, dir, store, req, filter)
+		return &result.MergeResult, err
 	})
 
-	return done, err
+	return result, err
 }
 
 // refreshFrom sends the changes of a directory to a workspace, except for the paths in filter.
@@ -133,11 +133,11 @@ func refreshFrom(ctx context.Context, a *app, c *client.Client, dir, store strin
 	bar := a.newProgress()
 	defer bar.done()
 
-	done, left, err := runs.Refresh(ctx, c, dir, store, req, bar.show, filter)
+	result, left, err := runs.Refresh(ctx, c, dir, store, req, bar.show, filter)
 	bar.done()
 	if text := left.Describe(quote(dir)); text != "" && !req.DryRun {
 		a.note("%s", text)
 	}
 
-	return done, err
+	return result, err
 }

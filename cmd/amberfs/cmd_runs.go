@@ -53,26 +53,26 @@ forks in one store.`,
 	return cmd
 }
 
-// listRuns prints the runs. If all is set, it also prints the runs that were removed less than a day ago.
-func listRuns(ctx context.Context, a *app, all bool) error {
+// listRuns prints the runs. If withRemoved is set, it also prints the runs that were removed less than a day ago.
+func listRuns(ctx context.Context, a *app, withRemoved bool) error {
 	rows, copies, err := runFinder(a).ListWithCopies(ctx)
 	if err != nil {
 		return err
 	}
-	if !all {
+	if !withRemoved {
 		rows = slices.DeleteFunc(rows, func(r runs.Run) bool { return r.State == service.RunRemoved })
 	}
 
 	return a.print(append(rows, copies...), func() { a.printRows(runRows(rows, copies)) })
 }
 
-func runRows(all, copies []runs.Run) [][]string {
+func runRows(listed, copies []runs.Run) [][]string {
 	var out [][]string
-	if len(all) == 0 {
+	if len(listed) == 0 {
 		out = append(out, []string{"no runs"})
 	}
 
-	for _, r := range append(all, copies...) {
+	for _, r := range append(listed, copies...) {
 		changed := plural(r.Changed, "file", "files")
 		if r.CountIncomplete {
 			changed = "at least " + changed

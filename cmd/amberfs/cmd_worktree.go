@@ -212,25 +212,25 @@ func addWorktree(ctx context.Context, a *app, name, link, branch string) (w work
 }
 
 // removeWorktree removes the worktree with a name. If path is not "", it fails if the worktree has another path.
-func removeWorktree(ctx context.Context, a *app, name, path string, force bool) (done service.DeletedFork, err error) {
+func removeWorktree(ctx context.Context, a *app, name, path string, force bool) (deleted service.DeletedFork, err error) {
 	r, p, err := repositoryHere(ctx, a, false)
 	if err != nil {
-		return done, err
+		return deleted, err
 	}
 
 	w, err := r.Find(ctx, name)
 	if err != nil {
-		return done, err
+		return deleted, err
 	}
 	if path != "" && w.Path != path {
-		return done, errs.Fail(errs.NotExist, "%s is in the worktree %s, and none itself", path, name)
+		return deleted, errs.Fail(errs.NotExist, "%s is in the worktree %s, and none itself", path, name)
 	}
-	if err := a.call(ctx, p, service.DeleteFork{Name: name, Force: force}, &done); err != nil && errs.ScriptKind(err) != errs.NotExist {
-		return done, err
+	if err := a.call(ctx, p, service.DeleteFork{Name: name, Force: force}, &deleted); err != nil && errs.ScriptKind(err) != errs.NotExist {
+		return deleted, err
 	}
 
-	done.Name = name
-	return done, r.RemoveEntry(ctx, w)
+	deleted.Name = name
+	return deleted, r.RemoveEntry(ctx, w)
 }
 
 // handleWorktreeHook is Claude Code's hook for worktrees. With "create" it makes a worktree and prints its path, with

@@ -149,17 +149,17 @@ func receiveHandoff(ctx context.Context, a *app, line handoff.Line, dir string) 
 	defer bar.done()
 	bar.show(service.Progress{What: "receiving"})
 
-	from, err := got.Open(ctx, c, nil)
+	objects, err := got.Open(ctx, c, nil)
 	if err != nil {
 		return explainUnreachable(err)
 	}
-	defer from.Close()
+	defer objects.Close()
 
 	out := receivedOutput{Path: dir, ID: r.ID, Files: got.Ref.Files, Bytes: got.Ref.Bytes, Session: got.Session}
-	if out.Skipped, err = r.writeTree(ctx, a, from, bar); err != nil {
+	if out.Skipped, err = r.writeTree(ctx, a, objects, bar); err != nil {
 		return explainUnreachable(err)
 	}
-	if out.Transcript, err = r.placeTranscript(from); err != nil {
+	if out.Transcript, err = r.placeTranscript(objects); err != nil {
 		return explainUnreachable(err)
 	}
 
@@ -170,7 +170,7 @@ func receiveHandoff(ctx context.Context, a *app, line handoff.Line, dir string) 
 	if err := r.save(); err != nil {
 		return err
 	}
-	from.RemoveLine()
+	objects.RemoveLine()
 	bar.done()
 
 	return a.print(out, func() { r.printSummary(a, out) })
@@ -225,8 +225,8 @@ func bumpChangeTime(dir string) (int64, error) {
 }
 
 // writeTree writes the tree to the directory, and returns the paths that it could not create.
-func (r *receipt) writeTree(ctx context.Context, a *app, from *handoff.Objects, bar *progress) (skipped []string, err error) {
-	root, err := from.Tree.Get(from.Source, tree.RootIno)
+func (r *receipt) writeTree(ctx context.Context, a *app, objects *handoff.Objects, bar *progress) (skipped []string, err error) {
+	root, err := objects.Tree.Get(objects.Source, tree.RootIno)
 	if err != nil {
 		return nil, err
 	}
@@ -235,9 +235,9 @@ func (r *receipt) writeTree(ctx context.Context, a *app, from *handoff.Objects, 
 	emptyBase := tree.NewRoot(1, unix.S_IFDIR, root.UID, root.GID, 0)
 
 	done, err := hostdir.Apply(ctx, r.Path, hostdir.ApplyOptions{
-		Source: from.Source, Base: emptyBase, Now: from.Tree, ConflictRule: threeway.TakeTheirs, Everything: true, Prefetch: from.Prefetch,
+		Source: objects.Source, Base: emptyBase, Now: objects.Tree, ConflictRule: threeway.TakeTheirs, Everything: true, Prefetch: objects.Prefetch,
 		Progress: func(p stream.Progress) {
-			bar.show(service.Progress{What: "receiving", Done: p.Files, Total: r.Ref.Files, Unit: "files", Bytes: from.PrefetchedBytes.Load()})
+			bar.show(service.Progress{What: "receiving", Done: p.Files, Total: r.Ref.Files, Unit: "files", Bytes: objects.PrefetchedBytes.Load()})
 		},
 	})
 	if err != nil {
@@ -254,8 +254,8 @@ func (r *receipt) writeTree(ctx context.Context, a *app, from *handoff.Objects, 
 
 // placeTranscript writes the transcript to the path at which the agent looks for it, and returns the path. If
 // that file exists already, it writes nothing and returns "".
-func (r *receipt) placeTranscript(from *handoff.Objects) (string, error) {
-	packed, err := from.Transcript()
+func (r *receipt) placeTranscript(objects *handoff.Objects) (string, error) {
+	packed, err := objects.Transcript()
 	if packed == nil || err != nil || !sessionIDPattern().MatchString(r.Session) {
 		return "", err
 	}
@@ -336,13 +336,13 @@ func (r *receipt) pushChanges(ctx context.Context, a *app, tempDir string, out *
 	bar := a.newProgress()
 	defer bar.done()
 
-	from, err := r.Open(ctx, known.OpenCache(os.TempDir()), store)
+	objects, err := r.Open(ctx, known.OpenCache(os.TempDir()), store)
 	if err != nil {
 		return err
 	}
-	defer from.Close()
+	defer objects.Close()
 
-	restoreOwner, err := r.ownerRestorer(from)
+	restoreOwner, err := r.ownerRestorer(objects)
 	if err != nil {
 		return err
 	}
@@ -354,8 +354,8 @@ func (r *receipt) pushChanges(ctx context.Context, a *app, tempDir string, out *
 		bar.show(service.Progress{What: "reading", Done: p.Files, Total: r.Ref.Files, Unit: "files", Bytes: p.Bytes})
 	}
 
-	now, err := service.OverlayState(ctx, from.Source, from, r.Ref.StateHash(), func(sink stream.Sink) error {
-		return hostdir.ReadChanges(ctx, r.Path, from.Source, from.Tree, func(e stream.Entry) error {
+	now, err := service.OverlayState(ctx, objects.Source, objects, r.Ref.StateHash(), func(sink stream.Sink) error {
+		return hostdir.ReadChanges(ctx, r.Path, objects.Source, objects.Tree, func(e stream.Entry) error {
 			if e.Whiteout && slices.Contains(r.Skipped, e.Path) {
 				return nil // the entry is missing because it could not be created when the tree was received
 			}
@@ -371,7 +371,7 @@ func (r *receipt) pushChanges(ctx context.Context, a *app, tempDir string, out *
 		a.note("%s", text)
 	}
 
-	out.Sent, err = from.SendBack(now, func(parts, of int, sent int64) {
+	out.Sent, err = objects.SendBack(now, func(parts, of int, sent int64) {
 		bar.show(service.Progress{What: "sending back", Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
 	})
 
@@ -380,8 +380,8 @@ func (r *receipt) pushChanges(ctx context.Context, a *app, tempDir string, out *
 
 // ownerRestorer returns a function that changes the owner and group of an entry. If the entry has the owner of the
 // received directory, it gets the owner of the root of the handed-off tree. The same is done with the group.
-func (r *receipt) ownerRestorer(from *handoff.Objects) (func(*stream.Meta), error) {
-	root, err := from.Tree.Get(from.Source, tree.RootIno)
+func (r *receipt) ownerRestorer(objects *handoff.Objects) (func(*stream.Meta), error) {
+	root, err := objects.Tree.Get(objects.Source, tree.RootIno)
 	if err != nil {
 		return nil, err
 	}

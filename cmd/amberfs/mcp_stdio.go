@@ -119,7 +119,7 @@ func (l *answerWriter) waitForAnswers() {
 func (l *answerWriter) Close() error { return nil }
 
 // forwardMessages passes each line that is a message on to the session. It answers other lines with an error.
-func forwardMessages(in *bufio.Reader, to io.Writer, answers *answerWriter) error {
+func forwardMessages(in *bufio.Reader, session io.Writer, answers *answerWriter) error {
 	for {
 		line, long, err := readLine(in)
 		if err != nil && len(line) == 0 && !long {
@@ -144,7 +144,7 @@ func forwardMessages(in *bufio.Reader, to io.Writer, answers *answerWriter) erro
 
 		if code == 0 {
 			answers.recordRequest(line)
-			if _, err := to.Write(append(line, '\n')); err != nil {
+			if _, err := session.Write(append(line, '\n')); err != nil {
 				return err // the session has ended
 			}
 

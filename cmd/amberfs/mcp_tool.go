@@ -171,8 +171,8 @@ func (m *mcpServer) addTool(t *tool, name string, args reflect.Type, inputSchema
 }
 
 // decodeArguments reads the arguments of a call from a JSON object, and checks them by their schema.
-func decodeArguments(object []byte, schema *jsonschema.Schema, into any) error {
-	given, err := strictjson.Object(object, into)
+func decodeArguments(object []byte, schema *jsonschema.Schema, target any) error {
+	given, err := strictjson.Object(object, target)
 	var unknown *strictjson.UnknownFieldError
 	if errors.As(err, &unknown) {
 		slices.Sort(unknown.Fields)

@@ -177,22 +177,22 @@ func (k *keptRun) prepareFork(ctx context.Context) error {
 		return errs.Fail(errs.Busy, "another run removed the copy of %s while this one began", quote(k.dir)).WithHint("run it again")
 	}
 
-	all, err := runs.List(ctx, main, k.dir, k.store)
+	allRuns, err := runs.List(ctx, main, k.dir, k.store)
 	if err != nil {
 		return err
 	}
 
-	all = runs.DeleteExpired(ctx, main, all)
+	allRuns = runs.DeleteExpired(ctx, main, allRuns)
 	if k.resume {
-		err = k.refreshFork(ctx, all)
+		err = k.refreshFork(ctx, allRuns)
 	} else {
-		err = k.makeFork(ctx, main, all)
+		err = k.makeFork(ctx, main, allRuns)
 	}
 	if err != nil {
 		return err
 	}
 
-	k.noteEarlierRuns(ctx, main, all)
+	k.noteEarlierRuns(ctx, main, allRuns)
 	if err := k.saveState(ctx, service.RunRunning); err != nil {
 		return err
 	}
@@ -202,9 +202,9 @@ func (k *keptRun) prepareFork(ctx context.Context) error {
 
 // makeFork makes the fork of a new run, after it has refreshed the copy of the directory. It takes the chosen name, or
 // the next free one.
-func (k *keptRun) makeFork(ctx context.Context, main *client.Client, all []runs.Run) error {
+func (k *keptRun) makeFork(ctx context.Context, main *client.Client, allRuns []runs.Run) error {
 	var names []string
-	for _, r := range all {
+	for _, r := range allRuns {
 		names = append(names, r.Name)
 	}
 	if slices.Contains(names, k.name) {
@@ -266,8 +266,8 @@ func (k *keptRun) releaseStaleName(ctx context.Context, owner string) error {
 }
 
 // refreshFork refreshes the fork of a resumed run from the directory, unless another program is in the run.
-func (k *keptRun) refreshFork(ctx context.Context, all []runs.Run) error {
-	r, err := runs.ChooseRun(all, k.name, k.dir)
+func (k *keptRun) refreshFork(ctx context.Context, allRuns []runs.Run) error {
+	r, err := runs.ChooseRun(allRuns, k.name, k.dir)
 	if err != nil {
 		return err
 	}
@@ -312,8 +312,8 @@ func (k *keptRun) refreshFork(ctx context.Context, all []runs.Run) error {
 }
 
 // noteEarlierRuns prints how many other runs are not applied, and their size.
-func (k *keptRun) noteEarlierRuns(ctx context.Context, main *client.Client, all []runs.Run) {
-	earlier := slices.DeleteFunc(slices.Clone(all), func(r runs.Run) bool { return r.State != service.RunKept || r.Name == k.name })
+func (k *keptRun) noteEarlierRuns(ctx context.Context, main *client.Client, allRuns []runs.Run) {
+	earlier := slices.DeleteFunc(slices.Clone(allRuns), func(r runs.Run) bool { return r.State != service.RunKept || r.Name == k.name })
 	if len(earlier) == 0 {
 		return
 	}

@@ -19,9 +19,9 @@ type suspects struct {
 // request that has the turn may be waiting for the effect of this one.
 const maxTurnWait = 5 * time.Second
 
-func newSuspects(all []uint64) *suspects {
+func newSuspects(numbers []uint64) *suspects {
 	s := &suspects{numbers: make(map[uint64]bool)}
-	for _, unique := range all {
+	for _, unique := range numbers {
 		s.numbers[unique] = true
 	}
 	return s

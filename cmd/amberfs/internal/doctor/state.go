@@ -94,27 +94,27 @@ func examineProgram() Check {
 }
 
 // examineHooks looks for hooks in the settings of agents, and at the log of hooks that failed.
-func examineHooks(dir string) (all []Check) {
+func examineHooks(dir string) (checks []Check) {
 	home, _ := os.UserHomeDir() // after an error, only the settings in dir are looked at
 	installedIn := "none in the settings here or in your home"
 	if installed := hooks.FilesWithHook(dir, home); len(installed) > 0 {
 		installedIn = strings.Join(installed, ", ")
 	}
 
-	all = append(all, okCheck("hooks", installedIn))
+	checks = append(checks, okCheck("hooks", installedIn))
 	log, last := hooks.UserFailures().LastFailure()
 	switch {
 	case log == "":
-		return append(all, okCheck("hook log", "no hook has failed"))
+		return append(checks, okCheck("hook log", "no hook has failed"))
 	case strings.Contains(last, locate.ErrNotMounted.Error()):
-		return append(all, Check{"hook log", Warning, "the last failure: " + last, "start the agent in a run: amberfs run --from . -- AGENT; the log: " + log})
+		return append(checks, Check{"hook log", Warning, "the last failure: " + last, "start the agent in a run: amberfs run --from . -- AGENT; the log: " + log})
 	}
 
-	return append(all, Check{"hook log", Warning, "the last failure: " + last, "see " + log + ", and remove it when that is settled"})
+	return append(checks, Check{"hook log", Warning, "the last failure: " + last, "see " + log + ", and remove it when that is settled"})
 }
 
 // examineMounts looks for mounts whose daemons do not answer, and for stores in use.
-func examineMounts() (all []Check) {
+func examineMounts() (checks []Check) {
 	table, err := locate.Mounts()
 	if err != nil {
 		return []Check{{"mounts", Failed, err.Error(), "mount /proc"}}
@@ -138,10 +138,10 @@ func examineMounts() (all []Check) {
 		if state == here.Hanging {
 			remedy = "see " + m.Source + "/amberfs.log, or give it up: amberfs umount -l " + m.Mountpoint
 		}
-		all = append(all, Check{"mount", Failed, m.Mountpoint + " is " + state, remedy})
+		checks = append(checks, Check{"mount", Failed, m.Mountpoint + " is " + state, remedy})
 	}
 
-	all = append(all, okCheck("mounts", fmt.Sprintf("%d answer", answering)))
+	checks = append(checks, okCheck("mounts", fmt.Sprintf("%d answer", answering)))
 	if root, err := runs.StoresDir(); err == nil {
 		runStores, _ := runs.Stores(root) // examineSpace reports a directory that cannot be read
 		for _, s := range runStores {
@@ -149,11 +149,11 @@ func examineMounts() (all []Check) {
 		}
 	}
 
-	return append(all, storeInUseChecks(stores)...)
+	return append(checks, storeInUseChecks(stores)...)
 }
 
 // storeInUseChecks returns a check for each store that a daemon has open.
-func storeInUseChecks(stores map[string]bool) (all []Check) {
+func storeInUseChecks(stores map[string]bool) (checks []Check) {
 	for _, store := range slices.Sorted(maps.Keys(stores)) {
 		h, err := storedir.ReadHolder(store)
 		if err != nil || h.PID == 0 || process.ProgramName(h.PID) != "amberfs" {
@@ -164,8 +164,8 @@ func storeInUseChecks(stores map[string]bool) (all []Check) {
 		if h.Mountpoint != "" {
 			location = ", at " + h.Mountpoint
 		}
-		all = append(all, okCheck("store in use", fmt.Sprintf("%s by pid %d%s", store, h.PID, location)))
+		checks = append(checks, okCheck("store in use", fmt.Sprintf("%s by pid %d%s", store, h.PID, location)))
 	}
 
-	return all
+	return checks
 }

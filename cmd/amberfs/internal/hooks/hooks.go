@@ -145,8 +145,8 @@ func editJSON(settings []byte, a settingsFormat, name string, remove bool) ([]by
 	return b.Bytes(), nil
 }
 
-// editEvent is editJSON for one event. root is a JSON object, and extra has more JSON fields of the hook.
-func editEvent(root []byte, event, extra, name string, remove bool) ([]byte, error) {
+// editEvent is editJSON for one event. root is a JSON object, and extraFields are more JSON fields of the hook.
+func editEvent(root []byte, event, extraFields, name string, remove bool) ([]byte, error) {
 	hooks := gjson.GetBytes(root, "hooks")
 	if hooks.Exists() && !hooks.IsObject() {
 		return nil, errors.New("hooks: not a JSON object")
@@ -159,7 +159,7 @@ func editEvent(root []byte, event, extra, name string, remove bool) ([]byte, err
 
 	// The new hook takes the place of the first hook of amberfs, or the last place. Further hooks of
 	// amberfs are removed.
-	hook := fmt.Sprintf(`{"hooks":[{"type":"command","command":%s%s}]}`, encodeJSON(shellCommand(name)), extra)
+	hook := fmt.Sprintf(`{"hooks":[{"type":"command","command":%s%s}]}`, encodeJSON(shellCommand(name)), extraFields)
 	var result []string
 	placed := remove
 	for _, group := range groups.Array() {

@@ -93,15 +93,15 @@ func ownIDMap() (m idMap) {
 	return m
 }
 
-// isUser reports whether two numbers mean the same user. The first one is from a mount table, and inside is a number
-// in this namespace.
-func (m idMap) isUser(uid, inside int) bool {
-	if uid == inside {
+// isUser reports whether two numbers mean the same user. listedUID is from a mount table, and insideUID is a number in
+// this namespace.
+func (m idMap) isUser(listedUID, insideUID int) bool {
+	if listedUID == insideUID {
 		return true
 	}
 
 	for _, r := range m {
-		if uid >= r[1] && uid-r[1] < r[2] && inside == r[0]+uid-r[1] {
+		if listedUID >= r[1] && listedUID-r[1] < r[2] && insideUID == r[0]+listedUID-r[1] {
 			return true
 		}
 	}

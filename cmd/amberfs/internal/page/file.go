@@ -91,9 +91,9 @@ func (p *Page) serveFile(w http.ResponseWriter, r *http.Request) {
 	sendJSON(w, http.StatusOK, out)
 }
 
-// readLines reads a text to its end and returns n of its lines. from is the number of the first of them. It cuts long
-// lines, so that its memory does not depend on the size of the text.
-func readLines(text *bufio.Reader, from, n int) (listing, error) {
+// readLines reads a text to its end, and returns up to maxLines of its lines, beginning with the line firstLine, counted from 0. It cuts
+// long lines, so that its memory does not depend on the size of the text.
+func readLines(text *bufio.Reader, firstLine, maxLines int) (listing, error) {
 	out := listing{Kind: "text", Lines: []string{}}
 	var line []byte    // the bytes of the current line so far, at most maxLineBytes+2
 	lineBegun := false // a byte of the current line was read
@@ -102,7 +102,7 @@ func readLines(text *bufio.Reader, from, n int) (listing, error) {
 		piece, err := text.ReadSlice('\n')
 		out.Size += int64(len(piece))
 		lineBegun = lineBegun || len(piece) > 0
-		wanted := out.Total >= from && out.Total-from < n
+		wanted := out.Total >= firstLine && out.Total-firstLine < maxLines
 		if wanted {
 			line = append(line, piece[:min(len(piece), maxLineBytes+2-len(line))]...)
 		}

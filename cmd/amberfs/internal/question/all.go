@@ -14,21 +14,21 @@ import (
 func (q *Question) Dir() string { return q.dir }
 
 // AllEmpty reports whether nothing changed in any directory.
-func AllEmpty(all []*Question) bool {
-	return !slices.ContainsFunc(all, func(q *Question) bool { return !q.Empty() })
+func AllEmpty(questions []*Question) bool {
+	return !slices.ContainsFunc(questions, func(q *Question) bool { return !q.Empty() })
 }
 
 // AskAll asks one question about several directories. It stores the choices for each directory in the Question of that
 // directory.
-func AskAll(ctx context.Context, all []*Question) (yes bool, err error) {
+func AskAll(ctx context.Context, questions []*Question) (yes bool, err error) {
 	defer func() {
-		for _, q := range all {
+		for _, q := range questions {
 			q.HasUnapplied = q.HasUnapplied || !yes && !q.Empty()
 		}
 	}()
 
 	var parts []string
-	for _, q := range all {
+	for _, q := range questions {
 		if !q.Empty() {
 			parts = append(parts, english.Plural(len(q.groups), "change", "changes")+" to "+gitquote.ReadableName(q.dir))
 		}
@@ -39,16 +39,16 @@ func AskAll(ctx context.Context, all []*Question) (yes bool, err error) {
 	help := "y - apply all\nn - apply nothing now; the changes are kept\ns - choose files, and parts of files\nd - show the changes outside of .git\n"
 
 	for {
-		answer, err := all[0].askWord(ctx, prompt, words, help)
+		answer, err := questions[0].askWord(ctx, prompt, words, help)
 		switch {
 		case err != nil || answer == "no":
 			return false, err
 		case answer == "differences":
-			err = forEachNonEmpty(all, func(q *Question) error { return q.showDiff(ctx, q.groups...) })
+			err = forEachNonEmpty(questions, func(q *Question) error { return q.showDiff(ctx, q.groups...) })
 		case answer == "some":
-			return true, forEachNonEmpty(all, func(q *Question) error { return q.chooseSome(ctx) })
+			return true, forEachNonEmpty(questions, func(q *Question) error { return q.chooseSome(ctx) })
 		default:
-			return true, forEachNonEmpty(all, func(q *Question) error { return q.resolveAll(ctx) })
+			return true, forEachNonEmpty(questions, func(q *Question) error { return q.resolveAll(ctx) })
 		}
 		if err != nil {
 			return false, err
@@ -57,12 +57,12 @@ func AskAll(ctx context.Context, all []*Question) (yes bool, err error) {
 }
 
 // forEachNonEmpty calls fn for each Question that is not Empty. All of them read from the terminal of the first one.
-func forEachNonEmpty(all []*Question, fn func(*Question) error) error {
-	for _, q := range all {
+func forEachNonEmpty(questions []*Question, fn func(*Question) error) error {
+	for _, q := range questions {
 		if q.Empty() {
 			continue
 		}
-		q.in = all[0].in
+		q.in = questions[0].in
 		if err := fn(q); err != nil {
 			return err
 		}

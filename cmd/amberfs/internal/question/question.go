@@ -334,12 +334,12 @@ func (q *Question) Choose(p string) hostdir.Choice {
 	return hostdir.Choice{Leave: q.leaveUnchosen}
 }
 
-// LeftOutText returns a text with the paths that an apply leaves out, at most maxPrinted of them unless all is
-// set.
-func LeftOutText(paths []string, all bool) string {
+// LeftOutText returns a text with the paths that an apply leaves out, at most maxPrinted of them unless
+// unlimited is set.
+func LeftOutText(paths []string, unlimited bool) string {
 	text := english.Plural(len(paths), "path", "paths") + " left out (.amberignore, and what amberfs wrote for agents; --no-ignore takes all but links to forks):"
 	listed := paths
-	if !all {
+	if !unlimited {
 		listed = paths[:min(len(paths), maxPrinted)]
 	}
 	for _, p := range listed {

@@ -41,7 +41,7 @@ type Apply struct {
 // run. After the apply, a run continues from the state of the directory. It is marked as applied if all its changes
 // were applied. If a run has several directories, Do first checks all of them and changes none if one has a
 // conflict. The paths in a and in the result are relative for the first directory, and absolute for the others.
-func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (done *hostdir.ApplyResult, err error) {
+func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (result *hostdir.ApplyResult, err error) {
 	rule, err := threeway.RuleOf(a.Ours, a.Theirs)
 	if err != nil {
 		return nil, err
@@ -65,9 +65,9 @@ func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (don
 			plans = append(plans, plan)
 		}
 
-		if done = joinResults(plans); conflict != nil {
+		if result = joinResults(plans); conflict != nil {
 			e := *errs.ErrorOf(conflict)
-			return e.WithResult(done)
+			return e.WithResult(result)
 		}
 		if a.DryRun {
 			return nil
@@ -77,15 +77,15 @@ func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (don
 		for i, p := range parts {
 			applied, err := a.apply(ctx, p, i == 0, rule)
 			if plans = append(plans, applied); err != nil {
-				done = joinResults(plans)
+				result = joinResults(plans)
 				return err
 			}
 		}
-		done = joinResults(plans)
+		result = joinResults(plans)
 
 		return nil
 	})
-	return done, err
+	return result, err
 }
 
 // plan returns the result of a dry run of the apply to one directory.
@@ -165,13 +165,13 @@ func relativeTo(dir, name string, isFirst bool) (rel string, ok bool) {
 
 // joinResults joins the results for several directories to one result. In it, the paths in all directories but the
 // first are absolute.
-func joinResults(all []*hostdir.ApplyResult) *hostdir.ApplyResult {
-	if len(all) == 0 || all[0] == nil {
+func joinResults(results []*hostdir.ApplyResult) *hostdir.ApplyResult {
+	if len(results) == 0 || results[0] == nil {
 		return nil
 	}
 
-	joined := *all[0]
-	for _, done := range all[1:] {
+	joined := *results[0]
+	for _, done := range results[1:] {
 		if done == nil {
 			continue
 		}
@@ -285,7 +285,7 @@ func requireMounted(dir string, src *tree.Source, base *tree.State) error {
 // FinishApply is called after a run was applied to its directory. It refreshes the run from the directory. If all
 // changes were applied, it marks the run as applied. It ignores conflicts of the refresh: the next refresh reports
 // them. c is connected with the run.
-func (r *Run) FinishApply(ctx context.Context, c *client.Client, done *hostdir.ApplyResult, allApplied bool, showProgress func(service.Progress)) error {
+func (r *Run) FinishApply(ctx context.Context, c *client.Client, result *hostdir.ApplyResult, allApplied bool, showProgress func(service.Progress)) error {
 	_, _, err := Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, showProgress, RefreshFilter{})
 	if errs.ScriptKind(err) == errs.Conflict {
 		err = nil
@@ -294,8 +294,8 @@ func (r *Run) FinishApply(ctx context.Context, c *client.Client, done *hostdir.A
 			WithHint("do that with `amberfs refresh --run %s`", r.Name)
 	}
 
-	if allApplied && (r.State != service.RunApplied || done.Changed > 0) {
-		count := fmt.Sprintf(service.AppliedFormat, done.Files, len(done.Git))
+	if allApplied && (r.State != service.RunApplied || result.Changed > 0) {
+		count := fmt.Sprintf(service.AppliedFormat, result.Files, len(result.Git))
 		err = errors.Join(err, takeSnapshot(ctx, c, r.Command, map[string]string{service.RunLabel: service.RunApplied, service.AppliedLabel: count}))
 	}
 

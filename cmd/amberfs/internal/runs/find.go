@@ -81,11 +81,11 @@ func (f *Finder) ListAndPrune(ctx context.Context, stores []string) (out, copies
 
 // listAndPruneStore returns the runs in a store, and the copy that they share, nil if there is none any more. It deletes
 // expired runs. It removes a store without runs, unless the store is so new that a run may be beginning in it.
-func (f *Finder) listAndPruneStore(ctx context.Context, store string) (all []Run, c *Run, err error) {
+func (f *Finder) listAndPruneStore(ctx context.Context, store string) (found []Run, c *Run, err error) {
 	dir, _ := SourceDir(store)
 	err = f.WithStore(ctx, store, func(main *client.Client) error {
-		if all, err = List(ctx, main, dir, store); err == nil {
-			all = WithSizes(ctx, main, DeleteExpired(ctx, main, all))
+		if found, err = List(ctx, main, dir, store); err == nil {
+			found = WithSizes(ctx, main, DeleteExpired(ctx, main, found))
 		}
 		return err
 	})
@@ -95,17 +95,17 @@ func (f *Finder) listAndPruneStore(ctx context.Context, store string) (all []Run
 
 	st, err := os.Stat(filepath.Join(store, "format"))
 	if err != nil {
-		return all, nil, nil // another process removed the store
+		return found, nil, nil // another process removed the store
 	}
 
-	c = &Run{Dir: dir, State: CopyState, Runs: len(all), Bytes: DiskUsage(store), Store: store, Created: st.ModTime(), LastUsed: st.ModTime()}
-	for _, r := range all {
+	c = &Run{Dir: dir, State: CopyState, Runs: len(found), Bytes: DiskUsage(store), Store: store, Created: st.ModTime(), LastUsed: st.ModTime()}
+	for _, r := range found {
 		if c.DirGone = r.DirGone; r.LastUsed.After(c.LastUsed) {
 			c.LastUsed = r.LastUsed
 		}
 	}
-	if len(all) > 0 || time.Since(c.Created) < removedLifetime {
-		return all, c, nil
+	if len(found) > 0 || time.Since(c.Created) < removedLifetime {
+		return found, c, nil
 	}
 
 	removed, err := RemoveIfEmpty(store)

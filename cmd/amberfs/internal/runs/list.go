@@ -80,10 +80,10 @@ func FindRun(ctx context.Context, store, name, commandLine string) (*Run, error)
 }
 
 // WithSizes returns the runs with Bytes set: the bytes that the deletion of each run would free.
-func WithSizes(ctx context.Context, main *client.Client, all []Run) []Run {
+func WithSizes(ctx context.Context, main *client.Client, list []Run) []Run {
 	var d info.Disk
 	_ = main.Do(ctx, service.DU{}, client.Streams{}, &d) // after an error, the sizes are 0
-	out := slices.Clone(all)
+	out := slices.Clone(list)
 	for i := range out {
 		if f := slices.IndexFunc(d.Forks, func(f info.UsedBy) bool { return f.Name == out[i].Name }); f >= 0 {
 			out[i].Bytes = d.Forks[f].Bytes
@@ -148,8 +148,8 @@ func DeleteRun(ctx context.Context, main *client.Client, store, name string) err
 }
 
 // DeleteExpired deletes the expired runs, and returns the others.
-func DeleteExpired(ctx context.Context, main *client.Client, all []Run) (remaining []Run) {
-	for _, r := range all {
+func DeleteExpired(ctx context.Context, main *client.Client, list []Run) (remaining []Run) {
+	for _, r := range list {
 		if !r.isExpired(time.Now()) || DeleteRun(ctx, main, r.Store, r.Name) != nil {
 			remaining = append(remaining, r)
 		}
@@ -158,17 +158,17 @@ func DeleteExpired(ctx context.Context, main *client.Client, all []Run) (remaini
 }
 
 // ChooseRun returns the run with a name or, without a name, the newest kept run. A removed run is an error.
-func ChooseRun(all []Run, name, dir string) (*Run, error) {
+func ChooseRun(list []Run, name, dir string) (*Run, error) {
 	var newest *Run
-	for i, r := range all {
+	for i, r := range list {
 		switch {
 		case name == "" && r.State == service.RunKept && (newest == nil || r.LastUsed.After(newest.LastUsed)):
-			newest = &all[i]
+			newest = &list[i]
 		case name != r.Name:
 		case r.State == service.RunRemoved:
 			return nil, removedError(name)
 		default:
-			return &all[i], nil
+			return &list[i], nil
 		}
 	}
 	if newest != nil {

@@ -15,12 +15,12 @@ import (
 // AttemptsText returns a text with a line for each attempt, and its number of lines. On a terminal the text overwrites the
 // text of the previous call, which had oldLines lines. If the terminal has too few lines, only running attempts have a
 // line, and the last line counts the attempts by state.
-func AttemptsText(all []*Attempt, oldLines, width, height int) (text string, lines int) {
+func AttemptsText(attempts []*Attempt, oldLines, width, height int) (text string, lines int) {
 	var rows []string
-	allFit := len(all) < height
+	allFit := len(attempts) < height
 	counts := map[string]int{}
 
-	for _, t := range all {
+	for _, t := range attempts {
 		counts[t.State]++
 		seconds := t.Seconds
 		if seconds == 0 && !t.startedAt.IsZero() {

@@ -182,7 +182,7 @@ func (f *searchForks) keepAttempt(ctx context.Context, t *Attempt) error {
 }
 
 // runAttempts runs all attempts, and returns the one to merge, nil if none passed.
-func (f *searchForks) runAttempts(ctx context.Context, r ExploreArgs, limit time.Duration, all []*Attempt, onProgress func(all []*Attempt, ended *Attempt)) (best *Attempt, _ error) {
+func (f *searchForks) runAttempts(ctx context.Context, r ExploreArgs, limit time.Duration, attempts []*Attempt, onProgress func(attempts []*Attempt, ended *Attempt)) (best *Attempt, _ error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
@@ -193,7 +193,7 @@ func (f *searchForks) runAttempts(ctx context.Context, r ExploreArgs, limit time
 		var group errgroup.Group
 		group.SetLimit(cmp.Or(r.Jobs, r.Attempts))
 
-		for _, t := range all {
+		for _, t := range attempts {
 			group.Go(func() error {
 				changes <- func() { t.startedAt = time.Now() }
 				state, err := f.runAttempt(ctx, r, t, limit, func(state string) { changes <- func() { t.State = state } })
@@ -207,7 +207,7 @@ func (f *searchForks) runAttempts(ctx context.Context, r ExploreArgs, limit time
 						}
 					}
 
-					onProgress(all, t)
+					onProgress(attempts, t)
 				}
 
 				return nil
@@ -229,7 +229,7 @@ func (f *searchForks) runAttempts(ctx context.Context, r ExploreArgs, limit time
 			}
 
 		case <-tick:
-			onProgress(all, nil)
+			onProgress(attempts, nil)
 		}
 	}
 }

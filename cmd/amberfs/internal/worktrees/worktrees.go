@@ -225,18 +225,18 @@ func RemovePlain(ctx context.Context, path string) error {
 
 // makeLink makes the symbolic link to a worktree. The link is relative if it and the worktree are in the workspace.
 // A link in the repository is added to .git/info/exclude, unless git ignores it already.
-func (r *Repository) makeLink(ctx context.Context, link, to string) error {
+func (r *Repository) makeLink(ctx context.Context, link, target string) error {
 	if err := os.MkdirAll(filepath.Dir(link), 0o777); err != nil {
 		return err
 	}
 
 	if rel, err := filepath.Rel(r.Root, link); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
-		if to, err = filepath.Rel(filepath.Dir(link), to); err != nil {
+		if target, err = filepath.Rel(filepath.Dir(link), target); err != nil {
 			return err
 		}
 	}
 
-	if err := os.Symlink(to, link); err != nil {
+	if err := os.Symlink(target, link); err != nil {
 		return err
 	}
 

@@ -208,7 +208,7 @@ func (d *Daemon) userHolder() func(*net.UnixConn, string) (joined, left func()) 
 	}
 }
 
-// addUser sends the keeper l a user with its connection.
+// addUser sends the user u, and its connection c, to the keeper l.
 func addUser(l *keeper.Link, c *net.UnixConn, u *keeper.User) error {
 	return withFD(c, func(fd int) error { return l.AddUser(u, fd) })
 }

@@ -175,8 +175,7 @@ func decodeArguments(object []byte, schema *jsonschema.Schema, target any) error
 	given, err := strictjson.Object(object, target)
 	var unknown *strictjson.UnknownFieldError
 	if errors.As(err, &unknown) {
-		slices.Sort(unknown.Fields)
-		e := errs.Fail(errs.Invalid, "unknown argument %q: the arguments are %s", unknown.Name, strings.Join(unknown.Fields, ", "))
+		e := errs.Fail(errs.Invalid, "unknown argument %q: the arguments are %s", unknown.Name, strings.Join(slices.Sorted(slices.Values(unknown.Fields)), ", "))
 		return service.WithSuggestion(e, unknown.Name, unknown.Fields, "")
 	}
 	if err != nil {

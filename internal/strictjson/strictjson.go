@@ -87,19 +87,16 @@ func explainError(err error, target reflect.Type) error {
 		return errs.New(errs.Invalid, "it is %s, and must be %s", valueName(wrongType.Value), typeName(wrongType.Type))
 	case errors.As(err, &wrongType):
 		return errs.New(errs.Invalid, "%s must be %s, not %s", wrongType.Field, typeName(wrongType.Type), valueName(wrongType.Value))
-	case isUnknown && !slices.Contains(FieldNames(target), strings.Trim(unknown, `"`)):
-		return errs.Fail(errs.Invalid, "%w", &UnknownFieldError{strings.Trim(unknown, `"`), FieldNames(target)})
+	case isUnknown && !slices.Contains(fieldNames(target), strings.Trim(unknown, `"`)):
+		return errs.Fail(errs.Invalid, "%w", &UnknownFieldError{strings.Trim(unknown, `"`), fieldNames(target)})
 	}
 
 	return err
 }
 
-// FieldNames returns the JSON names of the fields of a struct type, in the order of the fields.
-func FieldNames(t reflect.Type) []string {
+// fieldNames returns the JSON names of the fields of a struct type, in the order of the fields.
+func fieldNames(t reflect.Type) []string {
 	var out []string
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
 	if t.Kind() != reflect.Struct {
 		return nil
 	}

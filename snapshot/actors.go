@@ -70,7 +70,7 @@ func (rs Remotes) storeActorSets(view uint32) (stored []cas.Hash, err error) {
 		return nil, nil
 	}
 
-	err = s.parts.StoreChanges(sn)
+	err = s.parts.StoreActorSets(sn)
 	s.withReadLock(func(*live.Tx) { stored = sn.Changes.Stored })
 
 	return stored, err

@@ -95,7 +95,7 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 	s := t.s
 	for _, ws := range e.NewForks {
 		s.addWorkspace(ws)
-		t.tx.Protect(ws.View, ws.Policy.ReadOnly)
+		t.tx.SetReadOnlyPaths(ws.View, ws.Policy.ReadOnly)
 	}
 	for _, sn := range e.ToSeal {
 		s.sealer.Push(sn)
@@ -119,7 +119,7 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 
 	if e.PolicyChanged {
 		for _, ws := range s.cat.Workspaces.All() {
-			t.tx.Protect(ws.View, ws.Policy.ReadOnly)
+			t.tx.SetReadOnlyPaths(ws.View, ws.Policy.ReadOnly)
 		}
 
 		s.policies.Signal.Send()

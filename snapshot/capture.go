@@ -144,8 +144,9 @@ func (ss Snapshots) newestIfUnchanged(placeholders []naming.BytePath) (info.Info
 	return newest, ErrUnchanged
 }
 
-// WaitSealed waits until a snapshot has its id. When it returns, all changes that were acknowledged before the
-// call are on disk. The files with which the store was filled may not be: Store.Sync waits for these, too.
+// WaitSealed waits until a snapshot has its id. When it returns, all changes that were acknowledged before the call
+// are on disk. This does not include the files with which the store was filled: Store.Sync makes these durable,
+// too.
 func (ss Snapshots) WaitSealed(ctx context.Context, name string) (info.Info, error) {
 	var sn *catalogue.Snapshot
 	var err error

@@ -216,7 +216,7 @@ func recoverState(s *Store, checkpoint catalogue.StoreRecord) error {
 		err := load.Load(tx)
 		for _, w := range s.cat.Workspaces.All() {
 			s.addWorkspace(w)
-			tx.Protect(w.View, w.Policy.ReadOnly)
+			tx.SetReadOnlyPaths(w.View, w.Policy.ReadOnly)
 		}
 
 		return err

@@ -94,7 +94,7 @@ func (s *Store) SameAsStored(t *testing.T) {
 	for view, r := range present {
 		r.State = id(view, states[view]).String()
 		if st := orphans[view]; st != nil {
-			r.Orphans = &catalogue.PartlySealed{State: id(view, st)}
+			r.Orphans = &catalogue.PartlySealedState{State: id(view, st)}
 		}
 		was := stored[view]
 		was.ActorSets = nil

@@ -128,7 +128,7 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 		return err
 	}
 
-	// Steps use the contents of some states. The source of the graft is the one of these states with the deepest
+	// Steps use the contents of some states. Of these states, the source of the graft is the one with the deepest
 	// directories.
 	used := make(map[uint32]bool) // by view
 	for _, step := range steps {

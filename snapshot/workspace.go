@@ -20,7 +20,7 @@ import (
 type Workspace struct {
 	store    *Store
 	ws       *catalogue.Workspace // guarded by the lock of the forest
-	sealTurn *semaphore.Weighted  // held during a seal; main has one for itself, and each fork of main has one that the forks in it use, too
+	sealTurn *semaphore.Weighted  // held by a seal of the tenant, see Tenant; not used if the workspace is in a fork
 }
 
 // addWorkspace adds a workspace of the catalogue to the store. The caller holds the lock of the

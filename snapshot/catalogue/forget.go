@@ -40,8 +40,8 @@ type Forget struct {
 	Snapshots []RewrittenSnapshot `json:"snapshots,omitempty"`
 	// Trees maps old to new ids of the trees to which WorkspaceRecord.DirState and operations refer.
 	Trees map[string]string `json:"trees,omitempty"`
-	// Edits remove the contents from present states: always from those of ended forks that an undo can restore, and
-	// from those of workspaces if the user wants that.
+	// Edits remove the contents from present states: always from ended forks that an undo can restore, and from
+	// workspaces if the user requests it.
 	Edits []Edit `json:"edits,omitempty"`
 }
 

@@ -23,10 +23,10 @@ var ErrNotFound = errs.New(errs.NotExist, "no such snapshot")
 // for State, RetryAt and AddedBytes.
 type Snapshot struct {
 	info.Info
-	WS           uint32     // the view of its workspace
-	DirState     string     // see WorkspaceRecord
-	Undoes       *ActorUndo // set if the snapshot was taken right after an undo of an actor
-	Hash         cas.Hash
+	WS           uint32                     // the view of its workspace
+	DirState     string                     // see WorkspaceRecord
+	Undoes       *ActorUndo                 // set if the snapshot was taken right after an undo of an actor
+	Hash         cas.Hash                   // the ID, parsed
 	State        atomic.Pointer[tree.State] // nil for a sealed snapshot that was not loaded yet
 	SealedSignal chan struct{}              // closed when the snapshot is sealed
 	// MustSeal means that a running checkpoint must seal the snapshot even if it is removed: journal

@@ -86,11 +86,11 @@ type WorkspaceRecord struct {
 	DirState string `json:"dir,omitempty"`
 	IntervalRecord
 	// PartlySealed is set in place of State if some files could not be sealed.
-	PartlySealed *PartlySealed `json:"partly,omitempty"`
+	PartlySealed *PartlySealedState `json:"partly,omitempty"`
 	// Orphans are the inodes without a name to which the kernel may still refer, as a state without a
 	// root.
-	Orphans *PartlySealed `json:"orphans,omitempty"`
-	Ops     []Op          `json:"ops,omitempty"` // the last operations, oldest first
+	Orphans *PartlySealedState `json:"orphans,omitempty"`
+	Ops     []Op               `json:"ops,omitempty"` // the last operations, oldest first
 	// Ended is set for a fork that has ended and is kept for undo. It is the view of the fork that a user
 	// ended: this fork, or a fork above it.
 	Ended uint32 `json:"ended,omitempty"`
@@ -118,16 +118,16 @@ func (r *WorkspaceRecord) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*record)(r))
 }
 
-// PartlySealed is a state in which the contents of some files could not be sealed at a checkpoint. State contains
+// PartlySealedState is a state in which the contents of some files could not be sealed at a checkpoint. State contains
 // these files without their contents.
-type PartlySealed struct {
+type PartlySealedState struct {
 	State cas.Hash   `json:"state"`           // the sealed state
 	Files []cas.Hash `json:"files,omitempty"` // objects with the unsealed contents, see tree.PutContents
 }
 
 // Load returns the state. The contents of the files that are not sealed belong to epoch. The caller must
 // begin a new epoch before it uses the state.
-func (p *PartlySealed) Load(src *tree.Source, epoch uint64) (*tree.State, error) {
+func (p *PartlySealedState) Load(src *tree.Source, epoch uint64) (*tree.State, error) {
 	st, err := tree.Load(src, p.State)
 	if err != nil || len(p.Files) == 0 {
 		return st, err
@@ -145,10 +145,10 @@ type SnapshotRecord struct {
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
 	// Lineage is set for a snapshot from another workspace (a pulled snapshot, or the last state of a
 	// fork): the ids of the earlier states of that workspace. See Catalogue.Lineage.
-	Lineage      []string      `json:"lineage,omitempty"`
-	DirState     string        `json:"dir,omitempty"` // WorkspaceRecord.DirState at the time of the snapshot
-	Undoes       *ActorUndo    `json:"undoes,omitempty"`
-	PartlySealed *PartlySealed `json:"partly,omitempty"` // set while the snapshot cannot be sealed
+	Lineage      []string           `json:"lineage,omitempty"`
+	DirState     string             `json:"dir,omitempty"` // WorkspaceRecord.DirState at the time of the snapshot
+	Undoes       *ActorUndo         `json:"undoes,omitempty"`
+	PartlySealed *PartlySealedState `json:"partly,omitempty"` // set while the snapshot cannot be sealed
 }
 
 // ActorUndo describes an undo of an actor after which a snapshot was taken. The undo is the only change

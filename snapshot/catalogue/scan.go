@@ -15,7 +15,7 @@ import (
 // parts of text.
 func scanSnapshot(text string) (r SnapshotRecord, ok bool) {
 	s := &recordScanner{rest: text}
-	s.object(func(key string) { s.field(&r, key) })
+	s.scanObject(func(key string) { s.scanField(&r, key) })
 	return r, !s.failed && s.rest == ""
 }
 
@@ -25,7 +25,7 @@ type recordScanner struct {
 	failed bool
 }
 
-func (s *recordScanner) field(r *SnapshotRecord, key string) {
+func (s *recordScanner) scanField(r *SnapshotRecord, key string) {
 	switch key {
 	case "view":
 		r.View = s.uint32()
@@ -47,7 +47,7 @@ func (s *recordScanner) field(r *SnapshotRecord, key string) {
 		if r.Labels == nil {
 			r.Labels = make(map[string]string)
 		}
-		s.object(func(key string) { r.Labels[key] = s.text() })
+		s.scanObject(func(key string) { r.Labels[key] = s.text() })
 	case "created":
 		s.failIf(r.Created.UnmarshalText([]byte(s.text())) != nil)
 	case "expires":
@@ -66,7 +66,7 @@ func (s *recordScanner) field(r *SnapshotRecord, key string) {
 	case "unique_bytes":
 		r.UniqueBytes = s.number()
 	case "counts":
-		s.object(func(key string) { s.count(r, key) })
+		s.scanObject(func(key string) { s.scanCount(r, key) })
 	case "first_event":
 		r.FirstEvent = uint64(s.number())
 	case "last_event":
@@ -81,13 +81,13 @@ func (s *recordScanner) field(r *SnapshotRecord, key string) {
 		r.Claim = s.text()
 	case "actors":
 		r.Actors = nil
-		s.list(func() { r.Actors = append(r.Actors, s.text()) })
+		s.scanList(func() { r.Actors = append(r.Actors, s.text()) })
 	case "actor_sets":
 		r.ActorSets = nil
-		s.list(func() { r.ActorSets = append(r.ActorSets, s.hash()) })
+		s.scanList(func() { r.ActorSets = append(r.ActorSets, s.hash()) })
 	case "lineage":
 		r.Lineage = nil
-		s.list(func() { r.Lineage = append(r.Lineage, s.text()) })
+		s.scanList(func() { r.Lineage = append(r.Lineage, s.text()) })
 	case "dir":
 		r.DirState = s.text()
 	default:
@@ -95,7 +95,7 @@ func (s *recordScanner) field(r *SnapshotRecord, key string) {
 	}
 }
 
-func (s *recordScanner) count(r *SnapshotRecord, key string) {
+func (s *recordScanner) scanCount(r *SnapshotRecord, key string) {
 	switch key {
 	case "created":
 		r.Counts.Created = s.number()
@@ -122,8 +122,8 @@ func (s *recordScanner) take(token string) (taken bool) {
 	return taken
 }
 
-// object reads an object that is not empty. value reads the value of a key.
-func (s *recordScanner) object(value func(key string)) {
+// scanObject reads an object that is not empty. value reads the value of a key.
+func (s *recordScanner) scanObject(value func(key string)) {
 	s.failIf(!s.take("{"))
 	for !s.failed {
 		key := s.text()
@@ -138,8 +138,8 @@ func (s *recordScanner) object(value func(key string)) {
 	}
 }
 
-// list reads a list that is not empty.
-func (s *recordScanner) list(value func()) {
+// scanList reads a list that is not empty.
+func (s *recordScanner) scanList(value func()) {
 	s.failIf(!s.take("["))
 	for !s.failed {
 		value()

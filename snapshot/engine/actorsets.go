@@ -19,9 +19,9 @@ const (
 	maxMemorySetBytes = 1 << 20
 )
 
-// StoreChanges writes the actor sets of a snapshot as one object. If the snapshot has more than
+// StoreActorSets writes the actor sets of a snapshot as one object. If the snapshot has more than
 // maxStoredSets such objects, it joins them into one. The caller has entered Collector.Puts.
-func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
+func (p *Parts) StoreActorSets(sn *catalogue.Snapshot) error {
 	var taken actors.Changes
 	p.WithReadLock(func(*live.Tx) { taken = sn.Changes })
 	if len(taken.Sets) == 0 && len(taken.Stored) <= maxStoredSets {
@@ -58,7 +58,7 @@ func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
 // has entered Collector.Puts.
 func (c *Checkpoint) storeActors() error {
 	for _, sn := range sortedByView(c.snapshots) {
-		if err := c.checkpointer.StoreChanges(sn); err != nil {
+		if err := c.checkpointer.StoreActorSets(sn); err != nil {
 			return err
 		}
 	}

@@ -81,8 +81,8 @@ type Checkpoint struct {
 	lowestPos      int64                          // lowest journal position that records after the checkpoint may reference
 	orphans        map[uint32]*tree.State         // by view: inodes without a name
 
-	partlySealed map[uint32]*catalogue.PartlySealed // by view: snapshots with files that cannot be sealed
-	unsealedErr  error                              // the error of files that cannot be sealed
+	partlySealed map[uint32]*catalogue.PartlySealedState // by view: snapshots with files that cannot be sealed
+	unsealedErr  error                                   // the error of files that cannot be sealed
 }
 
 // A frozenWorkspace is a workspace at the time of a checkpoint.
@@ -226,7 +226,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 		editSteps:    p.EditStepCount.Load(),
 		replayBytes:  p.Memory.BytesToReplay(),
 		lowestPos:    tx.LowestUnreferencedPos(),
-		partlySealed: make(map[uint32]*catalogue.PartlySealed),
+		partlySealed: make(map[uint32]*catalogue.PartlySealedState),
 	}
 
 	tx.RequireActorRecord()

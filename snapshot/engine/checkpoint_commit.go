@@ -153,7 +153,7 @@ func (c *Checkpoint) sealOrphans(ctx context.Context, id uint32, st *tree.State)
 		return err
 	})
 	if partly == nil {
-		partly = &catalogue.PartlySealed{State: sealed}
+		partly = &catalogue.PartlySealedState{State: sealed}
 	}
 
 	w.record.Orphans = partly
@@ -164,7 +164,7 @@ func (c *Checkpoint) sealOrphans(ctx context.Context, id uint32, st *tree.State)
 
 // sealWholeOrPartly calls seal, which seals the state st. If seal fails, sealWholeOrPartly seals the state
 // without the files that cannot be sealed, and returns the id of this state with a description of the files.
-func (c *Checkpoint) sealWholeOrPartly(ctx context.Context, ws uint32, st *tree.State, seal func() error) (*catalogue.PartlySealed, error) {
+func (c *Checkpoint) sealWholeOrPartly(ctx context.Context, ws uint32, st *tree.State, seal func() error) (*catalogue.PartlySealedState, error) {
 	cause := seal()
 	if cause == nil || ctx.Err() != nil || st == nil {
 		return nil, cause

@@ -147,15 +147,15 @@ func (r *Roots) ReadCheckpoint() error {
 
 	// record has the fields with roots, of the records of workspaces and of snapshots.
 	type record struct {
-		View      uint32                  `json:"view"`
-		WS        uint32                  `json:"ws"`
-		ID        string                  `json:"id"`
-		State     string                  `json:"state"`
-		Partly    *catalogue.PartlySealed `json:"partly"`
-		Orphans   *catalogue.PartlySealed `json:"orphans"`
-		ActorSets []cas.Hash              `json:"actor_sets"`
-		Dir       string                  `json:"dir"`
-		Ops       []catalogue.Op          `json:"ops"`
+		View      uint32                       `json:"view"`
+		WS        uint32                       `json:"ws"`
+		ID        string                       `json:"id"`
+		State     string                       `json:"state"`
+		Partly    *catalogue.PartlySealedState `json:"partly"`
+		Orphans   *catalogue.PartlySealedState `json:"orphans"`
+		ActorSets []cas.Hash                   `json:"actor_sets"`
+		Dir       string                       `json:"dir"`
+		Ops       []catalogue.Op               `json:"ops"`
 	}
 
 	// Read only the unwritten records of snapshots: all others are equal to the catalogue.
@@ -176,7 +176,7 @@ func (r *Roots) ReadCheckpoint() error {
 				view = rec.WS
 			}
 
-			for _, part := range []*catalogue.PartlySealed{rec.Partly, rec.Orphans} {
+			for _, part := range []*catalogue.PartlySealedState{rec.Partly, rec.Orphans} {
 				if part == nil {
 					continue
 				}

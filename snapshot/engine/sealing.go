@@ -294,7 +294,7 @@ func (q *Sealer) SealInTurn(ctx context.Context, ws uint32, st *tree.State) (id 
 // from the journal into the store, unsealed. Bytes that cannot be copied must stay in the journal;
 // low is their lowest position. p is nil if all files could be sealed. As SealInTurn, SealPartly waits for the
 // turn of the workspace, and the caller must protect the state from gc.
-func (q *Sealer) SealPartly(ctx context.Context, ws uint32, st *tree.State) (p *catalogue.PartlySealed, lowestPos int64, err error) {
+func (q *Sealer) SealPartly(ctx context.Context, ws uint32, st *tree.State) (p *catalogue.PartlySealedState, lowestPos int64, err error) {
 	lowestPos = live.NoPos
 	err = q.runInTurn(ctx, ws, func() error {
 		objects := q.Pacer.Objects(q.Objects)
@@ -311,7 +311,7 @@ func (q *Sealer) SealPartly(ctx context.Context, ws uint32, st *tree.State) (p *
 		}
 
 		files, err := tree.PutContents(objects, unsealed)
-		p = &catalogue.PartlySealed{State: id, Files: files}
+		p = &catalogue.PartlySealedState{State: id, Files: files}
 
 		return cmp.Or(err, ctx.Err())
 	})

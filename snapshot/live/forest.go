@@ -296,8 +296,8 @@ func (v *view) ownInode(ino uint64) (*tree.Inode, error) {
 // newIno returns a number for a new inode. The caller holds the forest's lock.
 func (v *view) newIno() (uint64, error) { return v.trees.newInos(v.newEditor(0), 1) }
 
-// newInos returns the first of n numbers for new inodes. If the table page of the next number is damaged,
-// it skips the rest of the page. The caller holds the forest's lock.
+// newInos returns the first of n numbers for new inodes. If the table page of the next number is damaged, it skips
+// the remaining numbers of the page. The caller holds the forest's lock.
 func (t *trees) newInos(e *tree.Editor, n uint64) (first uint64, err error) {
 	err = e.OwnSlot(t.mu.nextIno)
 	if errs.KindOf(err) == errs.Unreachable {

@@ -38,7 +38,7 @@ func (t Takeover) Inherit() (Inheritance, error) {
 	t.trees.mu.RLock()
 	defer t.trees.mu.RUnlock()
 
-	in := Inheritance{Notices: t.trees.mu.inherited.notices, Stale: maps.Clone(t.trees.mu.inherited.stale), Unanswered: t.trees.requests.inheritedNodes()}
+	in := Inheritance{Notices: t.trees.mu.inherited.notices, Stale: maps.Clone(t.trees.mu.inherited.staleNames), Unanswered: t.trees.requests.inheritedNodes()}
 
 	for id, v := range t.trees.mu.views {
 		inos, err := v.orphans.inos(t.trees.waitingSrc)
@@ -96,12 +96,12 @@ func (t *trees) disinherit() {
 
 // inheritedEdits are the edits that recovery found, see Inheritance.
 type inheritedEdits struct {
-	notices []Invalidation
-	stale   map[uint32][]string
+	notices    []Invalidation
+	staleNames map[uint32][]string
 }
 
 func newInheritedEdits() inheritedEdits {
-	return inheritedEdits{stale: make(map[uint32][]string)}
+	return inheritedEdits{staleNames: make(map[uint32][]string)}
 }
 
 // findRemovedInodes finds the inodes that an edit removes. The kernel may have references to them. Recovery calls
@@ -122,7 +122,7 @@ func (e *Edit) addToInheritance() {
 
 	in := &e.trees.mu.inherited
 	if e.hasSealedResult {
-		in.stale[e.view.id] = append(in.stale[e.view.id], e.rootNames()...)
+		in.staleNames[e.view.id] = append(in.staleNames[e.view.id], e.rootNames()...)
 	} else if !e.invalidation.IsEmpty() {
 		in.notices = append(in.notices, e.invalidation)
 	}
@@ -136,7 +136,7 @@ func (tx *Tx) SetStaleNames(views map[uint32][][]byte) {
 			all = append(all, string(name))
 		}
 
-		tx.trees.mu.inherited.stale[id] = all
+		tx.trees.mu.inherited.staleNames[id] = all
 	}
 }
 
@@ -155,7 +155,7 @@ func (tx *Tx) StaleNames() map[uint32][][]byte {
 	for view, edits := range tx.trees.mu.unnoticed {
 		add(view, slices.Concat(edits...))
 	}
-	for view, names := range in.stale {
+	for view, names := range in.staleNames {
 		add(view, names)
 	}
 	for _, inv := range in.notices {

@@ -64,10 +64,9 @@ func (v *view) charge(r *record) error {
 	return nil
 }
 
-// growthBytes returns the approximate memory in bytes that a change uses until it is sealed. urgent reports
-// whether the change may free disk space or memory. A new version of a content is charged for all its
-// extents, also for those copied from the previous version, because it keeps them after the previous
-// version was sealed.
+// growthBytes returns the approximate memory in bytes that a change uses until it is sealed. urgent reports whether
+// the change may free disk space or memory. A new version of a content is charged for all its extents, even for
+// those copied from the previous version: it keeps them in memory after the previous version was sealed.
 func (v *view) growthBytes(r *record) (bytes int64, urgent bool, err error) {
 	switch r.kind {
 	case recCreate:

@@ -29,8 +29,8 @@ var unprotected = &protectedPath{}
 // maxCachedInodes is the largest number of inodes in protection.byIno.
 const maxCachedInodes = 1 << 16
 
-// Protect sets the read-only paths of a view, if it exists.
-func (tx *Tx) Protect(view uint32, paths []string) {
+// SetReadOnlyPaths sets the read-only paths of a view, if it exists.
+func (tx *Tx) SetReadOnlyPaths(view uint32, paths []string) {
 	v, ok := tx.trees.mu.views[view]
 	if !ok {
 		return

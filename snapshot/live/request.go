@@ -10,8 +10,8 @@ import (
 // number, to the next daemon. The next daemon must not make the change twice. So the record of a change
 // contains the number of its request, and recovery collects the requests that have taken effect.
 
-// hasRequest reports whether records of a type contain the number of their request. Records of the other
-// types set an inode to given values, so a second change by the same request has no effect.
+// hasRequest reports whether records of a type contain the number of their request. Records of the other types set
+// an inode to given values, so a repetition of the change by the same request has no effect.
 func hasRequest(t journal.Type) bool {
 	switch t {
 	case recCreate, recLink, recUnlink, recRename, recSetXattr, recRemoveXattr:

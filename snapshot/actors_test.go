@@ -13,30 +13,11 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/actors/blame"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
-
-// whose returns for each interval, newest first, which paths changed and by which actors.
-func whose(t *testing.T, w *snapshot.Workspace) string {
-	t.Helper()
-	var b strings.Builder
-	for _, i := range w.Snapshots().Intervals() {
-		fmt.Fprintf(&b, "%s %v:", i.To.Name, i.Actors)
-		o, err := w.Snapshots().OpenInterval(i)
-		must.OK(t, err)
-		must.OK(t, o.EachChange(context.Background(), tree.DiffOptions{}, func(c blame.ActorsChange) error {
-			fmt.Fprintf(&b, " %s=%s", c.Path, strings.Join(c.Actors, "+"))
-			return nil
-		}))
-		o.Close()
-		b.WriteString("\n")
-	}
-	return b.String()
-}
 
 // An actor changes files through the forest.
 type actor struct {
@@ -128,14 +109,14 @@ func capture(t *testing.T, w *snapshot.Workspace, name string) {
 // lasts checks what is known of the actors now, after a kill, and after a checkpoint and a kill.
 func lasts(t *testing.T, s *snapshot.Store, dir, expected string) {
 	t.Helper()
-	want(t, "now", whose(t, s.Main()), expected)
-	want(t, "after a kill", whose(t, afterKill(t, s, dir).Main()), expected)
+	want(t, "now", stores.Whose(t, s.Main()), expected)
+	want(t, "after a kill", stores.Whose(t, afterKill(t, s, dir).Main()), expected)
 	must.OK(t, s.Checkpoint(context.Background()))
-	want(t, "after a checkpoint", whose(t, s.Main()), expected)
-	want(t, "after a checkpoint and a kill", whose(t, afterKill(t, s, dir).Main()), expected)
+	want(t, "after a checkpoint", stores.Whose(t, s.Main()), expected)
+	want(t, "after a checkpoint and a kill", stores.Whose(t, afterKill(t, s, dir).Main()), expected)
 	_, err := s.GC(context.Background(), nil)
 	must.OK(t, err)
-	want(t, "after a gc", whose(t, s.Main()), expected)
+	want(t, "after a gc", stores.Whose(t, s.Main()), expected)
 }
 
 func TestActors(t *testing.T) {
@@ -214,14 +195,14 @@ func TestActorsOfForks(t *testing.T) {
 	capture(t, w, "v1")
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
 	must.OK(t, err)
-	want(t, "a new fork", whose(t, f), " []:\n")
+	want(t, "a new fork", stores.Whose(t, f), " []:\n")
 	as(t, f, "b").write("f", "2")
 	as(t, f, "c").write("n", "2")
 	capture(t, f, "in")
 	as(t, f, "c").rename("d", "e")
 	as(t, f, "b").remove("z")
 	as(t, w, "a").write("own", "1")
-	want(t, "the fork", whose(t, f), " [b c]: d=c d/x=c e=c e/x=c z=b\nin [b c]: f=b n=c\n")
+	want(t, "the fork", stores.Whose(t, f), " [b c]: d=c d/x=c e=c e/x=c z=b\nin [b c]: f=b n=c\n")
 	res, err := w.Forks().Merge(context.Background(), snapshot.MergeOptions{Fork: "f", Caller: actors.Caller{Actor: "m"}})
 	must.OK(t, err)
 	expected := " [b c]: d=c d/x=c e=c e/x=c f=b n=c z=b\n" + res.Undo + " [a]: own=a\nv1 [a]: d=a d/x=a f=a z=a\n"
@@ -306,7 +287,7 @@ func TestActorsOfCompaction(t *testing.T) {
 		t.Errorf("made of what %v did", made.Actors)
 	}
 	lasts(t, s, dir, " []:\nof-c [a b c]: a=a b=b c=c\n")
-	if i := mustFind(t, afterKill(t, s, dir).Main(), "one"); !slices.Equal(i.Actors, []string{"a", "b"}) {
+	if i := stores.Find(t, afterKill(t, s, dir).Main(), "one"); !slices.Equal(i.Actors, []string{"a", "b"}) {
 		t.Errorf("after a kill by %v", i.Actors)
 	}
 }
@@ -359,7 +340,7 @@ func TestBetweenActors(t *testing.T) {
 	a.write("f", "4")
 	b.chmod("f", 0o600)
 	taken("within a second", 1)
-	want(t, "both changed it", strings.SplitN(whose(t, w), "\n", 2)[0], " [a b]: f=a+b")
+	want(t, "both changed it", strings.SplitN(stores.Whose(t, w), "\n", 2)[0], " [a b]: f=a+b")
 	capture(t, w, "all")
 	for name, change := range map[string]func(a, b actor){
 		"removed":  func(a, b actor) { a.remove("g"); b.write("g", "1") },

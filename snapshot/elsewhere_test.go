@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // A place is what is on a remote: objects that were copied there, with all that is
@@ -121,7 +122,7 @@ func stateDump(t *testing.T, w *snapshot.Workspace, name string) string {
 	t.Helper()
 	st, _, err := w.HoldState(name)
 	must.OK(t, err)
-	return dump(t, w.Store(), st)
+	return stores.Dump(t, w.Store(), st)
 }
 
 // A store that begins with a pushed snapshot has its files, takes changes, and goes
@@ -152,7 +153,7 @@ func TestStartElsewhere(t *testing.T) {
 		want(t, "untouched", read(t, s, s.Main().Root(), "f7"), strings.Repeat("line 7\n", 200))
 	}
 	check()
-	i := mustFind(t, s.Main(), "v1")
+	i := stores.Find(t, s.Main(), "v1")
 	want(t, "info", fmt.Sprintf("%v %s %s %d", i.ID == info.ID, i.Message, i.Kind, i.Files), "true hello pull 300")
 	write(t, s, s.Main().Root(), "f3", "mine")
 	write(t, s, s.Main().Root(), "new", "also mine")
@@ -291,7 +292,7 @@ func TestPulledStays(t *testing.T) {
 // Whatever is then pulled, compared, restored, forked and promoted crosswise comes
 // out as it would from one store: walker.history compares each restore.
 func TestDivergedStores(t *testing.T) {
-	seeds := uint64(fromEnv("SEEDS", 2))
+	seeds := uint64(stores.FromEnv("SEEDS", 2))
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { diverged(t, seed) })
 	}
@@ -301,11 +302,11 @@ func diverged(t *testing.T, seed uint64) {
 	ctx, p := context.Background(), newPlace()
 	r := rand.New(rand.NewPCG(seed, 16))
 	base := open(t, t.TempDir())
-	x := &walker{t: t, r: r, s: base}
-	work := func(x *walker, n int) {
+	x := &stores.Walker{T: t, R: r, S: base}
+	work := func(x *stores.Walker, n int) {
 		t.Helper()
 		for range n {
-			if err := x.step(x.s.Main()); !expected(err) {
+			if err := x.Step(x.S.Main()); !stores.Expected(err) {
 				t.Fatal(err)
 			}
 		}
@@ -314,42 +315,42 @@ func diverged(t *testing.T, seed uint64) {
 	_, err := base.Main().Capture(snapshot.CaptureOptions{Name: "start"})
 	must.OK(t, err)
 	info := p.push(t, base.Main(), "start")
-	var stores [2]*walker
-	for i := range stores {
+	var both [2]*stores.Walker
+	for i := range both {
 		s := openWith(t, t.TempDir(), p, startOf(t, info))
-		keepAll(t, s)
-		stores[i] = &walker{t: t, r: r, s: s, n: 1000 * (i + 1)}
+		stores.KeepAll(t, s)
+		both[i] = &stores.Walker{T: t, R: r, S: s, N: 1000 * (i + 1)}
 	}
 	for round := range 2 {
-		for i, x := range stores {
+		for i, x := range both {
 			work(x, 40)
 			name := fmt.Sprintf("s%d-%d", i, round)
-			_, err := x.s.Main().Capture(snapshot.CaptureOptions{Name: name})
+			_, err := x.S.Main().Capture(snapshot.CaptureOptions{Name: name})
 			must.OK(t, err)
-			info := p.push(t, x.s.Main(), name)
-			other := stores[1-i].s
+			info := p.push(t, x.S.Main(), name)
+			other := both[1-i].S
 			_, err = other.Main().Remotes().AddPulled(info, startOf(t, info).ID, actors.Caller{})
 			must.OK(t, err)
-			if stateDump(t, other.Main(), name) != stateDump(t, x.s.Main(), name) {
+			if stateDump(t, other.Main(), name) != stateDump(t, x.S.Main(), name) {
 				t.Fatalf("%s is another tree after it was pulled", name)
 			}
 			cross(t, other, name)
 		}
-		for _, x := range stores {
+		for _, x := range both {
 			for range 10 {
-				if err := x.history(); !expected(err) {
+				if err := x.History(); !stores.Expected(err) {
 					t.Fatal(err)
 				}
 				work(x, 3)
 			}
 		}
 	}
-	for _, x := range stores {
-		before := portrait(t, x.s)
-		if r, err := x.s.Verify(ctx, nil); err != nil || !r.OK() {
+	for _, x := range both {
+		before := stores.Portrait(t, x.S)
+		if r, err := x.S.Verify(ctx, nil); err != nil || !r.OK() {
 			t.Fatalf("%+v, %v", r, err)
 		}
-		compare(t, "after a verification", portrait(t, x.s), before)
+		stores.Compare(t, "after a verification", stores.Portrait(t, x.S), before)
 	}
 }
 
@@ -358,7 +359,7 @@ func diverged(t *testing.T, seed uint64) {
 func cross(t *testing.T, s *snapshot.Store, name string) {
 	t.Helper()
 	ctx, w := context.Background(), s.Main()
-	there := lasting(stateDump(t, w, name))
+	there := stores.Lasting(stateDump(t, w, name))
 	_, err := w.Forks().New(snapshot.ForkOptions{Snapshot: name, Name: "of-" + name})
 	must.OK(t, err)
 	f, err := w.Forks().Named("of-" + name)
@@ -366,7 +367,7 @@ func cross(t *testing.T, s *snapshot.Store, name string) {
 	write(t, s, f.Root(), "only-in-the-fork", name)
 	res, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name})
 	must.OK(t, err)
-	if got := lasting(presentDump(t, w)); got != there {
+	if got := stores.Lasting(presentDump(t, w)); got != there {
 		t.Fatalf("restored %s:\n%.2000s\nnot\n%.2000s", name, got, there)
 	}
 	_, err = w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "of-" + name, MergeRules: snapshot.MergeRules{Theirs: true}})
@@ -386,7 +387,7 @@ func presentDump(t *testing.T, w *snapshot.Workspace) string {
 	t.Helper()
 	st, err := w.State()
 	must.OK(t, err)
-	return dump(t, w.Store(), st)
+	return stores.Dump(t, w.Store(), st)
 }
 
 // names are the paths and contents of a dump.

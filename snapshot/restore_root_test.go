@@ -8,6 +8,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // TestRootKeepsItsOwner: a restore, an undo and a merge leave the root directory as it is where its owner or
@@ -19,7 +20,7 @@ func TestRootKeepsItsOwner(t *testing.T) {
 	root := func() string {
 		st, err := w.State()
 		must.OK(t, err)
-		first, _, _ := strings.Cut(dump(t, s, st), "\n")
+		first, _, _ := strings.Cut(stores.Dump(t, s, st), "\n")
 		first, _, _ = strings.Cut(first, " nlink")
 		return first[strings.Index(first, "mode"):]
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // TestCheckpointsOfHistories: after random histories the last checkpoint has every workspace as
@@ -18,7 +19,7 @@ import (
 func TestCheckpointsOfHistories(t *testing.T) {
 	ctx := context.Background()
 	dir := filepath.Join(t.TempDir(), "store")
-	r := rand.New(rand.NewPCG(uint64(fromEnv("SEED", 3)), 45))
+	r := rand.New(rand.NewPCG(uint64(stores.FromEnv("SEED", 3)), 45))
 	held := make(map[live.NodeID]bool)
 	open := func() *snapshot.Store {
 		s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
@@ -27,14 +28,14 @@ func TestCheckpointsOfHistories(t *testing.T) {
 		s.Forest().Takeover.SetMount(live.Mount{IsHeld: func(id live.NodeID) bool { return held[id] }})
 		return s
 	}
-	x := &walker{t: t, r: r, s: open()}
-	keepAll(t, x.s)
-	for range fromEnv("ROUNDS", 40) {
+	x := &stores.Walker{T: t, R: r, S: open()}
+	stores.KeepAll(t, x.S)
+	for range stores.FromEnv("ROUNDS", 40) {
 		for range r.IntN(12) {
-			ws := x.s.Workspaces()
+			ws := stores.Workspaces(x.S)
 			w := ws[r.IntN(len(ws))]
-			err := x.step(w)
-			switch _, id, _, ok := x.node(w, false); r.IntN(8) {
+			err := x.Step(w)
+			switch _, id, _, ok := x.Node(w, false); r.IntN(8) {
 			case 0:
 				if ok {
 					held[id] = true
@@ -42,27 +43,27 @@ func TestCheckpointsOfHistories(t *testing.T) {
 			case 1:
 				for id := range held {
 					delete(held, id)
-					x.s.Forest().Takeover.Forget(id)
+					x.S.Forest().Takeover.Forget(id)
 				}
 			case 2:
-				_, err = w.PatchPolicy(fmt.Appendf(nil, `{"expire_seconds":%d}`, x.n), actors.Caller{})
+				_, err = w.PatchPolicy(fmt.Appendf(nil, `{"expire_seconds":%d}`, x.N), actors.Caller{})
 			case 3:
 				if p := w.Parent(); p != nil {
-					err = p.Forks().Rename(w.Name(), fmt.Sprint("renamed", x.n), actors.Caller{})
+					err = p.Forks().Rename(w.Name(), fmt.Sprint("renamed", x.N), actors.Caller{})
 				}
 			case 4:
-				err = x.history()
+				err = x.History()
 			}
-			if !expected(err) {
+			if !stores.Expected(err) {
 				t.Fatal(err)
 			}
 		}
 		if r.IntN(5) == 0 {
-			must.OK(t, x.s.Close())
-			x.s = open()
+			must.OK(t, x.S.Close())
+			x.S = open()
 		}
-		must.OK(t, x.s.Checkpoint(ctx))
-		x.s.SameAsStored(t)
+		must.OK(t, x.S.Checkpoint(ctx))
+		x.S.SameAsStored(t)
 	}
-	must.OK(t, x.s.Close())
+	must.OK(t, x.S.Close())
 }

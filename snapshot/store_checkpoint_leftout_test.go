@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 func openQuiet(t *testing.T, dir string, p *place, start *snapshot.StartSnapshot) *snapshot.Store {
@@ -151,7 +152,7 @@ func TestCheckpointLeavesOut(t *testing.T) {
 	whole("when it answers again", s)
 	f := forkOf(t, s, "f")
 	want(t, "the file", fmt.Sprint(read(t, s, f.Root(), "big") == big), "true")
-	sn := mustFind(t, f, "v")
+	sn := stores.Find(t, f, "v")
 	if !sn.Sealed {
 		t.Error("the snapshot is not sealed")
 	}
@@ -181,8 +182,6 @@ func forkOf(t *testing.T, s *snapshot.Store, name string) *snapshot.Workspace {
 	return nil
 }
 
-var errAway = errors.New("it does not answer")
-
 // flaky are objects that a seal cannot read, or only some of them. Seals run in the background.
 type flaky struct {
 	*cas.Store
@@ -205,7 +204,7 @@ func (u *flaky) away() bool {
 
 func (u *flaky) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	if u.away() {
-		return dst[:0], errAway
+		return dst[:0], stores.ErrAway
 	}
 	return u.Store.Get(h, dst)
 }
@@ -214,29 +213,29 @@ func (u *flaky) Get(h cas.Hash, dst []byte) ([]byte, error) {
 // files that they seal, and with kills, come to the same as if nothing had happened.
 func TestHistoriesWithUnreadableFiles(t *testing.T) {
 	ctx := context.Background()
-	seeds, rounds := fromEnv("SEEDS", 3), 30
+	seeds, rounds := stores.FromEnv("SEEDS", 3), 30
 	if !long {
 		seeds, rounds = 1, 12
 	}
-	for seed := fromEnv("SEED", 0); seed < seeds; seed++ {
+	for seed := stores.FromEnv("SEED", 0); seed < seeds; seed++ {
 		r := rand.New(rand.NewPCG(uint64(seed), 77))
 		s, err := openOn(filepath.Join(t.TempDir(), "store"), nil)
 		must.OK(t, err)
-		keepAll(t, s)
+		stores.KeepAll(t, s)
 		u := &flaky{Store: s.CAS(), r: rand.New(rand.NewPCG(uint64(seed), 14))}
 		s.SealThrough(u)
-		x := &walker{t: t, r: r, s: s}
+		x := &stores.Walker{T: t, R: r, S: s}
 		failed := int64(0)
 		for round := range rounds {
 			u.reads([]int{0, 3, 100}[r.IntN(3)])
 			for range 40 {
-				ws := s.Workspaces()
+				ws := stores.Workspaces(s)
 				sort.Slice(ws, func(i, j int) bool { return ws[i].View() < ws[j].View() })
-				err := x.step(ws[r.IntN(len(ws))])
-				if expected(err) && r.IntN(4) == 0 {
-					err = x.history()
+				err := x.Step(ws[r.IntN(len(ws))])
+				if stores.Expected(err) && r.IntN(4) == 0 {
+					err = x.History()
 				}
-				if !expected(err) {
+				if !stores.Expected(err) {
 					t.Fatal(err)
 				}
 			}
@@ -250,7 +249,7 @@ func TestHistoriesWithUnreadableFiles(t *testing.T) {
 				_, err := s.GC(ctx, nil)
 				must.OK(t, err)
 			}
-			all := portrait(t, s)
+			all := stores.Portrait(t, s)
 			failed += s.Main().Status().Metrics.CheckpointsFailed
 			dead := filepath.Join(t.TempDir(), "dead")
 			copyDir(t, s.Dir(), dead)
@@ -259,11 +258,11 @@ func TestHistoriesWithUnreadableFiles(t *testing.T) {
 			s, err = openOn(dead, nil)
 			must.OK(t, err)
 			what := fmt.Sprintf("seed %d, round %d", seed, round)
-			compare(t, what, portrait(t, s), all)
+			stores.Compare(t, what, stores.Portrait(t, s), all)
 			if t.Failed() {
 				t.FailNow()
 			}
-			u.Store, x.s = s.CAS(), s
+			u.Store, x.S = s.CAS(), s
 			s.SealThrough(u)
 		}
 		t.Logf("seed %d: %d checkpoints failed for some files", seed, failed)

@@ -20,6 +20,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -82,7 +83,7 @@ func (f hookedFile) Punch(off, n int64) error {
 // digest stands for everything that a store shows.
 func digest(t *testing.T, s *snapshot.Store) string {
 	t.Helper()
-	all := portrait(t, s)
+	all := stores.Portrait(t, s)
 	names := make([]string, 0, len(all))
 	for name := range all {
 		names = append(names, name)
@@ -115,30 +116,30 @@ func openOn(dir string, disk vfs.FS) (*snapshot.Store, error) {
 
 // randomSteps makes random changes, with history and syncs in between, and writes the
 // diary. It ends at the first error that the disk is to blame for.
-func randomSteps(t *testing.T, x *walker, d *diary, n int) error {
-	x.halfway = func() { d.note(d.look(x.s)) }
+func randomSteps(t *testing.T, x *stores.Walker, d *diary, n int) error {
+	x.Halfway = func() { d.note(d.look(x.S)) }
 	for range n {
-		ws := x.s.Workspaces()
+		ws := stores.Workspaces(x.S)
 		sort.Slice(ws, func(i, j int) bool { return ws[i].View() < ws[j].View() })
-		err := x.step(ws[x.r.IntN(len(ws))])
-		if expected(err) {
-			d.note(d.look(x.s))
-			switch x.r.IntN(9) {
+		err := x.Step(ws[x.R.IntN(len(ws))])
+		if stores.Expected(err) {
+			d.note(d.look(x.S))
+			switch x.R.IntN(9) {
 			case 0:
-				err = x.s.Sync()
+				err = x.S.Sync()
 			case 1, 2:
-				err = x.history()
+				err = x.History()
 			}
-			if expected(err) {
-				d.note(d.look(x.s))
+			if stores.Expected(err) {
+				d.note(d.look(x.S))
 			}
-			if k := x.r.IntN(4); expected(err) && k == 0 {
-				if err = x.s.Sync(); err == nil {
+			if k := x.R.IntN(4); stores.Expected(err) && k == 0 {
+				if err = x.S.Sync(); err == nil {
 					d.sure = len(d.pages) - 1
 				}
 			}
 		}
-		if !expected(err) {
+		if !stores.Expected(err) {
 			return err
 		}
 	}
@@ -150,11 +151,11 @@ func randomSteps(t *testing.T, x *walker, d *diary, n int) error {
 // afterwards is that after one of the steps: not before the last that was
 // synced, nothing in part, nothing out of order.
 func TestPowerCutsOfTheWholeStore(t *testing.T) {
-	seeds := fromEnv("SEEDS", 5)
+	seeds := stores.FromEnv("SEEDS", 5)
 	if !long {
 		seeds = 1
 	}
-	for i := 2 * fromEnv("SEED", 0); i < 2*seeds; i++ {
+	for i := 2 * stores.FromEnv("SEED", 0); i < 2*seeds; i++ {
 		seed, away := i/2, i%2*3 // 3: most of what a seal wants to read it cannot
 		t.Run(fmt.Sprintf("%d,%d", seed, away), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "store")
@@ -176,11 +177,11 @@ func TestPowerCutsOfTheWholeStore(t *testing.T) {
 			s, err := openOn(dir, hooked{mem, cut})
 			must.OK(t, err)
 			s.SealThrough(&flaky{Store: s.CAS(), r: rand.New(rand.NewPCG(uint64(seed), 11)), share: away})
-			keepAll(t, s)
+			stores.KeepAll(t, s)
 			must.OK(t, s.Sync())
 			d := &diary{look: func(s *snapshot.Store) string { return digest(t, s) }}
 			d.note(digest(t, s))
-			x := &walker{t: t, r: rand.New(rand.NewPCG(uint64(seed), 10)), s: s}
+			x := &stores.Walker{T: t, R: rand.New(rand.NewPCG(uint64(seed), 10)), S: s}
 			sure := 0
 			at = ops.Load() + 1 + rnd.Int64N(250*int64(1+away))
 			before = func() { sure = d.sure }
@@ -260,7 +261,7 @@ func failOnce(t *testing.T, i int64, errno syscall.Errno) bool {
 	var broken error
 	if s, err := openOn(dir, disk); err == nil {
 		d.note(look(s))
-		x := &walker{t: t, r: rand.New(rand.NewPCG(5, 5)), s: s}
+		x := &stores.Walker{T: t, R: rand.New(rand.NewPCG(5, 5)), S: s}
 		broken = randomSteps(t, x, d, 30)
 		if broken != nil {
 			// Reading goes on, and nothing has changed by half: it is as before

@@ -16,11 +16,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // gcWorld is a store with a random history, and a gc at random points of it.
 type gcWorld struct {
-	*walker
+	*stores.Walker
 	dir  string
 	dead int                    // stores that were killed
 	ask  atomic.Pointer[func()] // called before each operation of the disk
@@ -38,7 +39,7 @@ type pinned struct {
 // killed, all states are there, also those that are being read, and those of a checkpoint that
 // was made meanwhile.
 func TestGCInHistories(t *testing.T) {
-	for seed := range fromEnv("SEEDS", 2) {
+	for seed := range stores.FromEnv("SEEDS", 2) {
 		w := &gcWorld{dir: filepath.Join(t.TempDir(), "store")}
 		must.OK(t, os.Mkdir(w.dir, 0o700))
 		disk, err := vfs.OpenRoot(w.dir)
@@ -51,11 +52,11 @@ func TestGCInHistories(t *testing.T) {
 			return nil
 		}})
 		must.OK(t, err)
-		w.walker = &walker{t: t, r: rand.New(rand.NewPCG(uint64(seed), 45)), s: s, noGC: true}
-		if keepAll(t, s); seed%2 == 1 { // recovery begins far back
+		w.Walker = &stores.Walker{T: t, R: rand.New(rand.NewPCG(uint64(seed), 45)), S: s, NoGC: true}
+		if stores.KeepAll(t, s); seed%2 == 1 { // recovery begins far back
 			s.GCWithoutCheckpoint()
 		}
-		for round := range fromEnv("ROUNDS", 5) {
+		for round := range stores.FromEnv("ROUNDS", 5) {
 			for range 25 {
 				w.change()
 			}
@@ -72,40 +73,40 @@ func TestGCInHistories(t *testing.T) {
 
 // change makes a step in some workspace, and perhaps one of the history. It may pin a state.
 func (w *gcWorld) change() {
-	all := w.s.Workspaces()
+	all := stores.Workspaces(w.S)
 	slices.SortFunc(all, func(a, b *snapshot.Workspace) int { return int(a.View()) - int(b.View()) })
-	at := all[w.r.IntN(len(all))]
-	err := w.step(at)
-	switch k := w.r.IntN(20); {
+	at := all[w.R.IntN(len(all))]
+	err := w.Step(at)
+	switch k := w.R.IntN(20); {
 	case k < 8:
-		err = w.history()
+		err = w.History()
 	case k < 11:
 		err = w.again(at)
 	case k == 11 && len(w.pins) < 4:
 		var st *tree.State
 		if l := at.List(); len(l) > 0 {
-			i := l[w.r.IntN(len(l))]
+			i := l[w.R.IntN(len(l))]
 			var release func()
 			if st, release, err = at.HoldState(i.Name); err == nil {
-				w.t.Cleanup(release)
-				w.pins = append(w.pins, pinned{i.Name, dump(w.t, w.s, st), st})
+				w.T.Cleanup(release)
+				w.pins = append(w.pins, pinned{i.Name, stores.Dump(w.T, w.S, st), st})
 				err = at.Snapshots().Delete(i.Name, actors.Caller{})
 			}
 		}
 	}
-	if !expected(err) {
-		w.t.Fatal(err)
+	if !stores.Expected(err) {
+		w.T.Fatal(err)
 	}
 }
 
 // again writes bytes that were there before, perhaps in what a gc is about to remove, and seals
 // them.
 func (w *gcWorld) again(at *snapshot.Workspace) error {
-	_, id, _, ok := w.node(at, false)
+	_, id, _, ok := w.Node(at, false)
 	if !ok {
 		return nil
 	}
-	_, err := w.s.Forest().Write(id, bytes.Repeat([]byte{byte(w.r.IntN(2))}, 5000), 0, false)
+	_, err := w.S.Forest().Write(id, bytes.Repeat([]byte{byte(w.R.IntN(2))}, 5000), 0, false)
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (w *gcWorld) again(at *snapshot.Workspace) error {
 // killedGC runs a gc, and copies the store before some operation of the disk, as a kill there
 // leaves it.
 func (w *gcWorld) killedGC() {
-	want, left := portrait(w.t, w.s), int64(w.r.IntN(150))
+	want, left := stores.Portrait(w.T, w.S), int64(w.R.IntN(150))
 	var n atomic.Int64
 	copied := ""
 	kill := func() {
@@ -131,9 +132,9 @@ func (w *gcWorld) killedGC() {
 		}
 	}
 	w.ask.Store(&kill)
-	_, err := w.s.GC(context.Background(), nil)
+	_, err := w.S.GC(context.Background(), nil)
 	w.ask.Store(nil)
-	must.OK(w.t, err)
+	must.OK(w.T, err)
 	if copied != "" {
 		w.opens(fmt.Sprintf("killed before operation %d of %d of a gc", left, n.Load()), copied, want)
 	}
@@ -142,34 +143,34 @@ func (w *gcWorld) killedGC() {
 // gcBesideChanges runs a gc, goes on with the history between objects that it marks and packs
 // that it sweeps, and kills the store at one of these points.
 func (w *gcWorld) gcBesideChanges() {
-	points, killAt := 0, w.r.IntN(60)
+	points, killAt := 0, w.R.IntN(60)
 	between := func() {
 		if w.inGC { // by a seal of the history
 			return
 		}
 		w.inGC = true
 		defer func() { w.inGC = false }()
-		if points++; w.r.IntN(12) == 0 {
+		if points++; w.R.IntN(12) == 0 {
 			w.change()
 		}
-		if w.r.IntN(60) == 0 {
-			must.OK(w.t, w.s.Checkpoint(context.Background()))
+		if w.R.IntN(60) == 0 {
+			must.OK(w.T, w.S.Checkpoint(context.Background()))
 		}
 		if points == killAt {
-			want := portrait(w.t, w.s)
+			want := stores.Portrait(w.T, w.S)
 			w.opens(fmt.Sprintf("killed at point %d of a gc", points), w.copied(), want)
 		}
 	}
-	w.s.WhileMarking(between)
-	_, err := w.s.GC(context.Background(), func(int64, int64) { between() })
-	w.s.WhileMarking(nil)
-	must.OK(w.t, err)
+	w.S.WhileMarking(between)
+	_, err := w.S.GC(context.Background(), func(int64, int64) { between() })
+	w.S.WhileMarking(nil)
+	must.OK(w.T, err)
 }
 
 func (w *gcWorld) copied() string {
 	w.dead++
 	dead := fmt.Sprint(w.dir, w.dead)
-	must.CopyStore(w.t, dead, w.dir)
+	must.CopyStore(w.T, dead, w.dir)
 	return dead
 }
 
@@ -177,24 +178,24 @@ func (w *gcWorld) copied() string {
 func (w *gcWorld) opens(what, dir string, want map[string]string) {
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
 	if err != nil {
-		w.t.Fatal(what, err)
+		w.T.Fatal(what, err)
 	}
-	compare(w.t, what, portrait(w.t, s), want)
+	stores.Compare(w.T, what, stores.Portrait(w.T, s), want)
 	_, err = s.GC(context.Background(), nil)
-	must.OK(w.t, err)
-	compare(w.t, what+", after another gc", portrait(w.t, s), want)
+	must.OK(w.T, err)
+	stores.Compare(w.T, what+", after another gc", stores.Portrait(w.T, s), want)
 	w.whole(what, s)
-	must.OK(w.t, s.Close())
-	must.OK(w.t, os.RemoveAll(dir))
+	must.OK(w.T, s.Close())
+	must.OK(w.T, os.RemoveAll(dir))
 }
 
 // whole looks for every object that is needed.
 func (w *gcWorld) whole(what string, s *snapshot.Store) {
 	needed, err := s.Reachable(context.Background())
-	must.OK(w.t, err)
+	must.OK(w.T, err)
 	for h := range needed {
 		if there, err := s.CAS().Has(h); err != nil || !there {
-			w.t.Fatalf("%s: %s is needed and gone: %v", what, h, err)
+			w.T.Fatalf("%s: %s is needed and gone: %v", what, h, err)
 		}
 	}
 }
@@ -202,6 +203,6 @@ func (w *gcWorld) whole(what string, s *snapshot.Store) {
 func (w *gcWorld) check(what string, s *snapshot.Store) {
 	w.whole(what, s)
 	for _, p := range w.pins {
-		compare(w.t, what, map[string]string{p.name: dump(w.t, s, p.state)}, map[string]string{p.name: p.text})
+		stores.Compare(w.T, what, map[string]string{p.name: stores.Dump(w.T, s, p.state)}, map[string]string{p.name: p.text})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 func TestGCMarksAsEachStateAlone(t *testing.T) {
@@ -17,16 +18,16 @@ func TestGCMarksAsEachStateAlone(t *testing.T) {
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
 	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
-	keepAll(t, s)
-	x := &walker{t: t, r: rand.New(rand.NewPCG(5, 40)), s: s}
+	stores.KeepAll(t, s)
+	x := &stores.Walker{T: t, R: rand.New(rand.NewPCG(5, 40)), S: s}
 	for round := range 6 {
 		for range 60 {
-			ws := s.Workspaces()
-			if err := x.step(ws[x.r.IntN(len(ws))]); !expected(err) {
+			ws := stores.Workspaces(s)
+			if err := x.Step(ws[x.R.IntN(len(ws))]); !stores.Expected(err) {
 				t.Fatal(err)
 			}
-			if x.r.IntN(3) == 0 {
-				if err := x.history(); !expected(err) {
+			if x.R.IntN(3) == 0 {
+				if err := x.History(); !stores.Expected(err) {
 					t.Fatal(err)
 				}
 			}
@@ -53,8 +54,8 @@ func TestGCMarksAsEachStateAlone(t *testing.T) {
 			}
 		}
 		if round%2 == 0 {
-			x.s = afterKill(t, x.s, dir)
-			s = x.s
+			x.S = afterKill(t, x.S, dir)
+			s = x.S
 		}
 	}
 }

@@ -233,7 +233,7 @@ func TestCloseTime(t *testing.T) {
 		if read(t, s, s.Main().Root(), "f") != content {
 			t.Errorf("%s: the file is another", after)
 		}
-		if info := mustFind(t, s.Main(), "v1"); read(t, s, live.Node(info.View, live.RootIno), "f") != content[1:] {
+		if info := stores.Find(t, s.Main(), "v1"); read(t, s, live.Node(info.View, live.RootIno), "f") != content[1:] {
 			t.Errorf("%s: the file in the snapshot is another", after)
 		}
 		return s

@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // TestRecoveryWithoutTheRemote: a restore from a snapshot whose objects are on a remote
@@ -92,7 +93,7 @@ func TestRestoreBelowASymlink(t *testing.T) {
 			t.Fatalf("where d is %s: %v", what, err)
 		}
 		want(t, "what is restored", listed(res.Paths), "[{d modified} {d/e created} {d/e/f created}]")
-		want(t, "the file", readPath(t, s, "d/e/f"), "one")
+		want(t, "the file", stores.ReadPath(t, s, "d/e/f"), "one")
 		if names, err := f.Lookup(w.Root(), "d"); err != nil || names.Mode&unix.S_IFMT != unix.S_IFDIR {
 			t.Errorf("d is %+v, %v", names, err)
 		}

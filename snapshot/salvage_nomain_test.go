@@ -9,6 +9,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // TestCatalogueWithoutMain: a store whose catalogue has lost the workspace does not
@@ -40,7 +41,7 @@ func TestCatalogueWithoutMain(t *testing.T) {
 	if _, err := s.Main().Find("v1"); err != nil {
 		t.Error(err)
 	}
-	if got := readPath(t, s, "file"); got != "captured" {
+	if got := stores.ReadPath(t, s, "file"); got != "captured" {
 		t.Errorf("the file is %q", got)
 	}
 	if i, err := s.Main().Capture(snapshot.CaptureOptions{}); err != nil || i.Seq < 2 {

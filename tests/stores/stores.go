@@ -106,6 +106,19 @@ func Read(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) stri
 	return string(b[:n])
 }
 
+// ReadPath returns the contents of a short file of main, by its path.
+func ReadPath(t *testing.T, s *snapshot.Store, path string) string {
+	t.Helper()
+	st, err := s.Main().State()
+	must.OK(t, err)
+	n, err := st.Resolve(s.Source(), path)
+	must.OK(t, err)
+	b := make([]byte, 100)
+	got, err := n.Content.ReadAt(s.Source().Files, b, 0)
+	must.OK(t, err)
+	return string(b[:got])
+}
+
 // Want compares two texts.
 func Want(t *testing.T, what, got, want string) {
 	t.Helper()

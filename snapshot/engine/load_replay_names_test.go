@@ -1,4 +1,4 @@
-package snapshot_test
+package engine_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // TestPathsOfAnyBytesInTheJournal: paths are bytes, of which the records of restores,
@@ -27,13 +28,13 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 			w, root := s.Main(), s.Main().Root()
 			d, err := s.Forest().Create(root, odd, live.NewNode{Mode: unix.S_IFDIR | 0o755})
 			must.OK(t, err)
-			write(t, s, d.ID, odd, "old")
+			stores.Write(t, s, d.ID, odd, "old")
 			_, err = w.Capture(snapshot.CaptureOptions{Name: "v1"})
 			must.OK(t, err)
 			want := "old"
 			switch what {
 			case "restore":
-				write(t, s, d.ID, odd, "new")
+				stores.Write(t, s, d.ID, odd, "new")
 				r, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1", Paths: []naming.BytePath{odd + "/" + odd}})
 				if err != nil || r.Changed != 1 {
 					t.Fatal(r, err)
@@ -43,8 +44,8 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 				must.OK(t, err)
 				there, err := s.Forest().Lookup(f.Root(), odd)
 				must.OK(t, err)
-				write(t, s, there.ID, odd, "theirs")
-				write(t, s, d.ID, odd, "ours")
+				stores.Write(t, s, there.ID, odd, "theirs")
+				stores.Write(t, s, d.ID, odd, "ours")
 				_, err = w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "side", MergeRules: snapshot.MergeRules{Ours: true}})
 				must.OK(t, err)
 				want = "ours"
@@ -58,26 +59,14 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 				_, err = w.Graft(ctx, snapshot.GraftOptions{Tree: st, Path: odd + "/in"})
 				must.OK(t, err)
 			}
-			again := afterKill(t, s, dir)
+			again := stores.AfterKill(t, s, dir)
 			path := odd + "/" + odd
 			if what == "import" {
 				path = odd + "/in/" + odd + "/" + odd
 			}
-			if got := readPath(t, again, path); got != want {
+			if got := stores.ReadPath(t, again, path); got != want {
 				t.Errorf("%q is %q, want %q", path, got, want)
 			}
 		})
 	}
-}
-
-func readPath(t *testing.T, s *snapshot.Store, path string) string {
-	t.Helper()
-	st, err := s.Main().State()
-	must.OK(t, err)
-	n, err := st.Resolve(s.Source(), path)
-	must.OK(t, err)
-	b := make([]byte, 100)
-	got, err := n.Content.ReadAt(s.Source().Files, b, 0)
-	must.OK(t, err)
-	return string(b[:got])
 }

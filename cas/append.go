@@ -55,15 +55,15 @@ func (s *Store) appendObject(h *header, rec []byte, movedFrom, damaged *loc) err
 	if movedFrom != nil {
 		now, ok, err := s.index.findLocked(h.hash)
 		if err != nil || !ok || !now.samePlace(*movedFrom) {
-			p.hasGarbage = true // no place refers to the appended record
+			p.hasGarbage = true // the index does not refer to the appended record
 			return err
 		}
 
-		s.index.subtract(now)
+		s.index.markAsGarbage(now)
 	}
 
 	if damaged != nil {
-		s.index.subtract(*damaged)
+		s.index.markAsGarbage(*damaged)
 		s.index.unmarkDamaged(h.hash)
 		s.index.placesChanged.Store(true)
 	}
@@ -138,7 +138,7 @@ func (ps *packSet) sync() error {
 		return err
 	}
 
-	ends := map[*pack]int64{} // of the packs with bytes that are not on disk
+	ends := map[*pack]int64{} // ends of the packs with bytes that are not on disk
 	packs := ps.all()
 	ps.locatorMu.Lock()
 
@@ -181,7 +181,7 @@ func (ps *packSet) syncPack(p *pack, end int64) error {
 	ps.locatorMu.Lock()
 	p.syncedEnd = max(p.syncedEnd, end)
 	ps.locatorMu.Unlock()
-	ps.releaseFull(p)
+	ps.releaseFullIfSynced(p)
 
 	return nil
 }

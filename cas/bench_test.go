@@ -153,7 +153,7 @@ func BenchmarkRebuild(b *testing.B) {
 		made := 0
 		run := func(what string, do func()) {
 			b.Run(fmt.Sprintf("%d/%d/%s", row.size, made, what), func(b *testing.B) {
-				b.SetBytes(s.Stats().Stored)
+				b.SetBytes(s.Stats().StoredBytes)
 				runtime.GC()
 				debug.FreeOSMemory()
 				must.OK(b, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // VmHWM begins anew
@@ -178,7 +178,7 @@ func BenchmarkRebuild(b *testing.B) {
 			run("rebuild", func() {
 				must.OK(b, errors.Join(s.Close(), os.RemoveAll(filepath.Join(dir, "index"))))
 				s = openTest(b, dir, Options{})
-				if got := s.Stats(); got.Objects != int64(n) || got.Stored != before.Stored {
+				if got := s.Stats(); got.Objects != int64(n) || got.StoredBytes != before.StoredBytes {
 					b.Fatalf("%+v", got)
 				}
 			})

@@ -90,8 +90,8 @@ type MetaOp = manifest.Op
 
 // GCResult sums up a collection.
 type GCResult struct {
-	Removed    int64 // objects
-	FreedBytes int64 // bytes of disk that the packs occupied before and do not occupy now
+	RemovedObjects int64 // objects
+	FreedBytes     int64 // bytes of disk that the packs occupied before and do not occupy now
 }
 
 // VerifyResult sums up a verification.
@@ -112,8 +112,8 @@ type RepairResult struct {
 
 // Stats are the numbers of objects and bytes of a store.
 type Stats struct {
-	Objects int64 // in the index
-	Bytes   int64 // plain bytes of these objects
-	Stored  int64 // bytes of packs that these objects occupy, headers included
-	Packs   int   // pack files
+	Objects     int64 // in the index
+	PlainBytes  int64 // plain bytes of these objects
+	StoredBytes int64 // bytes of packs that these objects occupy, headers included
+	Packs       int   // pack files
 }

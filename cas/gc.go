@@ -44,7 +44,7 @@ type keepSet struct {
 func (c *keepSet) keepMarked(l loc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.places.add(l.place())
+	return c.places.setMarked(l.place())
 }
 
 // keepFound keeps a record that a Put or Has found.
@@ -54,7 +54,7 @@ func (c *keepSet) keepFound(l loc) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.places.touch(l.place())
+	c.places.setFound(l.place())
 }
 
 // keepSlots keeps records that an earlier collection marked.
@@ -66,7 +66,7 @@ func (c *keepSet) keepSlots(pack uint64, slots []uint32) {
 		c.places[pack] = make(map[uint32]placeBits, len(slots)/2)
 	}
 	for _, slot := range slots {
-		c.places.add(place{pack, int64(slot) * recordAlign})
+		c.places.setMarked(place{pack, int64(slot) * recordAlign})
 	}
 }
 
@@ -92,12 +92,12 @@ type placeSet map[uint64]map[uint32]placeBits
 
 // A placeBits has two bits for each of eight slots.
 type placeBits struct {
-	marked  uint8 // named by a Marker
-	touched uint8 // found by a Put or Has; the mark function must still visit the objects below the object
+	marked uint8 // named by a Marker
+	found  uint8 // found by a Put or Has; the mark function must still visit the objects below the object
 }
 
-// add sets the marked bit of a place. It reports whether the bit was not set before.
-func (s placeSet) add(p place) bool {
+// setMarked sets the marked bit of a place. It reports whether the bit was not set before.
+func (s placeSet) setMarked(p place) bool {
 	e, bit := s[p.pack][p.slot()/8], uint8(1)<<(p.slot()%8)
 	if e.marked&bit != 0 {
 		return false
@@ -109,10 +109,10 @@ func (s placeSet) add(p place) bool {
 	return true
 }
 
-// touch sets the touched bit of a place.
-func (s placeSet) touch(p place) {
+// setFound sets the found bit of a place.
+func (s placeSet) setFound(p place) {
 	e := s[p.pack][p.slot()/8]
-	e.touched |= 1 << (p.slot() % 8)
+	e.found |= 1 << (p.slot() % 8)
 	s.set(p, e)
 }
 
@@ -125,13 +125,13 @@ func (s placeSet) set(p place, e placeBits) {
 
 func (s placeSet) has(p place) bool {
 	e := s[p.pack][p.slot()/8]
-	return (e.marked|e.touched)>>(p.slot()%8)&1 != 0
+	return (e.marked|e.found)>>(p.slot()%8)&1 != 0
 }
 
 // count returns the number of places in a pack.
 func (s placeSet) count(pack uint64) (n int64) {
 	for _, e := range s[pack] {
-		n += int64(bits.OnesCount8(e.marked | e.touched))
+		n += int64(bits.OnesCount8(e.marked | e.found))
 	}
 	return n
 }
@@ -304,7 +304,7 @@ func (s *sweeper) collect(ctx context.Context, allowMissing bool, mark func(*Mar
 		return err
 	}
 
-	// After an error the collection is complete: without the generations the next one takes longer.
+	// An error here does not make Collect fail: without the generations, only the next collection takes longer.
 	if err := marker.saveGenerations(s.collectionCounted); err != nil {
 		s.store.log.Warn("cannot save what gc has marked", "err", err)
 	}
@@ -316,8 +316,8 @@ func (s *sweeper) collect(ctx context.Context, allowMissing bool, mark func(*Mar
 }
 
 // startKeepSet sets gcState.keepSet to a set with the present ends of the packs. It takes gcState.gate to wait
-// for running Puts: a Put that looked for its object before does not keep the object, so this Put must have
-// returned before mark is called.
+// for running Puts. Such a Put may have found its object before the set existed. Then only mark can keep the
+// object, and mark learns of it only after the Put has returned.
 func (s *Store) startKeepSet() *keepSet {
 	c := &keepSet{packEnds: map[uint64]int64{}, packInfos: map[uint64]packInfo{}, places: placeSet{}}
 	s.gc.gate.Lock()
@@ -386,7 +386,7 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 // a good index look old.
 func (s *sweeper) countCollection() error {
 	n := collectionCount(s.store.manifest) + 1
-	s.store.index.writeMu.Lock() // a flush would write the number of the manifest
+	s.store.index.writeMu.Lock() // a flush would overwrite the new number with the smaller one in the manifest
 	defer s.store.index.writeMu.Unlock()
 
 	b := s.store.index.db.Batch(s.store.space.checkForIndex)

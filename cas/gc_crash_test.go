@@ -169,7 +169,7 @@ func TestMovedObjectsAreDurableFirst(t *testing.T) {
 			closeTest(t, s)
 		}
 	}
-	if res := collectAllBut(t, s, keep); res.Removed == 0 || removed == 0 {
+	if res := collectAllBut(t, s, keep); res.RemovedObjects == 0 || removed == 0 {
 		t.Errorf("%d removed, result %+v", removed, res)
 	}
 }

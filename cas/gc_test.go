@@ -109,7 +109,7 @@ func TestGCTouchesWhatPutFinds(t *testing.T) {
 		return nil
 	}, nil)
 	must.OK(t, err)
-	if res.Removed != 1 {
+	if res.RemovedObjects != 1 {
 		t.Errorf("result %+v", res)
 	}
 	for _, b := range [][]byte{put3, has3, fresh} {
@@ -145,12 +145,12 @@ func TestGCGivesSpaceBack(t *testing.T) {
 		t.Errorf("packs take %d bytes for %d living", after, live)
 	}
 	// Again with nothing to do.
-	if res := collectAllBut(t, s, keep); res.Removed != 0 || res.FreedBytes != 0 {
+	if res := collectAllBut(t, s, keep); res.RemovedObjects != 0 || res.FreedBytes != 0 {
 		t.Errorf("second collection: %+v", res)
 	}
 	// And everything, also from the pack that is appended to.
 	collectAllBut(t, s, nil)
-	if st := s.Stats(); st.Objects != 0 || st.Bytes != 0 || st.Stored != 0 || packBytes(t, s) > 30_000 {
+	if st := s.Stats(); st.Objects != 0 || st.PlainBytes != 0 || st.StoredBytes != 0 || packBytes(t, s) > 30_000 {
 		t.Errorf("after removing everything: %+v", st)
 	}
 	for _, b := range keep {
@@ -180,7 +180,7 @@ func TestGCOfSmallObjects(t *testing.T) {
 		wantObject(t, s, b)
 	}
 	verifyClean(t, s)
-	if res := collectAllBut(t, s, keep); res.Removed != 0 {
+	if res := collectAllBut(t, s, keep); res.RemovedObjects != 0 {
 		t.Errorf("second collection: %+v", res)
 	}
 }
@@ -277,7 +277,7 @@ func TestGCDescendsFromWhatIsPutAgain(t *testing.T) {
 		}
 		return nil
 	}, nil)
-	if err != nil || res.Removed != 1 {
+	if err != nil || res.RemovedObjects != 1 {
 		t.Errorf("%+v, %v", res, err)
 	}
 	wantObject(t, s, parent)

@@ -120,8 +120,8 @@ func (i *packInfo) subtract(o packInfo) {
 	i.storedBytes -= o.storedBytes
 }
 
-// storedPacks reads the entries of all packs, by pack id.
-func (x *locator) storedPacks() (map[uint64]packInfo, error) {
+// storedPackInfos reads the entries of all packs, by pack id.
+func (x *locator) storedPackInfos() (map[uint64]packInfo, error) {
 	m := map[uint64]packInfo{}
 	err := x.db.Each([]byte{keyPack}, func(k, v []byte) error {
 		i, ok := decodePackInfo(v)
@@ -136,8 +136,8 @@ func (x *locator) storedPacks() (map[uint64]packInfo, error) {
 	return m, err
 }
 
-// storedPack reads the entry of a pack. If the index has no entry, it returns one that covers no records.
-func (x *locator) storedPack(id uint64) (packInfo, error) {
+// storedPackInfo reads the entry of a pack. If the index has no entry, it returns one that covers no records.
+func (x *locator) storedPackInfo(id uint64) (packInfo, error) {
 	v, ok, err := x.db.Get(packKey(id))
 	if !ok {
 		return packInfo{indexedEnd: packHeaderSize}, err

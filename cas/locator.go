@@ -103,32 +103,32 @@ func (x *locator) add(hash Hash, l loc) {
 	}
 }
 
-// subtract subtracts a moved or replaced object from the counts of its old pack, and records that the
+// markAsGarbage subtracts a moved or replaced object from the counts of its old pack, and records that the
 // pack contains garbage. The caller holds locator.mu.
-func (x *locator) subtract(l loc) {
+func (x *locator) markAsGarbage(l loc) {
 	if p := x.packs.get(l.pack); p != nil {
 		p.info.remove(l)
 		p.dirty, p.hasGarbage = true, true
 	}
 }
 
-// mustFlush reports whether newPlaces has reached the size at which it is flushed.
-func (x *locator) mustFlush() bool {
+// isFlushDue reports whether newPlaces has reached the size at which it is flushed.
+func (x *locator) isFlushDue() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.newPlaces.objects) >= flushObjects || x.newPlaces.bytes >= flushBytes
 }
 
-// flushIfDue flushes if mustFlush returns true. It ignores ErrNoSpace while fewer than maxUnflushed
-// places are in memory.
+// flushIfDue flushes if isFlushDue returns true. It ignores ErrNoSpace while fewer than maxUnflushed places
+// are in memory.
 func (x *locator) flushIfDue() error {
-	if !x.mustFlush() {
+	if !x.isFlushDue() {
 		return nil
 	}
 	x.writeMu.Lock()
 	defer x.writeMu.Unlock()
 
-	if !x.mustFlush() {
+	if !x.isFlushDue() {
 		return nil // another goroutine has flushed
 	}
 
@@ -202,8 +202,8 @@ func (x *locator) compactLocked(all bool) {
 //   - by pack id, the new entries of the packs whose entries in the database are outdated,
 //   - these packs.
 //
-// Places and entries are of one instant: the place of every record before a pack's end is in the returned
-// overlay or in the database.
+// The places and the entries are taken at one instant: the place of every record before a pack's end is in the
+// returned overlay or in the database.
 func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 	packs := x.packs.all()
 	x.mu.Lock()
@@ -257,7 +257,7 @@ func (x *locator) writeBatch(places overlay, infos map[uint64]packInfo) error {
 	b := x.db.Batch(x.space.checkForIndex)
 	b.Put([]byte{keyHead}, indexHead(x.collectionCount()))
 	if x.placesChanged.Load() {
-		b.Delete([]byte{keyGenerations}) // before the changed place is written
+		b.Delete([]byte{keyGenerations}) // first: their places are outdated, and a kill may lose the rest of the batch
 	}
 	for h, l := range places.objects {
 		b.Put(objectKey(h), encodeLoc(l))
@@ -285,8 +285,8 @@ func (s *Store) Stats() Stats {
 
 	for _, p := range packs {
 		st.Objects += p.info.objects
-		st.Bytes += p.info.plainBytes
-		st.Stored += p.info.storedBytes
+		st.PlainBytes += p.info.plainBytes
+		st.StoredBytes += p.info.storedBytes
 	}
 
 	return st

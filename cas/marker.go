@@ -21,7 +21,7 @@ type Marker struct {
 	leaves       []Hash // passed to MarkLeaf and not looked up yet
 	err          error  // the first error
 
-	remembers   bool                // Resume was called, and the places of all kept objects are known, see emptyPack
+	remembers   bool                // Resume was called, and the places of all kept objects are known, see tryEmptyPack
 	generations []generation        // generations of earlier collections and of Remember
 	changed     bool                // generations differ from the ones in the index
 	newSlots    map[uint64][]uint32 // by pack: slots that Mark and MarkLeaf have kept since the last Remember
@@ -31,9 +31,9 @@ type Marker struct {
 }
 
 // Mark keeps an object. It reports whether this is its first call for the object, so that the caller visits
-// the objects to which the object refers only once. For an object that is not in the store it always reports
-// true. Because the index may then be damaged, Collect fails before it removes an object, unless Collect was
-// called with allowMissing.
+// the objects to which the object refers only once. If the object is not in the store, the index may be
+// damaged: then Mark reports false, and Collect fails before it removes an object. With allowMissing, Collect
+// does not fail, and Mark reports true at every call for such an object.
 func (k *Marker) Mark(h Hash) (first bool) {
 	k.sweeper.yield()
 	l, ok, err := k.sweeper.store.index.find(h)

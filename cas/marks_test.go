@@ -64,9 +64,9 @@ func TestPutHeals(t *testing.T) {
 					closeTest(t, s)
 					s = openTest(t, dir, o)
 					wantObject(t, s, b)
-					before = s.Stats().Stored
+					before = s.Stats().StoredBytes
 					put(t, s, b)
-					if s.Stats().Stored != before {
+					if s.Stats().StoredBytes != before {
 						t.Error("it is stored once more after a restart")
 					}
 					if len(s.index.damageMarks) > 0 {

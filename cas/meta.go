@@ -73,7 +73,7 @@ func (s *Store) commit(ops []MetaOp) error {
 	if errors.Is(errs.WrapNoSpace(err), ErrNoSpace) && !errors.Is(err, errs.Failed) {
 		// Manifest.Commit has found free space on the disk, so the error may be of a quota. The reserve
 		// also counts for the quota.
-		s.space.releaseReserve()
+		s.space.deleteReserve()
 		err = s.manifest.Commit(ops...)
 	}
 	if errors.Is(err, errs.Failed) {

@@ -190,9 +190,9 @@ func (ps *packSet) hasRecords() bool {
 	return slices.ContainsFunc(ps.all(), func(p *pack) bool { return p.size > packHeaderSize })
 }
 
-// acquireFile returns the pack's file, and opens it if it is not open. The caller calls releaseFile.
-// When gc removes the pack, the file is closed although it has users: their reads fail, and they
-// look up the new places of the objects.
+// acquireFile returns the pack's file, and opens it if it is not open. The caller calls releaseFile. When gc
+// removes the pack, the file is closed although it has users: their reads fail, and the readers look up the
+// new places of the objects.
 func (ps *packSet) acquireFile(p *pack) (vfs.File, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -242,19 +242,19 @@ func (ps *packSet) markFull(p *pack) {
 	ps.locatorMu.Lock()
 	p.full = true
 	ps.locatorMu.Unlock()
-	ps.releaseFull(p)
+	ps.releaseFullIfSynced(p)
 }
 
-// releaseFull ends the appender's use of a full pack if its bytes are on disk.
-func (ps *packSet) releaseFull(p *pack) {
+// releaseFullIfSynced ends the appender's use of a full pack if its bytes are on disk.
+func (ps *packSet) releaseFullIfSynced(p *pack) {
 	ps.locatorMu.Lock()
-	stored := p.full && p.syncedEnd == p.end
-	if stored {
+	synced := p.full && p.syncedEnd == p.end
+	if synced {
 		p.full = false
 	}
 
 	ps.locatorMu.Unlock()
-	if stored {
+	if synced {
 		ps.releaseFile(p)
 	}
 }

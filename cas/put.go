@@ -136,10 +136,10 @@ func (s *Store) Has(h Hash) (bool, error) {
 	s.gc.gate.RLock()
 	defer s.gc.gate.RUnlock()
 
-	here, _, err := s.findUsable(h)
+	usable, _, err := s.findUsable(h)
 	if err != nil {
 		return false, fmt.Errorf("look for object %s: %w", h, err)
 	}
 
-	return here, nil
+	return usable, nil
 }

@@ -87,12 +87,12 @@ func TestConcurrentPutsStoreOnce(t *testing.T) {
 func TestPutCompressesWhatPays(t *testing.T) {
 	s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
 	put(t, s, blob(0, 100_000))
-	noise := s.Stats().Stored
+	noise := s.Stats().StoredBytes
 	if noise < 100_000 || noise > 100_000+headerSize+recordAlign {
 		t.Errorf("100000 bytes of noise take %d", noise)
 	}
 	put(t, s, blob(1, 100_000))
-	if text := s.Stats().Stored - noise; text > 50_000 {
+	if text := s.Stats().StoredBytes - noise; text > 50_000 {
 		t.Errorf("100000 bytes of text take %d", text)
 	}
 }

@@ -85,15 +85,15 @@ func TestLocSet(t *testing.T) {
 		p := place{uint64(i % 3), i * i % 100_003 * recordAlign}
 		had := s.has(p)
 		if i%2 == 0 {
-			s.touch(p)
+			s.setFound(p)
 		}
 		if !had {
 			n++
 		}
-		if first := s.add(p); first == had {
+		if first := s.setMarked(p); first == had {
 			t.Fatalf("has and add of %v agree", p)
 		}
-		if s.touch(p); !s.has(p) || s.add(p) {
+		if s.setFound(p); !s.has(p) || s.setMarked(p) {
 			t.Fatalf("%v is not in the set", p)
 		}
 	}

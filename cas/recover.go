@@ -23,7 +23,7 @@ type recovery struct {
 // flush. An empty index lacks all records. recover returns index.ErrBroken or index.ErrRead for an
 // index that does not belong to these packs.
 func (s *recovery) recover() error {
-	infos, err := s.store.index.storedPacks()
+	infos, err := s.store.index.storedPackInfos()
 	if err != nil {
 		return err
 	}
@@ -34,12 +34,12 @@ func (s *recovery) recover() error {
 	}
 
 	if len(infos) > 0 {
-		if err := s.compareHead(head); err != nil {
+		if err := s.reconcileCollectionCount(head); err != nil {
 			return err
 		}
 	}
 
-	if err := s.comparePacks(infos); err != nil {
+	if err := s.reconcilePacks(infos); err != nil {
 		return err
 	}
 
@@ -65,10 +65,10 @@ func (s *recovery) recover() error {
 	return nil
 }
 
-// compareHead compares the number of collections in the index with the number in the manifest. The
-// number in the index may be larger by one, if a kill interrupted countCollection: then compareHead
-// increments the number in the manifest.
-func (s *recovery) compareHead(head []byte) error {
+// reconcileCollectionCount compares the number of collections in the index with the number in the manifest.
+// The number in the index may be larger by one, if a kill interrupted countCollection: then
+// reconcileCollectionCount increments the number in the manifest.
+func (s *recovery) reconcileCollectionCount(head []byte) error {
 	n := collectionCount(s.store.manifest)
 	switch {
 	case bytes.Equal(head, indexHead(n)):
@@ -87,9 +87,9 @@ func (s *recovery) compareHead(head []byte) error {
 	return err
 }
 
-// comparePacks sets the fields of each pack from its entry in the index, and removes entries of packs
-// that do not exist.
-func (s *recovery) comparePacks(infos map[uint64]packInfo) error {
+// reconcilePacks sets the fields of each pack from its entry in the index. It removes packs whose creation was
+// interrupted, and entries of packs that do not exist.
+func (s *recovery) reconcilePacks(infos map[uint64]packInfo) error {
 	for _, p := range s.store.packs.all() {
 		i, known := infos[p.id]
 		incomplete := !known && p.size <= packHeaderSize && p.noAppend // packSet.create was interrupted
@@ -182,32 +182,33 @@ func (s *recovery) recoverPack(p *pack) error {
 	return s.store.packs.syncPack(p, p.end)
 }
 
-// recoverTail adopts the intact records from an offset on. It writes them a second time: after a
-// failed sync they may be only in the kernel's page cache, and the kernel would not write them again.
+// recoverTail adopts the intact records from an offset on, and cuts off a torn end. It writes the records a
+// second time: after a failed sync they may be only in the kernel's page cache, and a sync would not write
+// them again.
 func (s *recovery) recoverTail(p *pack, f vfs.File, from int64) error {
-	torn := int64(-1) // offset of the torn range before the item, -1 if there is none
+	tornOff := int64(-1) // offset of the torn range before the item, -1 if there is none
 	sc := &scan{r: f, id: p.id, start: from, end: p.size, readBodies: true}
 	err := sc.run(context.Background(), func(it *item) error {
 		if it.damage != "" {
-			if torn < 0 {
-				torn = it.off
+			if tornOff < 0 {
+				tornOff = it.off
 			}
 			return nil
 		}
 
-		if err := s.rewriteTail(p, f, it, torn); err != nil {
+		if err := s.rewriteRecord(p, f, it, tornOff); err != nil {
 			return err
 		}
 
-		torn = -1
+		tornOff = -1
 		return s.adopt(p, it)
 	})
-	if err != nil || torn < 0 || s.store.o.ReadOnly {
+	if err != nil || tornOff < 0 || s.store.o.ReadOnly {
 		return err
 	}
 
-	s.store.log.Info("cutting a torn end", "pack", p.name(), "offset", torn, "bytes", p.size-torn)
-	if err := f.Truncate(torn); err != nil {
+	s.store.log.Info("cutting a torn end", "pack", p.name(), "offset", tornOff, "bytes", p.size-tornOff)
+	if err := f.Truncate(tornOff); err != nil {
 		return fmt.Errorf("cut pack %s: %w", p.name(), err)
 	}
 	if err := f.Sync(); err != nil { // the next commit writes into the manifest that these records are on disk
@@ -217,14 +218,14 @@ func (s *recovery) recoverTail(p *pack, f vfs.File, from int64) error {
 	return nil
 }
 
-// rewriteTail writes a record of the tail a second time, and makes the torn range before it a free record.
-func (s *recovery) rewriteTail(p *pack, f vfs.File, it *item, torn int64) error {
+// rewriteRecord writes a record of the tail a second time, and makes the torn range before it a free record.
+func (s *recovery) rewriteRecord(p *pack, f vfs.File, it *item, tornOff int64) error {
 	if s.store.o.ReadOnly {
 		return nil
 	}
 
-	if torn >= 0 {
-		if err := writeFree(f, p.id, torn, it.off-torn); err != nil {
+	if tornOff >= 0 {
+		if err := writeFreeRecord(f, p.id, tornOff, it.off-tornOff); err != nil {
 			return err
 		}
 	}
@@ -238,9 +239,9 @@ func (s *recovery) rewriteTail(p *pack, f vfs.File, it *item, torn int64) error 
 	return nil
 }
 
-// writeFree turns a range into a free record. The header lies within one sector,
-// so a power cut leaves the old header or the new one.
-func writeFree(f vfs.File, id uint64, off, n int64) error {
+// writeFreeRecord turns a range into a free record. The header lies within one sector, so a power cut leaves
+// the old header or the new one.
+func writeFreeRecord(f vfs.File, id uint64, off, n int64) error {
 	h := header{kind: kindFree, storedLen: uint32(n / recordAlign)}
 	b := make([]byte, headerSize)
 	h.encode(b, id, off)
@@ -284,7 +285,7 @@ func (s *recovery) adoptRecord(p *pack, it *item) error {
 			s.store.index.placesChanged.Store(true)
 		}
 		if counted || q != nil && old.off < q.info.indexedEnd {
-			s.store.index.subtract(old)
+			s.store.index.markAsGarbage(old)
 		}
 	}
 

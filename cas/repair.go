@@ -146,7 +146,7 @@ func (r *repairer) isolate(p *pack, f vfs.File, it *item) error {
 		return nil
 	}
 
-	return writeFree(f, p.id, it.off, it.length)
+	return writeFreeRecord(f, p.id, it.off, it.length)
 }
 
 // quarantine copies damaged bytes to files in the folder quarantine, at most an object's length each.

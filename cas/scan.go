@@ -114,7 +114,7 @@ func (s *scan) readItem(off int64) item {
 		it.header = header{}
 		it.headerBad = true
 		it.damage = err.Error()
-		it.length = s.resync(off) - off
+		it.length = s.nextHeader(off) - off
 		return it
 	}
 
@@ -145,8 +145,8 @@ func (s *scan) readItem(off int64) item {
 	return it
 }
 
-// resync returns the offset of the next intact header after off, or scan.end.
-func (s *scan) resync(off int64) int64 {
+// nextHeader returns the offset of the next intact header after off, or scan.end.
+func (s *scan) nextHeader(off int64) int64 {
 	const sector = 4096
 	for off += recordAlign; off < s.end; {
 		b, err := s.window(off, headerSize)

@@ -16,13 +16,13 @@ import (
 // and the records of commits in the manifest. If other programs use up these bytes too, opening,
 // commits and gc delete the reserve, a preallocated file, and use its space.
 const (
-	headroom       = 10 << 20           // bytes
-	metaRoom       = 2 * index.Memtable // free bytes below which a commit deletes the reserve
-	openingRoom    = 8 * index.Memtable // free bytes below which opening deletes the reserve: Badger turns old logs into tables
-	indexRoom      = 4 * index.Memtable // free bytes that a change of the index needs: for a log and tables
-	gcIndexRoom    = 2 * index.Memtable // free bytes that a change of the index needs during gc
-	leastRoom      = 64 << 10           // free bytes that commits and opening need without the reserve
-	appendInterval = 1 << 20            // bytes appended to packs between two checks of the free space
+	headroom       = 10 << 20               // bytes
+	metaRoom       = 2 * index.MemtableSize // free bytes below which a commit deletes the reserve
+	openingRoom    = 8 * index.MemtableSize // free bytes below which opening deletes the reserve: Badger turns old logs into tables
+	indexRoom      = 4 * index.MemtableSize // free bytes that a change of the index needs: for a log and tables
+	gcIndexRoom    = 2 * index.MemtableSize // free bytes that a change of the index needs during gc
+	leastRoom      = 64 << 10               // free bytes that commits and opening need without the reserve
+	appendInterval = 1 << 20                // bytes appended to packs between two checks of the free space
 
 	reserveSize = 4 << 20
 )
@@ -43,7 +43,7 @@ type space struct {
 func (s *space) checkForObjects(n int64) error { return s.checkFree(n, headroom) }
 
 // checkForIndex returns ErrNoSpace unless n bytes can be written to the index. During gc, which frees space
-// at its end, it allows up to index.Memtable bytes without free space: they fit into the log that
+// at its end, it allows up to index.MemtableSize bytes without free space: they fit into the log that
 // Badger has already allocated.
 func (s *space) checkForIndex(n int64) error {
 	s.mu.Lock()
@@ -54,7 +54,7 @@ func (s *space) checkForIndex(n int64) error {
 	}
 
 	if err := s.checkFree(n, gcIndexRoom); err != nil {
-		if s.borrowedBytes+n > index.Memtable {
+		if s.borrowedBytes+n > index.MemtableSize {
 			return err
 		}
 		s.borrowedBytes += n
@@ -68,19 +68,19 @@ func (s *space) checkForIndex(n int64) error {
 
 // checkForMeta returns ErrNoSpace unless n bytes of metadata can be written. It may delete the reserve:
 // deleting a snapshot writes metadata, and must work with a full disk.
-func (s *space) checkForMeta(n int64) error { return s.checkOrRelease(n, metaRoom) }
+func (s *space) checkForMeta(n int64) error { return s.checkOrDeleteReserve(n, metaRoom) }
 
 // checkForOpening returns ErrNoSpace unless the disk has space to open the index. It may delete the reserve.
-func (s *space) checkForOpening() error { return s.checkOrRelease(0, openingRoom) }
+func (s *space) checkForOpening() error { return s.checkOrDeleteReserve(0, openingRoom) }
 
-// checkOrRelease calls checkFree. If fewer than keepFree bytes would be left free, it deletes the reserve and
+// checkOrDeleteReserve calls checkFree. If fewer than keepFree bytes would be left free, it deletes the reserve and
 // calls checkFree again with leastRoom in place of keepFree.
-func (s *space) checkOrRelease(n, keepFree int64) error {
+func (s *space) checkOrDeleteReserve(n, keepFree int64) error {
 	err := s.checkFree(n, keepFree)
 	if !errors.Is(err, ErrNoSpace) {
 		return err
 	}
-	s.releaseReserve()
+	s.deleteReserve()
 	return s.checkFree(n, leastRoom)
 }
 
@@ -97,10 +97,11 @@ func (s *space) checkFree(n, keepFree int64) error {
 	return nil
 }
 
-// beginGC deletes the reserve if the disk is nearly full. Until stop is called, checkForIndex allows more.
+// beginGC deletes the reserve if the disk is nearly full. Until the caller calls stop, checkForIndex lets gc
+// write to the index with less free space.
 func (s *space) beginGC() (stop func()) {
 	if s.checkFree(0, headroom) != nil {
-		s.releaseReserve()
+		s.deleteReserve()
 	}
 
 	s.mu.Lock()
@@ -115,12 +116,12 @@ func (s *space) beginGC() (stop func()) {
 	}
 }
 
-// GiveUpReserve deletes the reserve, so that a write which must not fail has space. Callers use it when
+// DeleteReserve deletes the reserve, so that a write which must not fail has space. Callers use it when
 // a quota is used up, which the free space of the disk does not show.
-func (s *Store) GiveUpReserve() { s.space.releaseReserve() }
+func (s *Store) DeleteReserve() { s.space.deleteReserve() }
 
-// releaseReserve deletes the reserve. It only logs an error.
-func (s *space) releaseReserve() {
+// deleteReserve deletes the reserve. It only logs an error.
+func (s *space) deleteReserve() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.fs.Remove(s.reserve); err != nil && !errors.Is(err, fs.ErrNotExist) {

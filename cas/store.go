@@ -30,7 +30,7 @@ type Store struct {
 	root    *vfs.Root    // fs, which the store closes; nil if fs came with the options
 	lifeMu  sync.RWMutex // taken shared by each call (beginCall); taken exclusively by Close, which never releases it
 	closed  atomic.Bool
-	failure failure // after a failed sync, see failure
+	failure failure // the error of the first failed sync, if any
 	space   *space
 	codec   *codec
 
@@ -94,7 +94,7 @@ func newStore(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// openRoot opens the directory of the store as its disk, from which no path can escape.
+// openRoot opens the directory of the store as a vfs.Root, which opens no file outside of the directory.
 func (s *Store) openRoot() error {
 	if !s.o.ReadOnly {
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -209,7 +209,7 @@ func (s *Store) openIndex() (err error) {
 	}
 
 	s.log.Warn("rebuilding the index from the packs", "reason", err)
-	if s.o.NoCommit && errors.Is(err, index.ErrTable) {
+	if s.o.NoCommit && errors.Is(err, index.ErrDamagedTable) {
 		s.badIndexReason = err.Error() // the store was opened to be verified
 	}
 
@@ -235,7 +235,7 @@ func (s *Store) closeFiles() error {
 
 	s.packs.close()
 	s.codec.close()
-	if s.root != nil && !errors.Is(err, ErrStuck) { // in that case Badger still uses it
+	if s.root != nil && !errors.Is(err, ErrStuck) { // after ErrStuck, Badger still uses the directory
 		err = errors.Join(err, s.root.Close())
 	}
 

@@ -184,7 +184,7 @@ func TestGCRemovesWhatIsNotMarked(t *testing.T) {
 		return nil
 	}, nil)
 	must.OK(t, err)
-	if res.Removed != int64(400-len(keep)) || res.FreedBytes <= 0 {
+	if res.RemovedObjects != int64(400-len(keep)) || res.FreedBytes <= 0 {
 		t.Errorf("result %+v", res)
 	}
 	check := func() {

@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-const punchBlock = 4096 // bytes; holes are made of whole blocks
+const punchBlockSize = 4096 // bytes; holes are made of whole blocks
 
 // sweepPack removes the dead records of a pack before the offset end. It may be interrupted at any
 // point, because of its order: it deletes the dead records from the index, then makes them free
@@ -38,10 +38,10 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 		return err
 	}
 
-	w.deadRuns() // sets wasteBytes, which emptyPack needs
-	s.res.Removed += w.deadCount
+	w.findDeadRuns() // sets wasteBytes, which tryEmptyPack needs
+	s.res.RemovedObjects += w.deadCount
 
-	removed, err := s.emptyPack(ctx, w)
+	removed, err := s.tryEmptyPack(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (s *sweeper) dropDeadRecords(w *sweepPlan) error {
 	s.store.index.writeMu.Lock()
 	defer s.store.index.writeMu.Unlock()
 
-	info, err := s.store.index.storedPack(w.p.id)
+	info, err := s.store.index.storedPackInfo(w.p.id)
 	if err != nil {
 		return err
 	}
@@ -169,9 +169,9 @@ func (s *sweeper) dropDeadRecords(w *sweepPlan) error {
 	return nil
 }
 
-// emptyPack moves the live records to the newest pack and removes the pack, if worthMoving returns
-// true. It reports whether it has removed the pack.
-func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, err error) {
+// tryEmptyPack moves the live records to the newest pack and removes the pack, if worthMoving returns true. It
+// reports whether it has removed the pack.
+func (s *sweeper) tryEmptyPack(ctx context.Context, w *sweepPlan) (removed bool, err error) {
 	if w.damaged || !w.worthMoving(s.store.o.PackSize) || !s.stopAppends(w) {
 		return false, nil
 	}
@@ -204,7 +204,7 @@ func (s *sweeper) wipePack(w *sweepPlan) error {
 	for i := range w.records {
 		w.records[i].dead = true
 	}
-	if err := s.freeDeadRecords(w); !errors.Is(err, ErrNoSpace) { // on a filesystem that copies on write
+	if err := s.freeDeadRecords(w); !errors.Is(err, ErrNoSpace) { // ErrNoSpace: a filesystem that copies on write needs space to overwrite
 		return err
 	}
 
@@ -285,9 +285,9 @@ func (s *sweeper) moveLiveRecords(ctx context.Context, w *sweepPlan) error {
 
 // freeDeadRecords makes each run of dead records a free record, and punches holes into their blocks.
 func (s *sweeper) freeDeadRecords(w *sweepPlan) error {
-	runs := w.deadRuns()
+	runs := w.findDeadRuns()
 	for _, r := range runs {
-		if err := writeFree(w.f, w.p.id, r.start, r.end-r.start); err != nil {
+		if err := writeFreeRecord(w.f, w.p.id, r.start, r.end-r.start); err != nil {
 			return err
 		}
 	}
@@ -301,7 +301,7 @@ func (s *sweeper) freeDeadRecords(w *sweepPlan) error {
 		return s.store.failure.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
 	}
 
-	if w.wipe { // the blocks that holes free keep their bytes
+	if w.wipe { // a hole frees blocks without overwriting their bytes
 		for _, r := range runs {
 			if err := vfs.Overwrite(w.f, min(r.start+headerSize, r.end), r.end); err != nil {
 				return errs.WrapNoSpace(err)
@@ -342,7 +342,7 @@ func (r deadRun) erase(f vfs.File) error {
 	return errs.WrapNoSpace(vfs.Overwrite(f, max(r.holeEnd, from), r.end))
 }
 
-// removePack deletes a pack in which the index has no object.
+// removePack deletes a pack in which the index has no object, and its entry in the index.
 func (s *sweeper) removePack(p *pack) error {
 	s.store.index.writeMu.Lock()
 	defer s.store.index.writeMu.Unlock()
@@ -390,8 +390,8 @@ type deadRun struct {
 	holeStart, holeEnd int64
 }
 
-// deadRuns returns the runs of neighbouring dead and free records, and sets wasteBytes.
-func (w *sweepPlan) deadRuns() (list []deadRun) {
+// findDeadRuns returns the runs of neighbouring dead and free records, and sets wasteBytes.
+func (w *sweepPlan) findDeadRuns() (list []deadRun) {
 	w.wasteBytes = 0
 	for i := 0; i < len(w.records); {
 		r, hasDead := deadRun{start: w.records[i].off, end: w.records[i].off}, false
@@ -405,8 +405,8 @@ func (w *sweepPlan) deadRuns() (list []deadRun) {
 			continue
 		}
 
-		r.holeStart = (r.start + headerSize + punchBlock - 1) / punchBlock * punchBlock
-		r.holeEnd = max(r.end/punchBlock*punchBlock, r.holeStart)
+		r.holeStart = (r.start + headerSize + punchBlockSize - 1) / punchBlockSize * punchBlockSize
+		r.holeEnd = max(r.end/punchBlockSize*punchBlockSize, r.holeStart)
 		w.wasteBytes += r.end - r.start - (r.holeEnd - r.holeStart)
 		if hasDead || w.wipe {
 			list = append(list, r)

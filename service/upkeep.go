@@ -122,9 +122,9 @@ func (u *upkeep) gc(ctx context.Context, r *Request, a GC) (Collected, error) {
 	}
 
 	u.sweepImages()
-	r.log.Info("gc", "removed", freed.Removed, "freed", freed.FreedBytes)
+	r.log.Info("gc", "removed", freed.RemovedObjects, "freed", freed.FreedBytes)
 
-	return Collected{Objects: freed.Removed, Bytes: freed.FreedBytes}, nil
+	return Collected{Objects: freed.RemovedObjects, Bytes: freed.FreedBytes}, nil
 }
 
 // byteProgress returns a function that passes numbers of bytes to the function show, as progress of work. The

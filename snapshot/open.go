@@ -156,7 +156,7 @@ func openParts(s *Store) error {
 	}
 
 	s.forest.Recovery.SetSource(s.src.WithObjects(s.objects.Local()))
-	s.room.StoredBytes.Store(s.cas.Stats().Stored)
+	s.room.StoredBytes.Store(s.cas.Stats().StoredBytes)
 
 	if !s.opt.Quiet {
 		s.loops.Start("sealing", s.sealer.Loop)
@@ -182,7 +182,7 @@ func openJournal(s *Store, begin int64) error {
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
 		FS: s.opt.FS, Logger: s.logger, LowestPos: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, KeepDamaged: live.DamagesOnlyBytes,
 		Quarantine:  filepath.Join(s.dir, "quarantine"),
-		SegmentSize: min(journal.DefaultSegmentSize, max(minSegmentSize, total/32)), Reserve: s.room.ReservedBytes, FreeReserve: s.cas.GiveUpReserve,
+		SegmentSize: min(journal.DefaultSegmentSize, max(minSegmentSize, total/32)), Reserve: s.room.ReservedBytes, FreeReserve: s.cas.DeleteReserve,
 	})
 
 	s.room.Log = s.log

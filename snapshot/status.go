@@ -15,7 +15,7 @@ func (w *Workspace) Status() info.Status {
 	s := w.store
 	c := s.cas.Stats()
 	st := info.Status{
-		Store: s.dir, PackSizes: info.PackSizes{StoredBytes: c.Stored, ChunkBytes: c.Bytes, Objects: c.Objects, Packs: c.Packs},
+		Store: s.dir, PackSizes: info.PackSizes{StoredBytes: c.StoredBytes, ChunkBytes: c.PlainBytes, Objects: c.Objects, Packs: c.Packs},
 		JournalBytes: s.log.Size(), Records: s.log.RecordCount(), NotStored: s.sealer.Len(), CacheBytes: s.src.CacheBytes(), Health: "ok",
 		Frozen: s.forest.Freezer.IsFrozen(),
 	}

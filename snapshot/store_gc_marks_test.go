@@ -36,7 +36,7 @@ func TestGCMarksAsEachStateAlone(t *testing.T) {
 		for removed := int64(1); removed > 0; { // what a checkpoint of a gc puts stays for the next
 			res, err := s.GC(ctx, nil)
 			must.OK(t, err)
-			removed = res.Removed
+			removed = res.RemovedObjects
 		}
 		needed, err := s.Reachable(ctx)
 		must.OK(t, err)

@@ -234,7 +234,7 @@ func TestCheckpointsDuringAGC(t *testing.T) {
 	s.WhileMarking(func() { try("mark") })
 	res, err := s.GC(ctx, func(int64, int64) { try("sweep") })
 	must.OK(t, err)
-	if res.Removed == 0 || made["mark"] == 0 || made["sweep"] == 0 {
+	if res.RemovedObjects == 0 || made["mark"] == 0 || made["sweep"] == 0 {
 		t.Errorf("%+v, %v", res, made)
 	}
 	needed, err := s.Reachable(ctx)

@@ -253,12 +253,12 @@ func TestCloseTime(t *testing.T) {
 
 	o.CloseTime = 0
 	s = again("after a hasty end")
-	if n := s.CAS().Stats().Stored; n > size/2 {
+	if n := s.CAS().Stats().StoredBytes; n > size/2 {
 		t.Errorf("%d bytes were sealed in a millisecond", n)
 	}
 	finish(s)
 	s = again("after the next")
-	if n := s.CAS().Stats().Stored; n < size {
+	if n := s.CAS().Stats().StoredBytes; n < size {
 		t.Errorf("the store has %d bytes of %d", n, size)
 	}
 	finish(s)

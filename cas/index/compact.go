@@ -34,9 +34,9 @@ type compactionPriority struct {
 //go:linkname compact github.com/dgraph-io/badger/v4.(*levelsController).doCompact
 func compact(levels unsafe.Pointer, id int, c compactionPriority) error
 
-// foregroundCompactor is the compactor id of a compaction that the caller runs itself. Badger's Flatten uses this
+// foregroundCompactorID is the compactor id of a compaction that the caller runs itself. Badger's Flatten uses this
 // number, too.
-const foregroundCompactor = 175
+const foregroundCompactorID = 175
 
 // Compact merges the levels that exceed their sizes, or all levels. The caller calls it after a batch,
 // and allows no other writer. Before each merge Compact calls checkRoom with the number of bytes that the
@@ -69,7 +69,7 @@ func (x *DB) Compact(all bool, checkRoom func(bytes int64) error) error {
 		}
 
 		lc := reflect.ValueOf(x.db).Elem().FieldByName("lc").UnsafePointer()
-		if err := guard.Do(func() error { return compact(lc, foregroundCompactor, compactionPriority{level: lowestOver}) }); err != nil {
+		if err := guard.Do(func() error { return compact(lc, foregroundCompactorID, compactionPriority{level: lowestOver}) }); err != nil {
 			return err
 		}
 	}

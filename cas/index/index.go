@@ -42,9 +42,9 @@ var (
 	ErrStuck = errors.New("the index cannot be written")
 )
 
-// Memtable is the size in bytes of Badger's memtables, and of a table of the lowest level. A log is
+// MemtableSize is the size in bytes of Badger's memtables, and of a table of the lowest level. A log is
 // twice as large; its blocks are allocated when it is created.
-const Memtable = 1 << 20
+const MemtableSize = 1 << 20
 
 // Create removes the index in dir and creates an empty one.
 func Create(dir string, log *slog.Logger, takeover bool) (*DB, error) {
@@ -73,9 +73,9 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 		WithCompression(options.None).
 		WithBlockCacheSize(0).
 		WithIndexCacheSize(0). // only encrypted tables use it
-		WithMemTableSize(Memtable).
+		WithMemTableSize(MemtableSize).
 		WithNumMemtables(2).
-		WithBaseTableSize(Memtable).
+		WithBaseTableSize(MemtableSize).
 		// Compactors look for work all the time, and take the processors from
 		// requests: Compact does their work when it is due.
 		WithNumCompactors(0).
@@ -85,7 +85,7 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 		WithMetricsEnabled(false).
 		// Values in the value log can be read back empty without an error, and its space is
 		// hard to free: all values are in the tables.
-		WithValueThreshold(Memtable / 8). // Badger allows 15 % of a memtable
+		WithValueThreshold(MemtableSize / 8). // Badger allows 15 % of a memtable
 		WithValueLogFileSize(1 << 20).
 		WithChecksumVerificationMode(options.OnBlockRead)
 
@@ -166,7 +166,7 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 	if e := systemError(err); e != nil {
 		return nil, fmt.Errorf("open index: %w (%v)", e, err)
 	}
-	if errors.Is(err, ErrTable) {
+	if errors.Is(err, ErrDamagedTable) {
 		return nil, err
 	}
 

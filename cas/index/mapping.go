@@ -41,8 +41,8 @@ var logsInMemory atomic.Int64
 // logRoom is the number of bytes that a new log leaves free for the manifest and the journal.
 const logRoom = 1 << 20
 
-// maxMapped is larger than any file of Badger with these options.
-const maxMapped = 128 << 20
+// maxMappedSize is larger than any file of Badger with these options.
+const maxMappedSize = 128 << 20
 
 // mapAllocated calls mmap. If the file will be written through the mapping, it allocates the blocks
 // first. If the disk is full:
@@ -73,7 +73,7 @@ func mapAllocated(addr, length uintptr, prot, flags, fd int, offset int64) (uint
 	if st.Blocks*512 >= n {
 		return systemMmap(addr, length, prot, flags, fd, offset)
 	}
-	if n > maxMapped {
+	if n > maxMappedSize {
 		return 0, unix.EFBIG // Badger did not create this file
 	}
 

@@ -22,7 +22,7 @@ func TestMappedFilesHaveBlocks(t *testing.T) {
 		t.Fatal(logs, err)
 	}
 	i, err := vfs.OS.Stat(logs[0])
-	if err != nil || i.Allocated < i.Size || i.Size < Memtable {
+	if err != nil || i.Allocated < i.Size || i.Size < MemtableSize {
 		t.Fatalf("of a log of %d bytes, %d are on the disk; %v", i.Size, i.Allocated, err)
 	}
 	logsInMemory.Add(1) // as if there had been no room for the next log

@@ -14,8 +14,8 @@ import (
 	"github.com/dgraph-io/ristretto/v2/z"
 )
 
-// ErrTable is the ErrBroken error for an index with a damaged table.
-var ErrTable = fmt.Errorf("%w: a table is damaged", ErrBroken)
+// ErrDamagedTable is the ErrBroken error for an index with a damaged table.
+var ErrDamagedTable = fmt.Errorf("%w: a table is damaged", ErrBroken)
 
 // checkTables opens and closes each table of an index, before Badger opens them. Badger opens tables in
 // goroutines of its own, where a panic at a malformed table ends the process. Badger ignores a table with
@@ -43,7 +43,7 @@ func checkTables(o badger.Options) error {
 		name := table.NewFilename(id, o.Dir)
 		err := recoverFaults(func() error { return checkTable(name) })
 		if err != nil && systemError(err) == nil {
-			err = fmt.Errorf("%w: %s: %s", ErrTable, filepath.Base(name), shortText(err))
+			err = fmt.Errorf("%w: %s: %s", ErrDamagedTable, filepath.Base(name), shortText(err))
 		}
 		if err != nil {
 			return err

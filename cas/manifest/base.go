@@ -16,12 +16,12 @@ import (
 const (
 	// blockSize is the number of bytes of entries after which a block of a base ends.
 	blockSize = 128 << 10
-	// maxBlock is the largest size in bytes of an expanded block.
-	maxBlock = blockSize + MaxKey + MaxValue + 64
-	// maxCached is the number of expanded blocks that a base keeps.
-	maxCached = 8
+	// maxBlockSize is the largest size in bytes of an expanded block.
+	maxBlockSize = blockSize + MaxKey + MaxValue + 64
+	// maxCachedBlocks is the number of expanded blocks that a base keeps.
+	maxCachedBlocks = 8
 
-	directoryMagic = 0x184D2A5A // of a frame that decoders of zstd skip
+	directoryMagic = 0x184D2A5A // the magic number of a frame that zstd decoders skip
 	directoryEnd   = "amDX"     // the last bytes of a directory, after its length
 )
 
@@ -35,7 +35,7 @@ type base struct {
 	bytes  int64 // of all keys and values
 
 	mu     sync.Mutex                // guards cached
-	cached map[int]map[string][]byte // by index of a block: its entries; of maxCached blocks at most
+	cached map[int]map[string][]byte // by index of a block: its entries; of maxCachedBlocks blocks at most
 }
 
 // A block is a zstd frame with entries that have neighbouring keys.
@@ -48,7 +48,7 @@ type block struct {
 
 // blockDecoder expands blocks.
 var blockDecoder = sync.OnceValue(func() *zstd.Decoder {
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxBlock))
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxBlockSize))
 	if err != nil {
 		panic(err) // the options are wrong
 	}
@@ -80,7 +80,7 @@ func newBase(enc *zstd.Encoder, s *state) (*base, error) {
 		if len(plain) >= blockSize {
 			end()
 		}
-		if size > maxBody {
+		if size > maxBodySize {
 			return errTooMuch
 		}
 		return nil
@@ -142,15 +142,15 @@ func readBase(body []byte) *base {
 	dir := &fieldReader{b: body[begin:rest]}
 	var lengths []int
 	for range dir.number(n) {
-		lengths = append(lengths, dir.number(maxBody))
-		k := block{count: dir.number(maxBlock), bytes: int64(dir.number(maxBlock))}
+		lengths = append(lengths, dir.number(maxBodySize))
+		k := block{count: dir.number(maxBlockSize), bytes: int64(dir.number(maxBlockSize))}
 		k.first = string(dir.field(MaxKey))
 		b.blocks = append(b.blocks, k)
 		b.count += k.count
 		b.bytes += k.bytes
 	}
 
-	end := begin - frame // of the block
+	end := begin - frame // end of the block b.blocks[i]
 	for i := len(b.blocks) - 1; i >= 0; i-- {
 		k := &b.blocks[i]
 		if lengths[i] > end || k.count == 0 || i > 0 && b.blocks[i-1].first >= k.first {
@@ -168,9 +168,9 @@ func readBase(body []byte) *base {
 	return b
 }
 
-// read calls fn for the entries of a block. plain is the memory for the expanded block, which read
-// returns. key and value are in this memory.
-func (b *base) read(i int, plain []byte, fn func(key, value []byte) error) ([]byte, error) {
+// eachInBlock calls fn for the entries of a block. It expands the block into the memory of plain, and returns
+// that memory for the next call, which overwrites key and value.
+func (b *base) eachInBlock(i int, plain []byte, fn func(key, value []byte) error) ([]byte, error) {
 	k := b.blocks[i]
 	plain, err := blockDecoder().DecodeAll(k.data, plain[:0])
 	if err != nil {
@@ -212,8 +212,8 @@ func damagedError(err error) error {
 	return errs.New(errs.Damaged, "the manifest: %w", malformedError(err))
 }
 
-// find returns the index of the block in which a key would be, -1 if the key is before all blocks.
-func (b *base) find(key string) int {
+// findBlock returns the index of the block in which a key would be, -1 if the key is before all blocks.
+func (b *base) findBlock(key string) int {
 	return sort.Search(len(b.blocks), func(i int) bool { return b.blocks[i].first > key }) - 1
 }
 
@@ -222,7 +222,7 @@ func (b *base) get(key string) (value []byte, ok bool, err error) {
 	if b == nil {
 		return nil, false, nil
 	}
-	i := b.find(key)
+	i := b.findBlock(key)
 	if i < 0 {
 		return nil, false, nil
 	}
@@ -233,7 +233,7 @@ func (b *base) get(key string) (value []byte, ok bool, err error) {
 	entries, ok := b.cached[i]
 	if !ok {
 		entries = make(map[string][]byte, b.blocks[i].count)
-		if _, err := b.read(i, nil, func(key, value []byte) error {
+		if _, err := b.eachInBlock(i, nil, func(key, value []byte) error {
 			entries[string(key)] = value
 			return nil
 		}); err != nil {
@@ -241,7 +241,7 @@ func (b *base) get(key string) (value []byte, ok bool, err error) {
 		}
 
 		for old := range b.cached {
-			if len(b.cached) >= maxCached {
+			if len(b.cached) >= maxCachedBlocks {
 				delete(b.cached, old)
 			}
 		}
@@ -264,8 +264,8 @@ func (b *base) each(prefix string, fn func(key string, value []byte) error) erro
 
 	var plain []byte
 	var err error
-	for i := max(0, b.find(prefix)); i < len(b.blocks) && b.blocks[i].first[:min(len(prefix), len(b.blocks[i].first))] <= prefix; i++ {
-		if plain, err = b.read(i, plain, func(key, value []byte) error {
+	for i := max(0, b.findBlock(prefix)); i < len(b.blocks) && b.blocks[i].first[:min(len(prefix), len(b.blocks[i].first))] <= prefix; i++ {
+		if plain, err = b.eachInBlock(i, plain, func(key, value []byte) error {
 			if !bytes.HasPrefix(key, []byte(prefix)) {
 				return nil
 			}

@@ -25,14 +25,14 @@ type recordPlace struct {
 // A copyScan is the result of reading one copy. records contains the intact records. Before the first
 // gap (a range of bytes without an intact record) their sequence numbers are consecutive.
 type copyScan struct {
-	missing bool
-	size    int64
-	records []recordPlace
-	baseLen int64  // bytes of the first record, 0 if the copy does not begin with an intact record
-	end     int64  // offset of the first gap, or the end of the last record
-	seq     uint64 // sequence number of the last record before end
-	minSeq  uint64 // sequence number of an acknowledged commit whose record cannot be read, 0 if none is known
-	damage  error  // why the copy is damaged, nil if it is intact
+	missing       bool
+	size          int64
+	records       []recordPlace
+	baseLen       int64  // bytes of the first record, 0 if the copy does not begin with an intact record
+	end           int64  // offset of the first gap, or the end of the last record
+	seq           uint64 // sequence number of the last record before end
+	unreadableSeq uint64 // sequence number of an acknowledged commit whose record cannot be read, 0 if none is known
+	damage        error  // why the copy is damaged, nil if it is intact
 }
 
 // scanCopy reads a copy. It reports damage in copyScan.damage. Errors: errs.Format, and errors of the
@@ -64,7 +64,7 @@ func (c *copyScan) scanFile(m *Manifest, i int) error {
 		return err
 	}
 
-	if c.size > maxFile {
+	if c.size > maxFileSize {
 		c.damage = fmt.Errorf("%d bytes are more than a manifest has", c.size)
 		return nil
 	}
@@ -116,7 +116,7 @@ func (c *copyScan) findRecords(r io.ReaderAt, copy int) error {
 			c.damage = fmt.Errorf("at byte %d: %w", off, err)
 		}
 		if unreadable { // a torn write can be read, so these bytes belong to an acknowledged commit
-			c.minSeq = last + 1
+			c.unreadableSeq = last + 1
 		}
 
 		gap = true
@@ -137,12 +137,12 @@ func (c *copyScan) damageAt(seq uint64) error {
 	case c.missing && seq == 0: // a kill came before the second copy was created
 		return nil
 	case c.damage == nil && c.seq+1 < seq:
-		return c.errBehind(seq)
+		return c.behindError(seq)
 	}
 	return c.damage
 }
 
-func (c *copyScan) errBehind(seq uint64) error {
+func (c *copyScan) behindError(seq uint64) error {
 	return fmt.Errorf("it ends at commit %d of %d", c.seq, seq)
 }
 
@@ -215,8 +215,8 @@ func (m *Manifest) appendRecord(ops []Op) error {
 	return nil
 }
 
-// writeRecord writes a record to the ends of files, and returns its size. body writes its body.
-// writeRecord writes the header last, and does not change copyFile.end.
+// writeRecord appends a record to each file, and returns the size of the record. It calls body to write the
+// record's body. It writes the header last, and does not change copyFile.end.
 func (m *Manifest) writeRecord(files []*copyFile, seq uint64, body func(io.Writer) error) (size int64, err error) {
 	w := &bodyWriter{m: m, files: files, sum: crc32.New(crcTable)}
 	if err := body(w); err != nil {
@@ -256,7 +256,7 @@ func (w *bodyWriter) Write(p []byte) (int, error) {
 // writeBlock writes a part of the body to all files, if the limits and the disk allow it.
 func (w *bodyWriter) writeBlock(p []byte) error {
 	n := headerSize + int64(len(p))
-	if w.n+int64(len(p)) > maxBody {
+	if w.n+int64(len(p)) > maxBodySize {
 		return errTooMuch
 	}
 	if err := w.m.o.CheckRoom(n * int64(len(w.files))); err != nil {
@@ -264,7 +264,7 @@ func (w *bodyWriter) writeBlock(p []byte) error {
 	}
 
 	for _, f := range w.files {
-		if f.end+w.n+n > maxFile {
+		if f.end+w.n+n > maxFileSize {
 			return errTooMuch
 		}
 		if _, err := f.WriteAt(p, f.end+headerSize+w.n); err != nil {
@@ -275,7 +275,7 @@ func (w *bodyWriter) writeBlock(p []byte) error {
 	return nil
 }
 
-// rebase compresses all entries of the state.
+// rebase makes a new base of all entries of the state, so that state.changed is empty.
 func (m *Manifest) rebase() error {
 	if m.state.base != nil && len(m.state.changed) == 0 {
 		return nil

@@ -11,17 +11,17 @@ const (
 	// maxBytes is the largest size in bytes of all keys and values together. Written: checkRoom. Read:
 	// applyRecord. Both call state.fits.
 	maxBytes = 512 << 20
-	// maxBody is the largest size of a body in bytes, compressed or not. It suffices for a body with
+	// maxBodySize is the largest size of a body in bytes, compressed or not. It suffices for a body with
 	// maxBytes of keys and values.
 	// Written: limitWriter, newBase and bodyWriter. Read: decodeHeader and decode.
-	maxBody = 640 << 20
+	maxBodySize = 640 << 20
 )
 
 // Limits that tests lower.
 var (
 	// maxEntries is the largest number of keys. Written: checkRoom. Read: applyRecord.
 	maxEntries = 1 << 20
-	// maxFile is the largest size of a copy in bytes. The log of a full manifest is rewritten before a copy
+	// maxFileSize is the largest size of a copy in bytes. The log of a full manifest is rewritten before a copy
 	// reaches this size. Written: bodyWriter. Read: scanCopy, before it reads the file.
-	maxFile int64 = 2 << 30
+	maxFileSize int64 = 2 << 30
 )

@@ -47,7 +47,7 @@ func longestChain(scans [2]*copyScan) (chain []recordPlace, last uint64) {
 	commits := map[uint64]recordPlace{}
 
 	for _, c := range scans {
-		last = max(last, c.minSeq)
+		last = max(last, c.unreadableSeq)
 		for _, rec := range c.records {
 			last = max(last, rec.seq)
 			if rec.off > 0 {

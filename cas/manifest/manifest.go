@@ -161,7 +161,7 @@ func (m *Manifest) checkRoom(ops []Op) error {
 	entries, size := 0, int64(0)
 
 	for _, op := range ops {
-		n, bytes, err := m.state.grows(op)
+		n, bytes, err := m.state.growth(op)
 		if err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (m *Manifest) Verify(onDamage func(file, reason string)) (size int64, err e
 		size += c.size
 		damage := c.damageAt(m.state.seq)
 		if damage == nil && !m.o.ReadOnly && c.seq != m.state.seq {
-			damage = c.errBehind(m.state.seq)
+			damage = c.behindError(m.state.seq)
 		}
 		if damage != nil {
 			onDamage(name, damage.Error())

@@ -537,8 +537,8 @@ func TestWhatFitsIsRead(t *testing.T) {
 
 // TestFileLimit: a copy never gets larger than one that is read.
 func TestFileLimit(t *testing.T) {
-	defer func(n int64) { maxFile = n }(maxFile)
-	maxFile = 64 << 10
+	defer func(n int64) { maxFileSize = n }(maxFileSize)
+	maxFileSize = 64 << 10
 	fsys := newDisk(t)
 	m := create(t, fsys)
 	v := make([]byte, 7000)

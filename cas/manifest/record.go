@@ -50,28 +50,28 @@ func encode(w io.Writer, enc *zstd.Encoder, count int, ops iter.Seq[Op]) error {
 	return errors.Join(writeOps(&limitWriter{w: enc}, count, ops), enc.Close())
 }
 
-// A limitWriter fails when more than maxBody bytes are written.
+// A limitWriter fails when more than maxBodySize bytes are written.
 type limitWriter struct {
 	w io.Writer
 	n int
 }
 
 func (p *limitWriter) Write(b []byte) (int, error) {
-	if p.n += len(b); p.n > maxBody {
+	if p.n += len(b); p.n > maxBodySize {
 		return 0, errTooMuch
 	}
 	return p.w.Write(b)
 }
 
 // decode calls fn for the ops of a body. If fn returns an error, decode ends and returns it. decode
-// reads at most maxBody decompressed bytes.
+// reads at most maxBodySize decompressed bytes.
 func decode(body io.Reader, fn func(Op) error) error {
-	dec, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxBody))
+	dec, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxBodySize))
 	if err != nil {
 		return err
 	}
 	defer dec.Close()
-	return readOps(bufio.NewReader(io.LimitReader(dec, maxBody)), fn)
+	return readOps(bufio.NewReader(io.LimitReader(dec, maxBodySize)), fn)
 }
 
 func encodeHeader(h recordHeader) []byte {
@@ -103,7 +103,7 @@ func decodeHeader(b []byte) (recordHeader, error) {
 	}
 
 	h := recordHeader{binary.LittleEndian.Uint64(b[8:]), int64(binary.LittleEndian.Uint32(b[16:])), binary.LittleEndian.Uint32(b[20:])}
-	if h.length > maxBody {
+	if h.length > maxBodySize {
 		return recordHeader{}, errNoRecord
 	}
 
@@ -119,13 +119,13 @@ type recordSearch struct {
 	bufOff     int64 // offset of buf[0]
 }
 
-const searchStep = 1 << 20 // bytes of a read
+const searchReadSize = 1 << 20 // bytes of a read
 
 // window returns at least n bytes of the file from off on, or fewer at the end of the file.
 func (s *recordSearch) window(off int64, n int) ([]byte, error) {
 	if off < s.bufOff || off+int64(n) > s.bufOff+int64(len(s.buf)) {
 		if s.buf == nil {
-			s.buf = make([]byte, min(searchStep, s.size))
+			s.buf = make([]byte, min(searchReadSize, s.size))
 		}
 
 		k, err := s.r.ReadAt(s.buf[:cap(s.buf)], off)

@@ -25,7 +25,7 @@ func (s *state) get(key string) (value []byte, ok bool, err error) {
 
 // apply sets or deletes an entry.
 func (s *state) apply(op Op) error {
-	count, bytes, err := s.grows(op)
+	count, bytes, err := s.growth(op)
 	if err != nil {
 		return err
 	}
@@ -46,8 +46,8 @@ func (s *state) apply(op Op) error {
 	return nil
 }
 
-// grows returns the numbers of entries and of their bytes that an op adds. They may be negative.
-func (s *state) grows(op Op) (count int, bytes int64, err error) {
+// growth returns the numbers of entries and of their bytes that an op adds. They may be negative.
+func (s *state) growth(op Op) (count int, bytes int64, err error) {
 	old, exists, err := s.get(op.Key)
 	if err == nil && exists {
 		count, bytes = -1, -int64(len(op.Key)+len(old))

@@ -180,7 +180,7 @@ func (p *Checkpointer) makeCheckpoint(ctx context.Context) (unsealedErr, err err
 		return nil, err
 	}
 
-	p.Room.StoredBytes.Store(p.CAS.Stats().Stored)
+	p.Room.StoredBytes.Store(p.CAS.Stats().StoredBytes)
 	p.Collector.Signal.Send()
 	p.Metrics.Update(func(m *info.Metrics) { m.Checkpoints++; m.LastCheckpointMs = info.MsSince(start) })
 

@@ -264,13 +264,13 @@ func (g *Collector) runRound(ctx context.Context, configure func(*cas.Collection
 	}
 
 	res, err := gc.Collect(ctx, g.Incomplete.Load(), func(k *cas.Marker) error { return g.mark(ctx, roots, k) }, progress)
-	sum.Removed += res.Removed
+	sum.RemovedObjects += res.RemovedObjects
 	sum.FreedBytes += res.FreedBytes
 	if err != nil {
 		return noSpace, err
 	}
 
-	g.StoredBytes.Store(g.Objects.Stats().Stored)
+	g.StoredBytes.Store(g.Objects.Stats().StoredBytes)
 	g.BaseBytes.Store(g.StoredBytes.Load())
 	// If the checkpoint was not ready in time (tookLong), this gc has kept the objects of the last checkpoint. The
 	// next gc can free them, so the estimate is not subtracted.

@@ -101,7 +101,7 @@ func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []
 
 // sumByOwner adds up the sizes of the objects by owner.
 func sumByOwner(store *cas.Store, owners map[cas.Hash]*owner, states []ownedState) (*info.Disk, error) {
-	out := &info.Disk{Snapshots: []info.UsedBy{}, Forks: []info.UsedBy{}, Stored: store.Stats().Stored}
+	out := &info.Disk{Snapshots: []info.UsedBy{}, Forks: []info.UsedBy{}, Stored: store.Stats().StoredBytes}
 	if err := store.EachObjectSize(func(id cas.Hash, bytes int64) {
 		o := owners[id]
 		if o == nil || o == restOfStore {

@@ -112,3 +112,21 @@ func TestInheritActors(t *testing.T) {
 		t.Errorf("the new inode is by %v", by)
 	}
 }
+
+// TestEndInterval: a snapshot forgets which names were removed and created before it.
+func TestEndInterval(t *testing.T) {
+	w := &workspace{inodes: map[tree.Link]uint64{name("old"): 2}}
+	w.change("a", remove("old"))
+	w.change("a", add("new", 8))
+	w.EndInterval()
+	w.change("a", write(3)) // so that b is not the only actor
+	if w.change("b", add("old", 9)) {
+		t.Error("a name that was removed before the snapshot needs another one")
+	}
+
+	w.EndInterval()
+	w.change("a", remove("new"))
+	if !w.change("b", add("new", 10)) {
+		t.Error("a name that the snapshot has was removed, and needs no snapshot")
+	}
+}

@@ -22,13 +22,13 @@ func (a actor) replace(path, content string) {
 // TestActorsOfNames: two actors changed a path between the same two snapshots, though the file that
 // one of them wrote is gone. The undo of one does not take what the other one did.
 func TestActorsOfNames(t *testing.T) {
-	s, dir := quiet(t)
+	s, dir := stores.Quiet(t)
 	w := s.Main()
 	a, b := as(t, w, "a"), as(t, w, "b")
 	for _, name := range []string{"q", "r", "x", "y", "own"} {
 		a.write(name, "1\n2\n3\n")
 	}
-	capture(t, w, "v1")
+	stores.Capture(t, w, "v1")
 	a.replace("q", "a\n2\n3\n")
 	b.replace("q", "a\nb\n3\n")
 	a.replace("q", "a\nb\na\n")
@@ -60,10 +60,10 @@ func TestActorsOfMergedNames(t *testing.T) {
 	rep := func(a actor, content string) { a.replace("f", content) }
 	for name, of := range map[string][2]edit{"put put": {put, put}, "put rep": {put, rep}, "rep put": {rep, put}, "rep rep": {rep, rep}} {
 		t.Run(name, func(t *testing.T) {
-			s, dir := quiet(t)
+			s, dir := stores.Quiet(t)
 			w := s.Main()
 			as(t, w, "a").write("f", "1\n2\n3\n")
-			capture(t, w, "v1")
+			stores.Capture(t, w, "v1")
 			f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
 			must.OK(t, err)
 			of[0](as(t, w, "bob"), "b\n2\n3\n")

@@ -91,21 +91,6 @@ func (a actor) chmod(path string, mode uint32) {
 	a.must(err)
 }
 
-func quiet(t *testing.T) (*snapshot.Store, string) {
-	t.Helper()
-	dir := t.TempDir()
-	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
-	must.OK(t, err)
-	t.Cleanup(func() { s.Close() })
-	return s, dir
-}
-
-func capture(t *testing.T, w *snapshot.Workspace, name string) {
-	t.Helper()
-	_, err := w.Capture(snapshot.CaptureOptions{Name: name})
-	must.OK(t, err)
-}
-
 // lasts checks what is known of the actors now, after a kill, and after a checkpoint and a kill.
 func lasts(t *testing.T, s *snapshot.Store, dir, expected string) {
 	t.Helper()
@@ -120,7 +105,7 @@ func lasts(t *testing.T, s *snapshot.Store, dir, expected string) {
 }
 
 func TestActors(t *testing.T) {
-	s, dir := quiet(t)
+	s, dir := stores.Quiet(t)
 	w := s.Main()
 	a, b, c := as(t, w, "a"), as(t, w, "b/1"), as(t, w, "c")
 	a.mkdir("d")
@@ -129,12 +114,12 @@ func TestActors(t *testing.T) {
 	a.write("f", "1")
 	b.write("g", "1")
 	b.write("d/y", "1")
-	capture(t, w, "v1")
+	stores.Capture(t, w, "v1")
 	a.write("f", "2")
 	b.rename("d", "moved")
 	c.write("moved/e/x", "2")
 	c.chmod("g", 0o600)
-	capture(t, w, "v2")
+	stores.Capture(t, w, "v2")
 	b.write("tmp", "3")
 	b.rename("tmp", "f") // as an editor saves
 	a.remove("moved/y")
@@ -145,17 +130,17 @@ func TestActors(t *testing.T) {
 	lasts(t, s, dir, " [a b/1 c]: f=b/1 moved/y=a\n"+v2+v1)
 	a.write("k", "1") // after the checkpoint, in the same interval
 	lasts(t, s, dir, " [a b/1 c]: f=b/1 k=a moved/y=a\n"+v2+v1)
-	capture(t, w, "v3")
+	stores.Capture(t, w, "v3")
 	lasts(t, s, dir, " []:\nv3 [a b/1 c]: f=b/1 k=a moved/y=a\n"+v2+v1)
 }
 
 // TestActorsOfMappings: what the kernel writes back without a known process is by the process that wrote
 // the file last.
 func TestActorsOfMappings(t *testing.T) {
-	s, dir := quiet(t)
+	s, dir := stores.Quiet(t)
 	w := s.Main()
 	as(t, w, "a").write("f", "1")
-	capture(t, w, "v1")
+	stores.Capture(t, w, "v1")
 	as(t, w, "").write("f", "2")
 	as(t, w, "").write("g", "2")
 	lasts(t, s, dir, " [a unknown]: f=a g=unknown\nv1 [a]: f=a\n")
@@ -164,13 +149,13 @@ func TestActorsOfMappings(t *testing.T) {
 // TestActorsOfRestores: a restore is by the actor that asked for it, and what it did not
 // touch stays with those that changed it.
 func TestActorsOfRestores(t *testing.T) {
-	s, dir := quiet(t)
+	s, dir := stores.Quiet(t)
 	w := s.Main()
 	a, b := as(t, w, "a"), as(t, w, "b")
 	a.mkdir("d")
 	a.write("d/x", "1")
 	a.write("f", "1")
-	capture(t, w, "v1")
+	stores.Capture(t, w, "v1")
 	b.write("f", "2")
 	b.remove("d/x")
 	b.write("g", "1")
@@ -186,19 +171,19 @@ func TestActorsOfRestores(t *testing.T) {
 
 // TestActorsOfForks: a merge brings the actors along, and the last state of a fork keeps them.
 func TestActorsOfForks(t *testing.T) {
-	s, dir := quiet(t)
+	s, dir := stores.Quiet(t)
 	w := s.Main()
 	as(t, w, "a").mkdir("d")
 	as(t, w, "a").write("d/x", "1")
 	as(t, w, "a").write("f", "1")
 	as(t, w, "a").write("z", "1")
-	capture(t, w, "v1")
+	stores.Capture(t, w, "v1")
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
 	must.OK(t, err)
 	want(t, "a new fork", stores.Whose(t, f), " []:\n")
 	as(t, f, "b").write("f", "2")
 	as(t, f, "c").write("n", "2")
-	capture(t, f, "in")
+	stores.Capture(t, f, "in")
 	as(t, f, "c").rename("d", "e")
 	as(t, f, "b").remove("z")
 	as(t, w, "a").write("own", "1")
@@ -218,7 +203,7 @@ func TestActorsOfForks(t *testing.T) {
 // TestActorsOfPathsThatWereFiles: a merge changes a file in a directory, at whose path the base
 // has a file with two names.
 func TestActorsOfPathsThatWereFiles(t *testing.T) {
-	s, dir := quiet(t)
+	s, dir := stores.Quiet(t)
 	w := s.Main()
 	id := as(t, w, "a").write("d", "1")
 	_, err := s.Forest().Link(id, w.Root(), "other")
@@ -237,12 +222,12 @@ func TestActorsOfPathsThatWereFiles(t *testing.T) {
 
 // TestActorsHandedOn: what a removed snapshot knew passes to the next newer one.
 func TestActorsHandedOn(t *testing.T) {
-	s, dir := quiet(t)
+	s, dir := stores.Quiet(t)
 	w := s.Main()
 	for i := range 40 {
 		who := fmt.Sprintf("a/%d", i%3)
 		as(t, w, who).write(fmt.Sprintf("f%02d", i), "1")
-		capture(t, w, fmt.Sprintf("v%d", i))
+		stores.Capture(t, w, fmt.Sprintf("v%d", i))
 		if i%5 == 0 {
 			must.OK(t, s.Checkpoint(context.Background()))
 		}
@@ -264,22 +249,22 @@ func TestActorsHandedOn(t *testing.T) {
 	must.OK(t, err)
 	lasts(t, s, dir, " [a/0 a/1 a/2]:"+all+"\n")
 	as(t, w, "b").write("f00", "2")
-	capture(t, w, "fresh") // not stored yet
+	stores.Capture(t, w, "fresh") // not stored yet
 	_, err = w.Snapshots().DeleteAll([]string{"fresh"}, actors.Caller{})
 	must.OK(t, err)
 	lasts(t, s, dir, " [a/0 a/1 a/2 b]:"+strings.Replace(all, "f00=a/0", "f00=a/0+b", 1)+"\n")
-	capture(t, w, "last")
+	stores.Capture(t, w, "last")
 	lasts(t, s, dir, " []:\nlast [a/0 a/1 a/2 b]:"+strings.Replace(all, "f00=a/0", "f00=a/0+b", 1)+"\n")
 }
 
 // TestActorsOfCompaction: one snapshot that was made of several has the actors of all, and
 // is no interval of its own.
 func TestActorsOfCompaction(t *testing.T) {
-	s, dir := quiet(t)
+	s, dir := stores.Quiet(t)
 	w := s.Main()
 	for _, who := range []string{"a", "b", "c"} {
 		as(t, w, who).write(who, "1")
-		capture(t, w, "of-"+who)
+		stores.Capture(t, w, "of-"+who)
 	}
 	made, err := w.Snapshots().Compact(context.Background(), snapshot.CompactOptions{Names: []string{"of-a", "of-b"}, Name: "one"})
 	must.OK(t, err)
@@ -341,7 +326,7 @@ func TestBetweenActors(t *testing.T) {
 	b.chmod("f", 0o600)
 	taken("within a second", 1)
 	want(t, "both changed it", strings.SplitN(stores.Whose(t, w), "\n", 2)[0], " [a b]: f=a+b")
-	capture(t, w, "all")
+	stores.Capture(t, w, "all")
 	for name, change := range map[string]func(a, b actor){
 		"removed":  func(a, b actor) { a.remove("g"); b.write("g", "1") },
 		"renamed":  func(a, b actor) { a.rename("h", "moved"); b.remove("moved") },
@@ -360,8 +345,8 @@ func TestBetweenActors(t *testing.T) {
 
 // TestUnknownActors: of what a store has from before there were actors nothing is known.
 func TestUnknownActors(t *testing.T) {
-	s, dir := quiet(t)
+	s, dir := stores.Quiet(t)
 	write(t, s, s.Main().Root(), "f", "1")
-	capture(t, s.Main(), "v1")
+	stores.Capture(t, s.Main(), "v1")
 	lasts(t, s, dir, " []:\nv1 ["+actors.Unknown+"]: f="+actors.Unknown+"\n")
 }

@@ -36,8 +36,6 @@ func (s *core) Workspaces() []*Workspace {
 	return out
 }
 
-func (s *Store) ShrinkJournal() { s.ckpt.ShrinkJournal() }
-
 // GCWithoutCheckpoint has no checkpoint made before a gc if there is anything to seal.
 func (s *Store) GCWithoutCheckpoint() { s.ckpt.MaxGCSealBytes = -1 }
 

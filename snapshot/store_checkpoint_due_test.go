@@ -46,9 +46,6 @@ func TestToRedo(t *testing.T) {
 	check("after a checkpoint", 0, 10)
 }
 
-// Crowded reports whether checkpoints are made for want of space.
-func Crowded(s *Store) bool { return s.room.JournalTooLarge() }
-
 // TestJournalAtRest: once all is stored, the journal takes little space, and sleeps.
 func TestJournalAtRest(t *testing.T) {
 	s := quietStore(t)

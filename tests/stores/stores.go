@@ -46,6 +46,23 @@ func Open(t *testing.T, dir string) *snapshot.Store {
 	return s
 }
 
+// Quiet makes a store without background work, and returns its directory.
+func Quiet(t *testing.T) (*snapshot.Store, string) {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+	must.OK(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s, dir
+}
+
+// Capture takes a snapshot with a name.
+func Capture(t *testing.T, w *snapshot.Workspace, name string) {
+	t.Helper()
+	_, err := w.Capture(snapshot.CaptureOptions{Name: name})
+	must.OK(t, err)
+}
+
 // Write replaces or makes a file.
 func Write(t *testing.T, s *snapshot.Store, parent live.NodeID, name, content string) live.NodeID {
 	t.Helper()

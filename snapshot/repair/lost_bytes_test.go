@@ -1,4 +1,4 @@
-package snapshot_test
+package repair_test
 
 import (
 	"bytes"
@@ -27,14 +27,14 @@ import (
 func TestBytesDamagedAfterKill(t *testing.T) {
 	for _, size := range []int{100, 200_000} { // in a record with the write, and in one of its own
 		for _, how := range []string{"flipped", "unreadable"} {
-			s, dir := quiet(t)
+			s, dir := stores.Quiet(t)
 			root := s.Main().Root()
-			write(t, s, root, "before", "this is right")
-			write(t, s, root, "bad", "this was wrote"+strings.Repeat("x", size))
+			stores.Write(t, s, root, "before", "this is right")
+			stores.Write(t, s, root, "bad", "this was wrote"+strings.Repeat("x", size))
 			must.OK(t, s.Sync())
-			write(t, s, root, "after", "this is right as well")
-			capture(t, s.Main(), "v1")
-			write(t, s, root, "later", "this, too")
+			stores.Write(t, s, root, "after", "this is right as well")
+			stores.Capture(t, s.Main(), "v1")
+			stores.Write(t, s, root, "later", "this, too")
 			must.OK(t, s.Sync())
 			killed := filepath.Join(t.TempDir(), "killed")
 			must.CopyStore(t, killed, dir)
@@ -52,7 +52,7 @@ func TestBytesDamagedAfterKill(t *testing.T) {
 				t.Helper()
 				root := s.Main().Root()
 				for name, content := range map[string]string{"before": "this is right", "after": "this is right as well", "later": "this, too"} {
-					want(t, when+": "+name, read(t, s, root, name), content)
+					stores.Want(t, when+": "+name, stores.Read(t, s, root, name), content)
 				}
 				a, err := s.Forest().Lookup(root, "bad")
 				must.OK(t, err)
@@ -74,7 +74,7 @@ func TestBytesDamagedAfterKill(t *testing.T) {
 				_, err = snapshot.Repair(context.Background(), killed, snapshot.Options{}, nil)
 				must.OK(t, err)
 			}
-			s = open(t, killed)
+			s = stores.Open(t, killed)
 			check("opened again")
 		}
 	}
@@ -83,12 +83,12 @@ func TestBytesDamagedAfterKill(t *testing.T) {
 // TestRepairKeepsWhatFollowsBytes: a repair that is run before the store is opened leaves
 // out nothing behind damaged bytes of a file.
 func TestRepairKeepsWhatFollowsBytes(t *testing.T) {
-	s, dir := quiet(t)
+	s, dir := stores.Quiet(t)
 	root := s.Main().Root()
-	write(t, s, root, "bad", "this was wrote")
+	stores.Write(t, s, root, "bad", "this was wrote")
 	must.OK(t, s.Sync())
-	write(t, s, root, "after", "this is right")
-	capture(t, s.Main(), "v1")
+	stores.Write(t, s, root, "after", "this is right")
+	stores.Capture(t, s.Main(), "v1")
 	must.OK(t, s.Sync())
 	killed := filepath.Join(t.TempDir(), "killed")
 	must.CopyStore(t, killed, dir)
@@ -97,8 +97,8 @@ func TestRepairKeepsWhatFollowsBytes(t *testing.T) {
 	if err != nil || r.LostChanges > 0 {
 		t.Fatalf("repair: %+v, %v", r, err)
 	}
-	s = open(t, killed)
-	want(t, "after", read(t, s, s.Main().Root(), "after"), "this is right")
+	s = stores.Open(t, killed)
+	stores.Want(t, "after", stores.Read(t, s, s.Main().Root(), "after"), "this is right")
 	if _, err := s.Main().Find("v1"); err != nil {
 		t.Error(err)
 	}
@@ -112,13 +112,14 @@ func TestSectorUnreadableInUse(t *testing.T) {
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true, FS: disk})
 	must.OK(t, err)
 	root := s.Main().Root()
-	write(t, s, root, "before", "this is right")
-	write(t, s, root, "bad", "this was wrote")
-	write(t, s, root, "after", "this is right as well")
-	write(t, s, root, "more", strings.Repeat("y", 3<<20)) // a segment that is given up
+	stores.Write(t, s, root, "before", "this is right")
+	stores.Write(t, s, root, "bad", "this was wrote")
+	stores.Write(t, s, root, "after", "this is right as well")
+	stores.Write(t, s, root, "more", strings.Repeat("y", 3<<20)) // a segment that is given up
 	disk.at(t, dir, "this was wrote")
 	must.OK(t, s.Checkpoint(context.Background()))
-	s.ShrinkJournal()
+	_, err = s.GC(context.Background(), nil)
+	must.OK(t, err)
 	if health := s.Main().Status().Health; health != "ok" {
 		t.Errorf("health: %s", health)
 	}
@@ -126,10 +127,10 @@ func TestSectorUnreadableInUse(t *testing.T) {
 		t.Errorf("kept aside: %v", kept)
 	}
 	must.OK(t, s.Close())
-	s = open(t, dir)
+	s = stores.Open(t, dir)
 	root = s.Main().Root()
-	want(t, "before", read(t, s, root, "before"), "this is right")
-	want(t, "after", read(t, s, root, "after"), "this is right as well")
+	stores.Want(t, "before", stores.Read(t, s, root, "before"), "this is right")
+	stores.Want(t, "after", stores.Read(t, s, root, "after"), "this is right as well")
 	a, err := s.Forest().Lookup(root, "bad")
 	must.OK(t, err)
 	if _, err := s.Forest().ReadAt(a.ID, make([]byte, 9), 2); !errors.Is(err, errs.Damaged) {

@@ -1,4 +1,4 @@
-package snapshot_test
+package repair_test
 
 import (
 	"bytes"
@@ -11,16 +11,17 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // TestCatalogueLacksACommit: a store of whose catalogue both copies have lost the same
 // commit does not open as it was before that. A repair opens it so, and keeps both files.
 func TestCatalogueLacksACommit(t *testing.T) {
-	s, dir := quiet(t)
+	s, dir := stores.Quiet(t)
 	ctx := context.Background()
 	for _, name := range []string{"v1", "v2", "v3"} {
-		write(t, s, s.Main().Root(), "f", name)
-		capture(t, s.Main(), name)
+		stores.Write(t, s, s.Main().Root(), "f", name)
+		stores.Capture(t, s.Main(), name)
 		must.OK(t, s.Checkpoint(ctx))
 	}
 	must.OK(t, s.Close())
@@ -41,7 +42,7 @@ func TestCatalogueLacksACommit(t *testing.T) {
 	}
 	_, err := snapshot.Repair(ctx, dir, snapshot.Options{}, nil)
 	must.OK(t, err)
-	s = open(t, dir)
+	s = stores.Open(t, dir)
 	if _, err := s.Main().Find("v1"); err != nil {
 		t.Error(err)
 	}

@@ -1,4 +1,4 @@
-package snapshot_test
+package repair_test
 
 import (
 	"context"
@@ -18,7 +18,7 @@ func TestCatalogueWithoutMain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
 	must.OK(t, err)
-	write(t, s, s.Main().Root(), "file", "captured")
+	stores.Write(t, s, s.Main().Root(), "file", "captured")
 	_, err = s.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
 	must.OK(t, err)
 	must.OK(t, s.Close())

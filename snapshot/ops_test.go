@@ -14,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/must"
-	"github.com/amberfs/amberfs/tests/stores"
 )
 
 func undo(t *testing.T, w *snapshot.Workspace, number uint64) {
@@ -190,11 +189,11 @@ func TestKeptIsLimited(t *testing.T) {
 		_, _, err := w.Forks().Remove(fmt.Sprint("f", i), true, actors.Caller{})
 		must.OK(t, err)
 	}
-	if ops := w.Ops().List(); len(ops) != 200 || len(stores.Workspaces(s)) != 202 {
-		t.Errorf("%d operations, %d workspaces", len(ops), len(stores.Workspaces(s)))
+	if ops := w.Ops().List(); len(ops) != 200 || len(s.Workspaces()) != 202 {
+		t.Errorf("%d operations, %d workspaces", len(ops), len(s.Workspaces()))
 	}
-	if err := s.RemoveKept(); err != nil || len(stores.Workspaces(s)) != 2 {
-		t.Errorf("%d workspaces are left: %v", len(stores.Workspaces(s)), err)
+	if err := s.RemoveKept(); err != nil || len(s.Workspaces()) != 2 {
+		t.Errorf("%d workspaces are left: %v", len(s.Workspaces()), err)
 	}
 	if _, err := s.Forest().GetAttr(live.Node(f.View(), live.RootIno)); err != nil {
 		t.Error(err)

@@ -1,4 +1,4 @@
-package snapshot_test
+package catalogue_test
 
 import (
 	"errors"
@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // TestRecordsOfTheCatalogueAreBounded: a policy, a message and an image have no more bytes than
@@ -22,7 +23,7 @@ import (
 // ones are refused, and the next checkpoint succeeds.
 func TestRecordsOfTheCatalogueAreBounded(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := stores.Open(t, dir)
 	w := s.Main()
 	patch := func(n int) error { // each path takes 12 bytes of JSON
 		paths := make([]string, n)
@@ -79,7 +80,7 @@ func TestRecordsOfTheCatalogueAreBounded(t *testing.T) {
 	}
 	want := texts(w)
 	must.OK(t, s.Close())
-	s = open(t, dir)
+	s = stores.Open(t, dir)
 	if got := texts(s.Main()); !slices.Equal(got, want) {
 		t.Errorf("the lengths of texts are %d, were %d", got, want)
 	}

@@ -1,4 +1,4 @@
-package snapshot_test
+package engine_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // sources are real files to work on.
@@ -54,7 +55,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	files := sources(t, "net", "encoding")
 	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
-		write(t, s, root, name, files[name])
+		stores.Write(t, s, root, name, files[name])
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	capture := func(name string) {
@@ -75,9 +76,9 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 			case 1:
 				noise := make([]byte, r.IntN(100_000))
 				rand.NewChaCha8([32]byte{byte(i), byte(r.IntN(256)), byte(r.IntN(256))}).Read(noise)
-				write(t, s, root, name, string(noise))
+				stores.Write(t, s, root, name, string(noise))
 			default:
-				write(t, s, root, name, strings.ReplaceAll(files[name], "return", fmt.Sprintf("return /* %d */", i)))
+				stores.Write(t, s, root, name, strings.ReplaceAll(files[name], "return", fmt.Sprintf("return /* %d */", i)))
 			}
 		}
 		if i == 7 {
@@ -88,7 +89,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	fork, err := w.Forks().New(snapshot.ForkOptions{Name: "idea", Snapshot: "s5"})
 	must.OK(t, err)
 	for _, name := range names[:len(names)/10] {
-		write(t, s, fork.Root(), name, strings.Repeat(name, 3000))
+		stores.Write(t, s, fork.Root(), name, strings.Repeat(name, 3000))
 	}
 	gc := func() int64 {
 		t.Helper()
@@ -118,7 +119,8 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	}
 	remove := func(names ...string) {
 		for _, name := range names {
-			must.OK(t, w.Snapshots().Delete(name, actors.Caller{}))
+			_, err = w.Snapshots().DeleteAll([]string{name}, actors.Caller{})
+			must.OK(t, err)
 		}
 	}
 	remove("s4")

@@ -1,4 +1,4 @@
-package snapshot_test
+package tree_test
 
 import (
 	"errors"
@@ -13,20 +13,21 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // TestDepth: directories cannot be nested so deep that a walk would end early, neither
 // by making nor by moving nor by bringing them in; up to there all works.
 func TestDepth(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s := open(t, dir)
+	s := stores.Open(t, dir)
 	w, f := s.Main(), s.Forest()
 	if _, err := w.Capture(snapshot.CaptureOptions{Name: "flat"}); err != nil {
 		t.Fatal(err)
 	}
 	chain := func(parent live.NodeID, n int) (ids []live.NodeID) {
 		for range n {
-			parent = mkdir(t, s, parent, "d")
+			parent = stores.Mkdir(t, s, parent, "d")
 			ids = append(ids, parent)
 		}
 		return ids
@@ -41,8 +42,8 @@ func TestDepth(t *testing.T) {
 	a := chain(w.Root(), most)
 	_, err := f.Create(a[most-1], "d", live.NewNode{Mode: unix.S_IFDIR | 0o755})
 	tooDeep("one more directory", err)
-	write(t, s, a[most-1], "file", "at the end")
-	b := mkdir(t, s, w.Root(), "b")
+	stores.Write(t, s, a[most-1], "file", "at the end")
+	b := stores.Mkdir(t, s, w.Root(), "b")
 	bs := chain(b, 10)
 	_, err = f.Rename(w.Root(), "b", a[most-11], "b", 0, actors.Caller{})
 	tooDeep("a chain at the end of another", err)
@@ -59,7 +60,7 @@ func TestDepth(t *testing.T) {
 	must.OK(t, err)
 	st, _, err := w.HoldState("deep")
 	must.OK(t, err)
-	mkdir(t, s, w.Root(), "in")
+	stores.Mkdir(t, s, w.Root(), "in")
 	_, err = w.Graft(t.Context(), snapshot.GraftOptions{Tree: st, Path: "in"})
 	tooDeep("an import", err)
 	for _, name := range []string{"flat", "deep", "flat"} {
@@ -68,10 +69,10 @@ func TestDepth(t *testing.T) {
 		}
 	}
 	// What is known of the depth is there after a kill.
-	mkdir(t, s, w.Root(), "z")
+	stores.Mkdir(t, s, w.Root(), "z")
 	_, err = w.Restore(t.Context(), snapshot.RestoreOptions{Name: "deep"})
 	must.OK(t, err)
-	s = afterKill(t, s, dir)
+	s = stores.AfterKill(t, s, dir)
 	st, err = s.Main().State()
 	must.OK(t, err)
 	if _, err := st.Resolve(s.Source(), strings.Repeat("d/", most-1)+"d"); err != nil || st.Depth != most {

@@ -1,4 +1,4 @@
-package snapshot_test
+package catalogue_test
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // TestListedFrom: a listing in parts has what a whole one has, and a part of a few names
 // does not copy all.
 func TestListedFrom(t *testing.T) {
 	const snapshots, forks = 300, 20
-	s := open(t, t.TempDir())
+	s := stores.Open(t, t.TempDir())
 	w := s.Main()
 	for i := range snapshots {
 		_, err := w.Capture(snapshot.CaptureOptions{Name: fmt.Sprint("s", i)})

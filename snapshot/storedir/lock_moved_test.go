@@ -1,4 +1,4 @@
-package snapshot_test
+package storedir_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // churn makes a store write to all of its files: journal segments, packs, index.
@@ -23,19 +24,20 @@ func churn(t *testing.T, s *snapshot.Store) {
 	ctx := context.Background()
 	big := strings.Repeat("0123456789abcdef", 1<<16)
 	for i := range 80 { // more than a segment
-		write(t, s, s.Main().Root(), "big", big[i:])
+		stores.Write(t, s, s.Main().Root(), "big", big[i:])
 	}
 	_, err := s.Main().Capture(snapshot.CaptureOptions{Name: "churned"})
 	must.OK(t, err)
 	must.OK(t, s.Checkpoint(ctx))
-	must.OK(t, s.Main().Snapshots().Delete("churned", actors.Caller{}))
+	_, err = s.Main().Snapshots().DeleteAll([]string{"churned"}, actors.Caller{})
+	must.OK(t, err)
 	_, err = s.GC(ctx, nil)
 	must.OK(t, err)
 }
 
 func intact(t *testing.T, s *snapshot.Store, content string) {
 	t.Helper()
-	want(t, "f", read(t, s, s.Main().Root(), "f"), content)
+	stores.Want(t, "f", stores.Read(t, s, s.Main().Root(), "f"), content)
 	r, err := s.Verify(context.Background(), nil)
 	if err != nil || !r.OK() {
 		t.Errorf("verify: %+v, %v", r, err)
@@ -46,40 +48,40 @@ func intact(t *testing.T, s *snapshot.Store, content string) {
 // never touches another one in the old.
 func TestMovedStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	a := open(t, dir)
-	write(t, a, a.Main().Root(), "f", "a")
+	a := stores.Open(t, dir)
+	stores.Write(t, a, a.Main().Root(), "f", "a")
 	moved := dir + ".moved"
 	must.OK(t, os.Rename(dir, moved))
-	b := open(t, dir)
-	write(t, b, b.Main().Root(), "f", "b")
+	b := stores.Open(t, dir)
+	stores.Write(t, b, b.Main().Root(), "f", "b")
 	churn(t, a)
 	churn(t, b)
 	intact(t, a, "a")
 	must.OK(t, a.Close())
 	intact(t, b, "b")
 	must.OK(t, b.Close())
-	intact(t, open(t, dir), "b")
-	intact(t, open(t, moved), "a")
+	intact(t, stores.Open(t, dir), "b")
+	intact(t, stores.Open(t, moved), "a")
 }
 
 // TestRemovedStore: a store that was removed in use ends without a word to the
 // one that came in its place.
 func TestRemovedStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	a := open(t, dir)
-	write(t, a, a.Main().Root(), "f", "a")
+	a := stores.Open(t, dir)
+	stores.Write(t, a, a.Main().Root(), "f", "a")
 	_, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
 	must.OK(t, err)
 	must.OK(t, os.RemoveAll(dir))
-	b := open(t, dir)
-	write(t, b, b.Main().Root(), "f", "b")
+	b := stores.Open(t, dir)
+	stores.Write(t, b, b.Main().Root(), "f", "b")
 	if err := a.Close(); !errors.Is(err, snapshot.ErrRemoved) {
 		t.Errorf("closing a removed store: %v", err)
 	}
 	churn(t, b)
 	intact(t, b, "b")
 	must.OK(t, b.Close())
-	intact(t, open(t, dir), "b")
+	intact(t, stores.Open(t, dir), "b")
 }
 
 // TestLockRemoved: a store in use stays so without its lock file, for all processes that
@@ -87,8 +89,8 @@ func TestRemovedStore(t *testing.T) {
 func TestLockRemoved(t *testing.T) {
 	ctx := context.Background()
 	dir := filepath.Join(t.TempDir(), "store")
-	s := open(t, dir)
-	write(t, s, s.Main().Root(), "f", "a")
+	s := stores.Open(t, dir)
+	stores.Write(t, s, s.Main().Root(), "f", "a")
 	for what, fn := range map[string]func() error{
 		"opening": func() error {
 			_, err := snapshot.Open(dir, snapshot.Options{})
@@ -111,15 +113,15 @@ func TestLockRemoved(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("closing: %v", err)
 	}
-	intact(t, open(t, dir), "a")
+	intact(t, stores.Open(t, dir), "a")
 }
 
 // TestIndexRemoved: a store in use whose index is removed ends, and has everything
 // when it is opened again.
 func TestIndexRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s := open(t, dir)
-	write(t, s, s.Main().Root(), "f", "a")
+	s := stores.Open(t, dir)
+	stores.Write(t, s, s.Main().Root(), "f", "a")
 	must.OK(t, os.RemoveAll(filepath.Join(dir, "index")))
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
@@ -128,7 +130,7 @@ func TestIndexRemoved(t *testing.T) {
 	}
 	again := dir + ".copy" // the lock is held as long as this process lives
 	must.CopyStore(t, again, dir)
-	s = open(t, again)
+	s = stores.Open(t, again)
 	if r, err := s.Verify(context.Background(), nil); err != nil || !r.OK() {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -140,10 +142,10 @@ func TestIndexRemoved(t *testing.T) {
 func TestCheckChangesNothing(t *testing.T) {
 	ctx := context.Background()
 	from := filepath.Join(t.TempDir(), "store")
-	s := open(t, from)
-	write(t, s, s.Main().Root(), "f", "a")
+	s := stores.Open(t, from)
+	stores.Write(t, s, s.Main().Root(), "f", "a")
 	must.OK(t, s.Checkpoint(ctx))
-	write(t, s, s.Main().Root(), "f", "b")
+	stores.Write(t, s, s.Main().Root(), "f", "b")
 	_, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
 	must.OK(t, err)
 	must.OK(t, s.Sync())
@@ -175,14 +177,14 @@ func TestCheckChangesNothing(t *testing.T) {
 	if !maps.Equal(before, sum()) {
 		t.Error("packs or journal have changed")
 	}
-	intact(t, open(t, dir), "b")
+	intact(t, stores.Open(t, dir), "b")
 }
 
 // TestErrorsOfTheIndex name the index as users know it, though it is reached through
 // the store's open directory.
 func TestErrorsOfTheIndex(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	must.OK(t, open(t, dir).Close())
+	must.OK(t, stores.Open(t, dir).Close())
 	index := filepath.Join(dir, "index")
 	must.OK(t, os.RemoveAll(index))
 	must.OK(t, os.WriteFile(index, nil, 0o600))

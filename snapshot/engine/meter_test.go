@@ -1,11 +1,10 @@
-package snapshot_test
+package engine_test
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -16,51 +15,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
-
-// TestForkLimits: what the policy of main allows each fork holds, and a fork's own
-// policy does not matter.
-func TestForkLimits(t *testing.T) {
-	s := open(t, t.TempDir())
-	w := s.Main()
-	_, err := w.PatchPolicy([]byte(`{"forks":{"snapshots":3,"text_bytes":100}}`), actors.Caller{})
-	must.OK(t, err)
-	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
-	must.OK(t, err)
-	_, err = f.PatchPolicy([]byte(`{"forks":{"snapshots":1000,"text_bytes":100000}}`), actors.Caller{})
-	must.OK(t, err)
-	capture := func(w *snapshot.Workspace, name, message string) error {
-		_, err := w.Capture(snapshot.CaptureOptions{Name: name, Message: message, Labels: map[string]string{"k": "v"}})
-		return err
-	}
-	if err := capture(f, "long", strings.Repeat("x", 99)); !errors.Is(err, errs.Quota) {
-		t.Errorf("a message beyond the limit: %v", err)
-	}
-	for i := range 3 {
-		must.OK(t, capture(f, fmt.Sprintf("s%d", i), strings.Repeat("x", 30)))
-	}
-	if err := capture(f, "s3", ""); !errors.Is(err, errs.Quota) {
-		t.Errorf("a snapshot beyond the limit: %v", err)
-	}
-	must.OK(t, f.Snapshots().Delete("s0", actors.Caller{}))
-	if err := capture(f, "s4", strings.Repeat("x", 40)); !errors.Is(err, errs.Quota) {
-		t.Errorf("messages that are too long together: %v", err)
-	}
-	if err := capture(f, "s4", ""); err != nil {
-		t.Error("there is room again:", err)
-	}
-	for i := range 5 {
-		if err := capture(w, fmt.Sprintf("m%d", i), strings.Repeat("x", 99)); err != nil {
-			t.Error("main is bounded:", err)
-		}
-	}
-}
 
 // TestUnsharedLimit: a fork, with the forks in it, has no more bytes of its own than the
 // policy of main allows; what is shared, deleted or written again does not count.
 func TestUnsharedLimit(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := stores.Open(t, dir)
 	w, forest := s.Main(), s.Forest()
 	write := func(w *snapshot.Workspace, name string, size int) error {
 		t.Helper()
@@ -116,7 +78,8 @@ func TestUnsharedLimit(t *testing.T) {
 	g, err := f.Forks().New(snapshot.ForkOptions{Name: "g"})
 	must(err)
 	refused("a fork in it", write(g, "c", 400_000))
-	must(f.Snapshots().Delete("v", actors.Caller{}))
+	_, err = f.Snapshots().DeleteAll([]string{"v"}, actors.Caller{})
+	must(err)
 	soon("there is room again", func() error { return write(g, "c", 400_000) })
 	refused("the fork in it has that", write(f, "d", 400_000))
 	if used, limit := f.Quota().Usage(); limit != 1_000_000 || used < 800_000 || used > limit {
@@ -124,7 +87,7 @@ func TestUnsharedLimit(t *testing.T) {
 	}
 
 	must(s.Close())
-	s = open(t, dir)
+	s = stores.Open(t, dir)
 	forest = s.Forest()
 	f, err = s.Main().Forks().Named("f")
 	must(err)
@@ -136,7 +99,7 @@ func TestUnsharedLimit(t *testing.T) {
 // TestUnsharedRewritten: bytes count whole, whatever was there before and however files
 // refer to them; so do exports.
 func TestUnsharedRewritten(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := stores.Open(t, t.TempDir())
 	w, forest := s.Main(), s.Forest()
 	rnd := rand.NewChaCha8([32]byte{1})
 	write := func(id live.NodeID, n int) {
@@ -149,7 +112,7 @@ func TestUnsharedRewritten(t *testing.T) {
 		}
 	}
 	const size = 4 << 20
-	write(mkfile(t, s, w.Root(), "file"), size)
+	write(stores.Write(t, s, w.Root(), "file", ""), size)
 	_, err := w.Capture(snapshot.CaptureOptions{Name: "v"})
 	must.OK(t, err)
 	_, err = w.Snapshots().WaitSealed(t.Context(), "v")
@@ -177,7 +140,7 @@ func TestUnsharedRewritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A small part of each chunk, in a file that is counted first.
-	parts, whole := mkfile(t, s, f.Root(), "parts"), mkfile(t, s, f.Root(), "whole")
+	parts, whole := stores.Write(t, s, f.Root(), "parts", ""), stores.Write(t, s, f.Root(), "whole", "")
 	write(whole, size)
 	for off := int64(0); off < size; off += 16 << 10 {
 		_, err = forest.CopyRange(whole, off, parts, off, 4096)
@@ -207,7 +170,7 @@ func TestUnsharedRewritten(t *testing.T) {
 // TestWhatOthersHave: neither what a fork is told of its snapshots nor the work that
 // is done for them tells whether content was in the store before.
 func TestWhatOthersHave(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := stores.Open(t, t.TempDir())
 	w, forest := s.Main(), s.Forest()
 	content := bytes.Repeat([]byte("a secret of somebody else\n"), 100_000)
 	put := func(w *snapshot.Workspace) int64 {
@@ -244,44 +207,11 @@ func TestWhatOthersHave(t *testing.T) {
 	}
 }
 
-// TestForksInAForkDoNotKeepIt: a process in a fork cannot keep it by forks in it and a
-// policy that protects these, and recovery ends all of them as well.
-func TestForksInAForkDoNotKeepIt(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir)
-	w := s.Main()
-	at := w
-	for _, name := range []string{"f", "g", "h"} {
-		f, err := at.Forks().New(snapshot.ForkOptions{Name: name})
-		must.OK(t, err)
-		_, err = f.Capture(snapshot.CaptureOptions{Name: "v"})
-		must.OK(t, err)
-		_, err = f.PatchPolicy([]byte(`{"delete":"nobody","protect":true}`), actors.Caller{ViaSocket: true})
-		must.OK(t, err)
-		at = f
-	}
-	if _, err := w.Forks().End("f", actors.Caller{}); !errors.Is(err, errs.Busy) {
-		t.Errorf("a fork that has forks ends, and the last states of these are lost: %v", err)
-	}
-	must.OK(t, w.Forks().Discard("f", actors.Caller{}))
-	again := afterKill(t, s, dir)
-	for _, s := range []*snapshot.Store{s, again} {
-		if n := len(s.Main().Forks().List()) + len(s.Main().List()); n != 0 {
-			t.Errorf("%d forks and snapshots are left", n)
-		}
-		for view := uint32(1); view < 20; view++ {
-			if _, ok := s.Workspace(view); ok {
-				t.Errorf("the workspace %d is left", view)
-			}
-		}
-	}
-}
-
 // TestOwnLimit: a fork has a limit of its own that its programs cannot change, that others do not
 // have, that its own forks do not inherit and that does not go beyond the limit of all.
 func TestOwnLimit(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := stores.Open(t, dir)
 	owner := actors.Caller{ViaSocket: true}
 	patch := func(w *snapshot.Workspace, patch string, by actors.Caller) error {
 		_, err := w.PatchPolicy([]byte(patch), by)
@@ -295,7 +225,7 @@ func TestOwnLimit(t *testing.T) {
 	}
 	write := func(w *snapshot.Workspace, name string, n int) error {
 		t.Helper()
-		_, err := s.Forest().Write(mkfile(t, s, w.Root(), name), bytes.Repeat([]byte("x"), n), 0, false)
+		_, err := s.Forest().Write(stores.Write(t, s, w.Root(), name, ""), bytes.Repeat([]byte("x"), n), 0, false)
 		return err
 	}
 	f, g := made("f"), made("g")
@@ -326,7 +256,7 @@ func TestOwnLimit(t *testing.T) {
 		t.Errorf("a fork in it, beyond its limit: %v", err)
 	}
 	must.OK(t, s.Close())
-	s = open(t, dir)
+	s = stores.Open(t, dir)
 	if f, err = s.Main().Forks().Named("f"); err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 // writeBinary writes the change of a file that is not text: one line or, with Options.Binary, a binary
 // patch. before and after are git's ids of the two sides, "" if the side is too large for one.
 func (w *writer) writeBinary(f File, before, after string) error {
-	if large := max(Size(f.Before), Size(f.After)); w.opts.Binary && large > maxPatchedFile {
-		return errs.New(errs.TooBig, "%q has %d bytes: a binary patch takes files of up to %d GiB; name other paths, or compare without binary", f.Path, large, maxPatchedFile>>30)
+	if large := max(Size(f.Before), Size(f.After)); w.opts.Binary && large > maxPatchedFileSize {
+		return errs.New(errs.TooBig, "%q has %d bytes: a binary patch takes files of up to %d GiB; name other paths, or compare without binary", f.Path, large, maxPatchedFileSize>>30)
 	}
 
 	if !w.opts.Binary {
@@ -58,9 +58,9 @@ func (w *writer) writeLiteral(n *tree.Inode, path string) error {
 }
 
 const (
-	base85Alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-	base85Letters  = " ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" // by the number of bytes in a line
-	base85Line     = 52                                                      // bytes
+	base85Alphabet  = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+	base85Letters   = " ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" // by the number of bytes in a line
+	base85LineBytes = 52                                                      // bytes
 )
 
 // base85Lines writes bytes as the lines of a binary patch.
@@ -71,9 +71,9 @@ type base85Lines struct {
 
 func (l *base85Lines) Write(p []byte) (int, error) {
 	l.buf = append(l.buf, p...)
-	for len(l.buf) >= base85Line {
-		l.writeLine(l.buf[:base85Line])
-		l.buf = l.buf[base85Line:]
+	for len(l.buf) >= base85LineBytes {
+		l.writeLine(l.buf[:base85LineBytes])
+		l.buf = l.buf[base85LineBytes:]
 	}
 	return len(p), nil
 }

@@ -47,22 +47,22 @@ const (
 type BlameCache struct {
 	mu    sync.Mutex
 	edits map[string][]edit
-	count int // number of edits and keys, see maxCached
+	count int // number of edits and keys, see maxCachedEdits
 }
 
-// maxCached is the maximum number of edits and keys in a BlameCache. Each takes 32 bytes.
-const maxCached = 1 << 20
+// maxCachedEdits is the maximum number of edits and keys in a BlameCache. Each takes 32 bytes.
+const maxCachedEdits = 1 << 20
 
 // put adds the edits of a pair to the cache. If the cache is full, put empties it first. It ignores long
 // lists of edits.
 func (c *BlameCache) put(key string, edits []edit) {
-	if key == "" || len(edits) > maxCached/4 {
+	if key == "" || len(edits) > maxCachedEdits/4 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if c.count += 1 + len(edits); c.edits == nil || c.count > maxCached {
+	if c.count += 1 + len(edits); c.edits == nil || c.count > maxCachedEdits {
 		c.edits, c.count = make(map[string][]edit), 1+len(edits)
 	}
 
@@ -107,7 +107,7 @@ func (b *Blame) AddVersion(ctx context.Context, n *tree.Inode, version int) erro
 		return nil
 	}
 
-	edits, err := b.compareWith(ctx, n)
+	edits, err := b.advanceTo(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -126,8 +126,8 @@ func (b *Blame) AddVersion(ctx context.Context, n *tree.Inode, version int) erro
 	return nil
 }
 
-// compareWith returns the differences between the newest version and n, which becomes the newest one.
-func (b *Blame) compareWith(ctx context.Context, n *tree.Inode) ([]edit, error) {
+// advanceTo makes n the newest version, and returns the differences between the last version and n.
+func (b *Blame) advanceTo(ctx context.Context, n *tree.Inode) ([]edit, error) {
 	key := pairKey(b.node, n)
 	b.Cache.mu.Lock()
 	edits, ok := b.Cache.edits[key]
@@ -165,7 +165,7 @@ func (b *Blame) compareWith(ctx context.Context, n *tree.Inode) ([]edit, error) 
 
 // load reads n, which becomes the newest version, and numbers its lines.
 func (b *Blame) load(ctx context.Context, n *tree.Inode) error {
-	if n.Size() > maxText {
+	if n.Size() > maxTextSize {
 		return ErrNoText
 	}
 	if err := b.charge(ctx, n); err != nil {

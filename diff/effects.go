@@ -127,7 +127,7 @@ func (f *effectFinder) effects() []Effect {
 	index := make(map[*effectPath]int) // number of a directory's effect in list, from 1
 	add := func(p *effectPath, e Effect) {
 		e.Path, e.Dir, e.Change = cmp.Or(e.Path, p.path), p.isDir(), p.Change
-		if list = append(list, e); e.Dir || p.wasDir() {
+		if list = append(list, e); e.Dir || p.noLongerDir() {
 			index[p] = len(list)
 		}
 	}
@@ -140,7 +140,7 @@ func (f *effectFinder) effects() []Effect {
 			f.addMoved(p, add)
 		case p.movedTo != nil && p.After == nil: // a renamed file: the effect is added for its new path
 		case p.After == nil:
-			f.addToParent(p, parent, parent != nil && parent.wasDir() && parent.movedTo == nil, index, list, func() { add(p, Effect{Action: ActionDelete}) })
+			f.addToParent(p, parent, parent != nil && parent.noLongerDir() && parent.movedTo == nil, index, list, func() { add(p, Effect{Action: ActionDelete}) })
 		case p.Before == nil:
 			f.addToParent(p, parent, parent != nil && parent.becameDir() && parent.movedFrom == nil, index, list, func() { add(p, Effect{Action: ActionAdd}) })
 		case p.Differences&(tree.TypeDiffers|tree.DataDiffers|tree.TargetDiffers|tree.RdevDiffers) != 0:
@@ -192,8 +192,8 @@ func (p *effectPath) isDir() bool {
 	return p.After != nil && p.After.IsDir() || p.After == nil && p.Before.IsDir()
 }
 
-// wasDir reports whether a directory was deleted or replaced by another file.
-func (p *effectPath) wasDir() bool {
+// noLongerDir reports whether a directory was deleted or replaced by another file.
+func (p *effectPath) noLongerDir() bool {
 	return p.Before != nil && p.Before.IsDir() && (p.After == nil || !p.After.IsDir())
 }
 

@@ -19,11 +19,11 @@ type Status byte
 
 // The letters of `git diff --name-status`.
 const (
-	Added    Status = 'A'
-	Modified Status = 'M'
-	Deleted  Status = 'D'
-	Type     Status = 'T' // a file became a symbolic link, or the reverse
-	Renamed  Status = 'R'
+	Added       Status = 'A'
+	Modified    Status = 'M'
+	Deleted     Status = 'D'
+	TypeChanged Status = 'T' // a file became a symbolic link, or the reverse
+	Renamed     Status = 'R'
 )
 
 // Modes as git writes them.
@@ -33,7 +33,7 @@ const (
 	modeSymlink = 0o120000
 )
 
-// A File is one changed file. Of a rename, Before is the inode at OldPath.
+// A File is one changed file. For a rename, Before is the inode at OldPath.
 type File struct {
 	tree.Change
 	Status     Status
@@ -132,7 +132,7 @@ func fileOf(c tree.Change) (f File, ok bool) {
 	case after == 0:
 		f.Status = Deleted
 	case (before == modeSymlink) != (after == modeSymlink):
-		f.Status = Type
+		f.Status = TypeChanged
 	case before != after, c.Differences&(tree.DataDiffers|tree.TargetDiffers) != 0:
 		f.Status = Modified
 	default:

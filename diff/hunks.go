@@ -69,7 +69,7 @@ func fileAt(ctx context.Context, src *tree.Source, a, b *tree.State, path, oldPa
 	return nil, err
 }
 
-// TextOfChange is TextOf for a change that tree.Diff found.
+// TextOfChange does what TextOf does, for a change that tree.Diff found.
 func TextOfChange(ctx context.Context, src *tree.Source, c tree.Change) (Text, error) {
 	f, ok := fileOf(c)
 	if !ok {
@@ -80,11 +80,11 @@ func TextOfChange(ctx context.Context, src *tree.Source, c tree.Change) (Text, e
 
 func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, error) {
 	t := Text{OldSize: Size(f.Before), NewSize: Size(f.After)}
-	if t.TooLarge = max(t.OldSize, t.NewSize) > maxText; t.TooLarge {
+	if t.TooLarge = max(t.OldSize, t.NewSize) > maxTextSize; t.TooLarge {
 		return t, nil
 	}
 
-	a, b, err := surveySides(ctx, src, f, maxText)
+	a, b, err := surveySides(ctx, src, f, maxTextSize)
 	if err != nil {
 		return t, err
 	}

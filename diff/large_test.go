@@ -42,7 +42,7 @@ func TestLargeFiles(t *testing.T) {
 	m := newMemory()
 	empty := m.state(t, spec{})
 	small := m.state(t, spec{"grown": file(numbered(100, 7))})
-	for _, size := range []int64{maxText + 1, 3 << 30, 1 << 40, most} {
+	for _, size := range []int64{maxTextSize + 1, 3 << 30, 1 << 40, most} {
 		large, moved := m.sparse(t, map[string]int64{"grown": size}), m.sparse(t, map[string]int64{"moved": size})
 		n, err := moved.Resolve(m.src, "moved")
 		must.OK(t, err)
@@ -65,9 +65,9 @@ func TestLargeFiles(t *testing.T) {
 				}
 			}
 		}
-		if size <= maxText+1 || size > maxPatchedFile {
+		if size <= maxTextSize+1 || size > maxPatchedFileSize {
 			err = Write(context.Background(), io.Discard, m.src, empty, large, Options{Binary: true})
-			if errors.Is(err, errs.TooBig) != (size > maxPatchedFile) {
+			if errors.Is(err, errs.TooBig) != (size > maxPatchedFileSize) {
 				t.Errorf("a binary patch of %d bytes: %v", size, err)
 			}
 		}

@@ -39,7 +39,7 @@ func (n lineIDs) number(lines [][]byte, text func([]byte) string) []int32 {
 func (e *stepBudget) compareText(a, b []byte) (la, lb [][]byte, edits []edit, err error) {
 	la, lb = splitLines(a), splitLines(b)
 	ids := make(lineIDs, max(len(la), len(lb)))
-	view := func(l []byte) string { return unsafe.String(unsafe.SliceData(l), len(l)) } // no line is changed
+	view := func(l []byte) string { return unsafe.String(unsafe.SliceData(l), len(l)) } // safe, because no line is changed
 	na, nb := ids.number(la, view), ids.number(lb, view)
 	if edits, err = e.compareLines(na, nb); err != nil {
 		return nil, nil, nil, err

@@ -237,11 +237,11 @@ func UndoHunk(ctx context.Context, src *tree.Source, a, b, present *tree.State, 
 	if err != nil {
 		return nil, err
 	}
-	if f == nil || max(Size(f.Before), Size(f.After)) > maxText {
+	if f == nil || max(Size(f.Before), Size(f.After)) > maxTextSize {
 		return nil, ErrNoHunk
 	}
 
-	before, after, err := surveySides(ctx, src, *f, maxText)
+	before, after, err := surveySides(ctx, src, *f, maxTextSize)
 	if err != nil || before.binary || after.binary {
 		return nil, errors.Join(err, ErrNoHunk)
 	}
@@ -273,16 +273,16 @@ func UndoHunk(ctx context.Context, src *tree.Source, a, b, present *tree.State, 
 	if err != nil {
 		return nil, err
 	}
-	if !n.IsRegular() || Size(n) > maxText {
+	if !n.IsRegular() || Size(n) > maxTextSize {
 		return nil, ErrLinesChanged
 	}
 
-	presentSurvey, err := surveyOf(ctx, src, n, path, maxText)
+	presentSurvey, err := surveyOf(ctx, src, n, path, maxTextSize)
 	if err != nil {
 		return nil, err
 	}
 
-	// The third text, without the hunk, is about as long as that of after.
+	// The text without the hunk is the third text of the merge. It is about as long as the text of after.
 	need := 2 * hunkMemoryFactor * comparisonMemory(after, presentSurvey)
 	if !o.Memory.Fits(need) {
 		return nil, errTooLarge

@@ -51,7 +51,7 @@ func (e *stepBudget) compareLines(a, b []int32) ([]edit, error) {
 	m := newMyers(e.ctx, a[:len(a)-suffix], b[:len(b)-suffix], prefix)
 	limit := min(maxFileSteps, e.remaining)
 	m.stepsLeft = limit
-	m.compare(0, len(m.a), 0, len(m.b))
+	m.markDifferences(0, len(m.a), 0, len(m.b))
 	e.remaining -= limit - m.stepsLeft
 	if err := e.ctx.Err(); err != nil {
 		return nil, err
@@ -68,9 +68,9 @@ func (e *stepBudget) compareLines(a, b []int32) ([]edit, error) {
 // and one from the end meet in the middle, and each half is searched again.
 type myers struct {
 	a, b            []int32 // the lines that occur in both files, after the common prefix
-	indexA          []int   // the places of a in its file
+	indexA          []int   // by index in a: the index of the line in its file
 	indexB          []int
-	changedA        []bool // by place in the file
+	changedA        []bool // by index in the file: whether the line differs
 	changedB        []bool
 	fwd, bwd        []int // furthest x of each diagonal, shifted by off
 	off             int
@@ -79,8 +79,8 @@ type myers struct {
 	stepsSinceYield int // steps since other tenants could have a turn
 }
 
-// newMyers leaves out the first prefix lines, which are equal, and all lines that occur on one side
-// only: they are changed in any case.
+// newMyers prepares the comparison of a and b. It leaves out the first prefix lines, which are equal, and all
+// lines that occur on one side only, because they differ in any case.
 func newMyers(ctx context.Context, a, b []int32, prefix int) *myers {
 	m := &myers{ctx: ctx, changedA: make([]bool, len(a)), changedB: make([]bool, len(b))}
 	m.a, m.indexA = sharedLines(a, b, prefix, m.changedA)
@@ -113,8 +113,8 @@ func sharedLines(lines, other []int32, from int, changed []bool) (kept []int32, 
 	return kept, index
 }
 
-// compare marks the lines that differ between a[a0:a1] and b[b0:b1].
-func (m *myers) compare(a0, a1, b0, b1 int) {
+// markDifferences marks the lines that differ between a[a0:a1] and b[b0:b1].
+func (m *myers) markDifferences(a0, a1, b0, b1 int) {
 	for {
 		for a0 < a1 && b0 < b1 && m.a[a0] == m.b[b0] {
 			a0, b0 = a0+1, b0+1
@@ -134,7 +134,7 @@ func (m *myers) compare(a0, a1, b0, b1 int) {
 			return
 		}
 
-		m.compare(a0, x, b0, y)
+		m.markDifferences(a0, x, b0, y)
 		a0, b0 = x, y
 	}
 }

@@ -37,10 +37,10 @@ func (o Options) withStepBudget(ctx context.Context) Options {
 }
 
 const (
-	contextLines   = 3        // unchanged lines around a change
-	maxText        = 64 << 20 // bytes; a larger file counts as binary, and is not read
-	maxPatchedFile = 4 << 30  // bytes of a file in a binary patch
-	defaultWidth   = 80
-	minWidth       = 20
-	maxWidth       = 1000
+	contextLines       = 3        // unchanged lines around a change
+	maxTextSize        = 64 << 20 // bytes; a larger file counts as binary, and is not read
+	maxPatchedFileSize = 4 << 30  // bytes of a file in a binary patch
+	defaultWidth       = 80
+	minWidth           = 20
+	maxWidth           = 1000
 )

@@ -16,7 +16,7 @@ const (
 	minScore         = maxScore / 2                     // 50 %
 	minBasenameScore = minScore + (maxScore-minScore)/2 // 75 %
 	renameLimit      = 1000                             // diff.renameLimit
-	tooManyIdentical = 100                              // maximum number of equal files whose base names are compared
+	maxIdentical     = 100                              // maximum number of equal files whose base names are compared
 	maxCandidates    = 4                                // number of deletions that are considered for each addition
 )
 
@@ -33,7 +33,7 @@ type renamer struct {
 	deletions []int           // indexes into files of the deletions that are not joined
 	additions []int           // indexes into files of the additions that are not joined
 	spans     map[int]spanSet // by index into files
-	spanCount int             // of all spans that were computed
+	spanCount int             // number of all spans that were computed
 }
 
 // findRenames replaces the pairs of a deletion and an addition in files that are renames.
@@ -111,7 +111,7 @@ func (r *renamer) joinEqual() error {
 // contentID returns a string that is equal for files with equal contents. Files that are too large to
 // be read are equal if they were stored as the same chunks.
 func (r *renamer) contentID(n *tree.Inode, i int) (string, error) {
-	s, err := surveyOf(r.ctx, r.src, n, r.files[i].Path, maxText)
+	s, err := surveyOf(r.ctx, r.src, n, r.files[i].Path, maxTextSize)
 	if err != nil || s.id != "" {
 		return s.id, err
 	}
@@ -137,7 +137,7 @@ func (r *renamer) pickIdentical(sources []int, to int) (from int, ok bool) {
 
 		if seen++; seen == 1 {
 			from = i
-		} else if seen > tooManyIdentical {
+		} else if seen > maxIdentical {
 			break
 		}
 	}

@@ -110,8 +110,8 @@ func (r *renamer) similarity(from, to, minimum int) (int, error) {
 	sizeA, sizeB := Size(a.Before), Size(b.After)
 	large := max(sizeA, sizeB)
 	delta := large - min(sizeA, sizeB)
-	// A file over maxText is renamed only if it is equal.
-	if large == 0 || large > maxText || float64(large)*float64(maxScore-minimum) < float64(delta)*maxScore {
+	// A file over maxTextSize is renamed only if it is equal.
+	if large == 0 || large > maxTextSize || float64(large)*float64(maxScore-minimum) < float64(delta)*maxScore {
 		return 0, nil
 	}
 

@@ -25,7 +25,7 @@ func ApplyHunks(src *tree.Source, c tree.Change, hunks []Hunk) ([]byte, error) {
 
 func applyHunks(before, after string, hunks []Hunk) []byte {
 	a, b := strings.SplitAfter(before, "\n"), strings.SplitAfter(after, "\n")
-	out, copied := []byte{}, 0 // the number of lines of a that are in out, or replaced
+	out, copied := []byte{}, 0 // copied is the number of lines of a that are in out or were replaced
 	for _, h := range hunks {
 		out = append(out, strings.Join(a[copied:h.OldStart-1], "")...)
 		out = append(out, strings.Join(b[h.NewStart-1:h.NewStart-1+h.NewLines], "")...)

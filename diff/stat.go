@@ -64,11 +64,11 @@ func newRow(ctx context.Context, src *tree.Source, f File, o Options) (row, erro
 	if f.Status == Renamed {
 		r.name = gitquote.Name(f.OldPath) + " => " + r.name
 	}
-	if max(Size(f.Before), Size(f.After)) > maxText {
+	if max(Size(f.Before), Size(f.After)) > maxTextSize {
 		return row{r.name, Size(f.After), Size(f.Before), true}, nil
 	}
 
-	a, b, err := surveySides(ctx, src, f, maxText)
+	a, b, err := surveySides(ctx, src, f, maxTextSize)
 	if err != nil {
 		return r, err
 	}
@@ -78,7 +78,7 @@ func newRow(ctx context.Context, src *tree.Source, f File, o Options) (row, erro
 		r.added, r.deleted = b.size, a.size
 	}
 
-	if a.id == b.id && f.Status != Type {
+	if a.id == b.id && f.Status != TypeChanged {
 		r.added, r.deleted = 0, 0
 		return r, nil
 	}

@@ -20,13 +20,13 @@ type survey struct {
 	lines           int
 	endsWithNewline bool // also set for an empty side
 	binary          bool
-	contents        []byte // the bytes of the side, if they are not larger than surveyPiece
+	contents        []byte // the bytes of the side, if they are not larger than surveyPieceSize
 }
 
 const noID = "0000000000000000000000000000000000000000"
 
-// surveyPiece is the size of the pieces in bytes.
-const surveyPiece = 256 << 10
+// surveyPieceSize is the size of the pieces in bytes.
+const surveyPieceSize = 256 << 10
 
 // surveyOf reads all the bytes that git would store for n. A file that is larger than limit is not
 // read; it counts as binary and has no id.
@@ -51,15 +51,15 @@ func surveyBytes(ctx context.Context, r io.Reader, size int64) (survey, error) {
 	s := survey{size: size, endsWithNewline: true}
 	h := sha1.New() // git's id is the SHA-1 of this header and the contents
 	fmt.Fprintf(h, "blob %d\x00", size)
-	buf := make([]byte, min(size, surveyPiece))
+	buf := make([]byte, min(size, surveyPieceSize))
 
 	for at := int64(0); at < size; {
-		got, err := io.ReadFull(r, buf[:min(size-at, surveyPiece)])
+		got, err := io.ReadFull(r, buf[:min(size-at, surveyPieceSize)])
 		if err = errors.Join(err, turns.Yield(ctx)); err != nil {
 			return s, err
 		}
 		if at == 0 {
-			s.binary = isBinary(buf) || size > maxText
+			s.binary = isBinary(buf) || size > maxTextSize
 		}
 
 		s.lines += bytes.Count(buf[:got], []byte{'\n'})
@@ -71,7 +71,7 @@ func surveyBytes(ctx context.Context, r io.Reader, size int64) (survey, error) {
 	if !s.endsWithNewline {
 		s.lines++
 	}
-	if size <= surveyPiece {
+	if size <= surveyPieceSize {
 		s.contents = buf
 	}
 
@@ -120,7 +120,7 @@ func (o Options) compare(ctx context.Context, src *tree.Source, f File, a, b sur
 
 // data returns all the bytes of the side, whose inode is n.
 func (s *survey) data(src *tree.Source, n *tree.Inode, path string) ([]byte, error) {
-	if s.size <= surveyPiece {
+	if s.size <= surveyPieceSize {
 		return s.contents, nil
 	}
 	return readBlob(src, n, path)

@@ -38,11 +38,11 @@ func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State,
 	return nil
 }
 
-// A writer writes one diff. The bufio.Writer keeps the first error of the writer below, and Flush
-// returns it.
+// A writer writes one diff. The bufio.Writer keeps the first error of the underlying writer, and Flush returns
+// it.
 type writer struct {
 	*bufio.Writer
-	ctx  context.Context // ends the diff
+	ctx  context.Context // when ctx ends, the diff fails
 	src  *tree.Source
 	opts Options
 }
@@ -51,7 +51,7 @@ func (w *writer) writeFile(f File) error {
 	// git apply does not support a change of the type. It also does not see that a renamed symbolic
 	// link makes room for a directory, because a rename has no mode. Such a change is written as the
 	// deletion of the old file and the addition of a new one.
-	if f.Status == Type || f.Status == Renamed && f.After.IsSymlink() {
+	if f.Status == TypeChanged || f.Status == Renamed && f.After.IsSymlink() {
 		deletion, addition := f, f
 		deletion.Status, deletion.After, deletion.Path = Deleted, nil, f.OldPath
 		addition.Status, addition.Before, addition.OldPath = Added, nil, f.Path
@@ -84,7 +84,7 @@ func (w *writer) writeChange(f File) error {
 	}
 
 	if f.Before != nil && f.After != nil {
-		// A change of the mode alone has no more lines.
+		// After a change of the mode alone, no further lines follow.
 		same, err := f.Before.Content.Equal(w.src.Files, f.After.Content)
 		if err != nil {
 			return fmt.Errorf("comparing %q: %w", f.Path, err)
@@ -94,9 +94,9 @@ func (w *writer) writeChange(f File) error {
 		}
 	}
 
-	limit := int64(maxText)
+	limit := int64(maxTextSize)
 	if w.opts.Binary { // a binary patch needs the ids of larger files, too
-		limit = maxPatchedFile
+		limit = maxPatchedFileSize
 	}
 
 	a, b, err := surveySides(w.ctx, w.src, f, limit)

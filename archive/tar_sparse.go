@@ -29,12 +29,12 @@ func (t tarWriter) setParts(e *stream.Entry, c *content.Content) {
 	var data []io.Reader
 
 	for off := int64(0); off < e.Size; {
-		dataStart, err := c.SeekData(t.src.Files, off, content.SeekBlock)
+		dataStart, err := c.SeekData(t.src.Files, off, content.SeekBlockSize)
 		if errors.Is(err, content.ErrNoData) {
 			break
 		}
 		if err == nil {
-			off, err = c.SeekHole(t.src.Files, dataStart, content.SeekBlock)
+			off, err = c.SeekHole(t.src.Files, dataStart, content.SeekBlockSize)
 		}
 		if err != nil || len(parts) > maxSparseMapBytes/4 {
 			return // the file is read as a whole later, and that read returns the error

@@ -271,12 +271,12 @@ func (w *writer) fillFile(f *os.File, s *step) error {
 	r := c.Reader(src)
 
 	for end := int64(0); end < c.Size(); {
-		begin, err := c.SeekData(src, end, content.SeekBlock)
+		begin, err := c.SeekData(src, end, content.SeekBlockSize)
 		if errors.Is(err, content.ErrNoData) {
 			break
 		}
 		if err == nil {
-			end, err = c.SeekHole(src, begin, content.SeekBlock)
+			end, err = c.SeekHole(src, begin, content.SeekBlockSize)
 		}
 		if err == nil {
 			_, err = io.Copy(io.NewOffsetWriter(f, begin), stream.WithContext(w.ctx, io.NewSectionReader(r, begin, end-begin)))

@@ -351,7 +351,7 @@ func (a *answer) writeEvent(name string, v any) error {
 	if name != "" {
 		name = "event: " + name + "\n"
 	}
-	if _, err := fmt.Fprintf(a.w, "%sdata: %s\n\n", name, gitquote.JSON(b)); err != nil || !a.flushesEvents {
+	if _, err := fmt.Fprintf(a.w, "%sdata: %s\n\n", name, gitquote.EscapeJSON(b)); err != nil || !a.flushesEvents {
 		return err
 	}
 

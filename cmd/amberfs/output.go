@@ -127,7 +127,7 @@ func (a *app) cutList(paths []graft.PathChange) []graft.PathChange {
 // printEvent prints an event of an operation. line is the event as JSON.
 func printEvent(a *app, line json.RawMessage) error {
 	if a.json {
-		_, err := fmt.Fprintf(a.stdout, "%s\n", gitquote.JSON(line))
+		_, err := fmt.Fprintf(a.stdout, "%s\n", gitquote.EscapeJSON(line))
 		return err
 	}
 

@@ -11,7 +11,7 @@ import (
 type meaning struct {
 	errno       syscall.Errno
 	name        string // for scripts
-	exitStatus  int    // the exit status
+	exitStatus  int    // of a command
 	httpStatus  int
 	description string // of the exit status; empty if another kind with this exit status has it
 }

@@ -33,8 +33,8 @@ func FromTime(at time.Time) int64 {
 // Timespec converts a time for system calls. Its nanoseconds are never negative.
 func Timespec(t int64) unix.Timespec {
 	firstNano := int64(firstSecond) * 1_000_000_000
-	since := uint64(t) - uint64(firstNano)
-	return unix.Timespec{Sec: firstSecond + int64(since/1_000_000_000), Nsec: int64(since % 1_000_000_000)}
+	sinceFirst := uint64(t) - uint64(firstNano)
+	return unix.Timespec{Sec: firstSecond + int64(sinceFirst/1_000_000_000), Nsec: int64(sinceFirst % 1_000_000_000)}
 }
 
 // Time converts a time to a time of package time.

@@ -79,9 +79,9 @@ func EscapeControls(text, keep string) string {
 	})
 }
 
-// JSON returns an equal JSON document without control characters in its strings. It escapes the control
+// EscapeJSON returns an equal JSON document without control characters in its strings. It escapes the control
 // characters above 0x7e, which an encoder does not escape.
-func JSON(doc []byte) []byte {
+func EscapeJSON(doc []byte) []byte {
 	special := func(r rune) bool { return r >= 0x7f && isControl(r) }
 	if bytes.IndexFunc(doc, special) < 0 {
 		return doc
@@ -106,7 +106,7 @@ func JSONLen(text string) int {
 	return b.Len() - len("\"\"\n")
 }
 
-// Encoder returns an encoder that writes documents as the function JSON returns them, without control characters in
+// Encoder returns an encoder that writes documents as EscapeJSON returns them, without control characters in
 // strings. < and > are not escaped, because people read the documents, too.
 func Encoder(w io.Writer) *json.Encoder {
 	e := json.NewEncoder(jsonWriter{w})
@@ -114,11 +114,11 @@ func Encoder(w io.Writer) *json.Encoder {
 	return e
 }
 
-// A jsonWriter passes documents on as the function JSON returns them. Each Write has one whole document.
+// A jsonWriter passes documents on as EscapeJSON returns them. Each Write has one whole document.
 type jsonWriter struct{ w io.Writer }
 
 func (w jsonWriter) Write(doc []byte) (int, error) {
-	if _, err := w.w.Write(JSON(doc)); err != nil {
+	if _, err := w.w.Write(EscapeJSON(doc)); err != nil {
 		return 0, err
 	}
 	return len(doc), nil

@@ -106,8 +106,8 @@ func withCaret(segment string) string {
 	return string(b)
 }
 
-// Match reports whether a path is hidden. The path is relative to the root, and no directory above it is
-// hidden.
+// Match reports whether a path is hidden. The path is relative to the root. The caller has checked that no
+// directory above it is hidden.
 func (m *Matcher) Match(name string, isDir bool) bool {
 	if m == nil {
 		return false

@@ -95,7 +95,8 @@ func WhileNeeded(ctx context.Context, interval time.Duration, cause error, neede
 	return needCtx, func() { cancel(nil) }
 }
 
-// A Signal is a signal to a loop. Several signals before the loop receives one are one signal.
+// A Signal is a signal to a loop. If it is sent several times before the loop receives it, the loop receives
+// it once.
 type Signal chan struct{}
 
 // NewSignal returns a signal that has not been sent yet.

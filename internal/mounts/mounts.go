@@ -200,8 +200,8 @@ func HasOverlayOn(major, minor int) (found bool) {
 	return found
 }
 
-// tableHasOverlayOn is HasOverlayOn for one mount table. It skips an overlay at the root of a container: the paths
-// of its layers are paths outside of the container.
+// tableHasOverlayOn does the work of HasOverlayOn for one mount table. It skips an overlay at the root of a
+// container: the paths of its layers are paths outside of the container.
 func tableHasOverlayOn(text []byte, major, minor int) bool {
 	if !bytes.Contains(text, []byte(" - overlay ")) {
 		return false

@@ -59,7 +59,7 @@ func IsKilled(id int) bool {
 // killPending reports whether SIGKILL is pending in the contents of /proc/PID/status
 // (proc_pid_status(5)).
 func killPending(status string) bool {
-	for _, mask := range []string{field(status, "SigPnd"), field(status, "ShdPnd")} {
+	for _, mask := range []string{statusField(status, "SigPnd"), statusField(status, "ShdPnd")} {
 		if bits, err := strconv.ParseUint(mask, 16, 64); err == nil && bits&(1<<(unix.SIGKILL-1)) != 0 {
 			return true
 		}
@@ -81,7 +81,7 @@ func ProcessOf(thread int) int {
 		return thread
 	}
 
-	id, err := strconv.Atoi(field(string(b), "Tgid"))
+	id, err := strconv.Atoi(statusField(string(b), "Tgid"))
 	if err != nil {
 		return thread
 	}
@@ -89,8 +89,8 @@ func ProcessOf(thread int) int {
 	return id
 }
 
-// field returns the value of a field in the contents of /proc/PID/status, "" if it is missing.
-func field(status, name string) string {
+// statusField returns the value of a field in the contents of /proc/PID/status, "" if it is missing.
+func statusField(status, name string) string {
 	for line := range strings.Lines(status) {
 		if n, value, _ := strings.Cut(line, ":"); n == name {
 			return strings.TrimSpace(value)
@@ -102,7 +102,7 @@ func field(status, name string) string {
 // InGroup reports whether a visible process has a supplementary group.
 func InGroup(id int, gid uint32) bool {
 	b, err := readProc(id, "status")
-	return err == nil && slices.Contains(strings.Fields(field(string(b), "Groups")), strconv.FormatUint(uint64(gid), 10))
+	return err == nil && slices.Contains(strings.Fields(statusField(string(b), "Groups")), strconv.FormatUint(uint64(gid), 10))
 }
 
 // IsAdmin reports whether a visible thread, or the user for whom it acts, has CAP_SYS_ADMIN in the initial
@@ -113,19 +113,19 @@ func IsAdmin(id int, uid uint32) bool {
 	if err != nil {
 		return false
 	}
-	if uids := strings.Fields(field(string(b), "Uid")); uid == 0 && len(uids) == 4 && uids[3] != "0" {
+	if uids := strings.Fields(statusField(string(b), "Uid")); uid == 0 && len(uids) == 4 && uids[3] != "0" {
 		return true
 	}
 
-	caps, err := strconv.ParseUint(field(string(b), "CapEff"), 16, 64)
+	caps, err := strconv.ParseUint(statusField(string(b), "CapEff"), 16, 64)
 	if err != nil || caps&(1<<unix.CAP_SYS_ADMIN) == 0 {
 		return false
 	}
 
-	const first = 0xEFFFFFFD // PROC_USER_INIT_INO
+	const initialUserNS = 0xEFFFFFFD // PROC_USER_INIT_INO
 	var ns unix.Stat_t
 	if unix.Stat(fmt.Sprintf("/proc/%d/ns/user", id), &ns) == nil {
-		return ns.Ino == first
+		return ns.Ino == initialUserNS
 	}
 
 	b, err = readProc(id, "uid_map") // readable by all users, unlike ns/user

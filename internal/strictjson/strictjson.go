@@ -84,9 +84,9 @@ func explainError(err error, target reflect.Type) error {
 	case errors.As(err, &syntax):
 		return errs.New(errs.Invalid, "not valid JSON: syntax error at byte %d", syntax.Offset)
 	case errors.As(err, &wrongType) && wrongType.Field == "":
-		return errs.New(errs.Invalid, "it is %s, and must be %s", valueName(wrongType.Value), typeName(wrongType.Type))
+		return errs.New(errs.Invalid, "it is %s, and must be %s", describeValue(wrongType.Value), describeType(wrongType.Type))
 	case errors.As(err, &wrongType):
-		return errs.New(errs.Invalid, "%s must be %s, not %s", wrongType.Field, typeName(wrongType.Type), valueName(wrongType.Value))
+		return errs.New(errs.Invalid, "%s must be %s, not %s", wrongType.Field, describeType(wrongType.Type), describeValue(wrongType.Value))
 	case isUnknown && !slices.Contains(fieldNames(target), strings.Trim(unknown, `"`)):
 		return errs.Fail(errs.Invalid, "%w", &UnknownFieldError{strings.Trim(unknown, `"`), fieldNames(target)})
 	}
@@ -119,8 +119,8 @@ func fieldName(f reflect.StructField) string {
 	return name
 }
 
-// valueName describes a value of json.UnmarshalTypeError, such as "number 1.5" or "string".
-func valueName(value string) string {
+// describeValue describes a value of json.UnmarshalTypeError, such as "number 1.5" or "string".
+func describeValue(value string) string {
 	if strings.Contains(value, " ") {
 		return "the " + value
 	}
@@ -129,8 +129,8 @@ func valueName(value string) string {
 	}[value]
 }
 
-// typeName describes the JSON values for a Go type.
-func typeName(t reflect.Type) string {
+// describeType describes the JSON values for a Go type.
+func describeType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"

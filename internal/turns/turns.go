@@ -11,8 +11,8 @@ import (
 const (
 	// minTurn is the time after which Yield gives up a turn.
 	minTurn = 10 * time.Millisecond
-	// maxTurn is the time after which a turn expires. A computation that does not call Yield for this long
-	// is blocked, perhaps by another computation that waits for a turn.
+	// maxTurn is the time after which a turn expires. A computation that does not call Yield for this long may be
+	// blocked by another one that waits for a turn. Without the expiry, both would wait forever.
 	maxTurn = 250 * time.Millisecond
 )
 

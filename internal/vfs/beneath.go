@@ -127,9 +127,9 @@ func openat(dir int, name string, flag int, perm fs.FileMode) (int, error) {
 	}
 }
 
-// inParent calls fn with the descriptor of the directory that contains name, and with the base name. It
+// withParent calls fn with the descriptor of the directory that contains name, and with the base name. It
 // adds op and name to the error of fn. name must not be the directory of b itself.
-func (b *Root) inParent(op, name string, fn func(dir int, base string) error) error {
+func (b *Root) withParent(op, name string, fn func(dir int, base string) error) error {
 	if filepath.Clean(name) == b.dir {
 		return &fs.PathError{Op: op, Path: name, Err: unix.EBUSY}
 	}
@@ -150,13 +150,13 @@ func (b *Root) inParent(op, name string, fn func(dir int, base string) error) er
 
 // OpenOSFile opens a regular file as an *os.File, to lock it or to append to it.
 func (b *Root) OpenOSFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
-	// The file is opened without O_TRUNC: checkOpened truncates it, if it may be written.
+	// The file is opened without O_TRUNC: prepareOpened truncates it, if it may be written.
 	fd, err := b.open("open", name, flag&^os.O_TRUNC|unix.O_NONBLOCK, perm)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := b.checkOpened(fd, flag); err != nil {
+	if err := b.prepareOpened(fd, flag); err != nil {
 		_ = unix.Close(fd)
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -164,9 +164,9 @@ func (b *Root) OpenOSFile(name string, flag int, perm fs.FileMode) (*os.File, er
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// checkOpened returns an error for a file that must not be opened with the flags. Otherwise it truncates the
+// prepareOpened returns an error for a file that must not be opened with the flags. Otherwise it truncates the
 // file, if the flags say so, and makes its descriptor blocking.
-func (b *Root) checkOpened(fd, flag int) error {
+func (b *Root) prepareOpened(fd, flag int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
@@ -204,8 +204,8 @@ func (b *Root) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 
 // Rename implements FS.
 func (b *Root) Rename(from, to string) error {
-	return b.inParent("rename", from, func(fromDir int, fromBase string) error {
-		return b.inParent("rename", to, func(toDir int, toBase string) error {
+	return b.withParent("rename", from, func(fromDir int, fromBase string) error {
+		return b.withParent("rename", to, func(toDir int, toBase string) error {
 			return unix.Renameat(fromDir, fromBase, toDir, toBase)
 		})
 	})
@@ -213,8 +213,8 @@ func (b *Root) Rename(from, to string) error {
 
 // RenameNew renames a file. It fails with fs.ErrExist if the new name exists.
 func (b *Root) RenameNew(from, to string) error {
-	return b.inParent("rename", from, func(fromDir int, fromBase string) error {
-		return b.inParent("rename", to, func(toDir int, toBase string) error {
+	return b.withParent("rename", from, func(fromDir int, fromBase string) error {
+		return b.withParent("rename", to, func(toDir int, toBase string) error {
 			err := unix.Renameat2(fromDir, fromBase, toDir, toBase, unix.RENAME_NOREPLACE)
 			if err != unix.EINVAL {
 				return err
@@ -265,7 +265,7 @@ func writeAndClose(f *os.File, data []byte, synced bool) error {
 
 // Remove implements FS.
 func (b *Root) Remove(name string) error {
-	return b.inParent("remove", name, func(dir int, base string) error {
+	return b.withParent("remove", name, func(dir int, base string) error {
 		err := unix.Unlinkat(dir, base, 0)
 		if err == unix.EISDIR {
 			err = unix.Unlinkat(dir, base, unix.AT_REMOVEDIR)
@@ -329,7 +329,7 @@ func (b *Root) MkdirAll(name string, perm fs.FileMode) error {
 		return err
 	}
 
-	return b.inParent("mkdir", name, func(dir int, base string) error {
+	return b.withParent("mkdir", name, func(dir int, base string) error {
 		err := unix.Mkdirat(dir, base, uint32(perm.Perm()))
 		if err != unix.EEXIST {
 			return err
@@ -366,7 +366,7 @@ func (b *Root) Stat(name string) (i Info, err error) {
 	if filepath.Clean(name) == b.dir {
 		i, err = infoAt(int(b.root.Fd()), ".")
 	} else {
-		err = b.inParent("stat", name, func(dir int, base string) error {
+		err = b.withParent("stat", name, func(dir int, base string) error {
 			i, err = infoAt(dir, base)
 			return err
 		})

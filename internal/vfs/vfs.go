@@ -100,11 +100,11 @@ func IsDamage(err error) bool {
 		errno == syscall.EUCLEAN || errno == syscall.EBADMSG
 }
 
-// maxReadFile is the largest size in bytes for ReadFile. The files that a store reads with it are much
+// maxReadFileSize is the largest size in bytes for ReadFile. The files that a store reads with it are much
 // smaller.
-const maxReadFile = 128 << 20
+const maxReadFileSize = 128 << 20
 
-// ReadFile returns the whole content of a file. It fails with EFBIG for more than maxReadFile bytes.
+// ReadFile returns the whole content of a file. It fails with EFBIG for more than maxReadFileSize bytes.
 func ReadFile(fsys FS, name string) ([]byte, error) {
 	f, err := Open(fsys, name)
 	if err != nil {
@@ -116,7 +116,7 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if size > maxReadFile {
+	if size > maxReadFileSize {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EFBIG}
 	}
 

@@ -20,28 +20,28 @@ const (
 // item is one entry of a list. At level 0 it is a chunk, a hole or a reservation. At a higher level it is a list
 // with all items below it. A reservation is a range of blocks that were reserved but never written.
 type item struct {
-	n         int64 // bytes of the file
-	holes     int64 // bytes of n without blocks
-	unwritten int64 // bytes of n that are reservations
-	hash      cas.Hash
+	n              int64 // bytes of the file
+	holeBytes      int64 // bytes of n without blocks
+	unwrittenBytes int64 // bytes of n that are reservations
+	hash           cas.Hash
 }
 
 // add adds the byte counts of another item.
 func (it *item) add(o item) {
 	it.n += o.n
-	it.holes += o.holes
-	it.unwritten += o.unwritten
+	it.holeBytes += o.holeBytes
+	it.unwrittenBytes += o.unwrittenBytes
 }
 
 // hasData reports whether the item is a chunk or has chunks below it.
-func (it item) hasData() bool { return it.holes+it.unwritten < it.n }
+func (it item) hasData() bool { return it.holeBytes+it.unwrittenBytes < it.n }
 
 // isAllData reports whether the item has no holes and no reservations.
-func (it item) isAllData() bool { return it.holes+it.unwritten == 0 }
+func (it item) isAllData() bool { return it.holeBytes+it.unwrittenBytes == 0 }
 
 // isMixed reports whether the item has more than one of data, holes and reservations.
 func (it item) isMixed() bool {
-	return it.holes > 0 && it.holes < it.n || it.unwritten > 0 && it.unwritten < it.n
+	return it.holeBytes > 0 && it.holeBytes < it.n || it.unwrittenBytes > 0 && it.unwrittenBytes < it.n
 }
 
 // The kinds of an item of level 0. A chunk is encoded as its length and kind in one number, then its hash. A hole
@@ -57,14 +57,14 @@ func encodeItem(e *wire.Encoder, level uint8, it item) {
 	switch {
 	case level > 0:
 		e.Uvarint(uint64(it.n))
-		e.Uvarint(uint64(it.holes))
-		e.Uvarint(uint64(it.unwritten))
+		e.Uvarint(uint64(it.holeBytes))
+		e.Uvarint(uint64(it.unwrittenBytes))
 		e.Raw(it.hash[:])
 
-	case it.holes > 0:
+	case it.holeBytes > 0:
 		e.Uvarint(itemHole)
 		e.Uvarint(uint64(it.n))
-	case it.unwritten > 0:
+	case it.unwrittenBytes > 0:
 		e.Uvarint(itemUnwritten)
 		e.Uvarint(uint64(it.n))
 	default:
@@ -76,8 +76,8 @@ func encodeItem(e *wire.Encoder, level uint8, it item) {
 func decodeItem(d *wire.Decoder, level uint8) (it item) {
 	if level > 0 {
 		it.n = d.Length()
-		it.holes = int64(d.Uint(uint64(it.n)))
-		it.unwritten = int64(d.Uint(uint64(it.n - it.holes)))
+		it.holeBytes = int64(d.Uint(uint64(it.n)))
+		it.unwrittenBytes = int64(d.Uint(uint64(it.n - it.holeBytes)))
 		copy(it.hash[:], d.Raw(len(it.hash)))
 		if it.hash.IsZero() {
 			d.Fail("list without a hash")
@@ -85,7 +85,7 @@ func decodeItem(d *wire.Decoder, level uint8) (it item) {
 	} else {
 		switch v := d.Uvarint(); v & 3 {
 		case itemData:
-			if it.n = int64(v >> 2); it.n > maxChunk {
+			if it.n = int64(v >> 2); it.n > maxChunkSize {
 				d.Fail("chunk of %d bytes", it.n)
 			}
 			copy(it.hash[:], d.Raw(len(it.hash)))
@@ -95,9 +95,9 @@ func decodeItem(d *wire.Decoder, level uint8) (it item) {
 
 		case itemHole, itemUnwritten:
 			if it.n = d.Length(); v == itemHole {
-				it.holes = it.n
+				it.holeBytes = it.n
 			} else {
-				it.unwritten = it.n
+				it.unwrittenBytes = it.n
 			}
 
 			if v > itemUnwritten {

@@ -23,7 +23,7 @@ func (b *ChunkMap) equal(o *ChunkMap) bool {
 	return b == o || b.item == o.item && b.depth == o.depth && slices.Equal(b.chunks, o.chunks)
 }
 
-// eachKind does for the part [off, end) of a sealed file the work of layout.eachKind.
+// eachKind does the work of layout.eachKind for the part [off, end) of a sealed file.
 func (b *ChunkMap) eachKind(src *Source, off, end int64, allowLists bool, fn func(off int64, it item) bool) error {
 	c := b.cursor(src)
 	for !c.atEnd() && c.off < end {
@@ -34,7 +34,7 @@ func (b *ChunkMap) eachKind(src *Source, off, end int64, allowLists bool, fn fun
 			it.hash = cas.Hash{}
 			mixed := it.isMixed()
 			if it.n = to - from; !mixed {
-				it.holes, it.unwritten = min(it.holes, it.n), min(it.unwritten, it.n)
+				it.holeBytes, it.unwrittenBytes = min(it.holeBytes, it.n), min(it.unwrittenBytes, it.n)
 			}
 
 			if mixed && !(allowLists && it.n == c.cur.n) {
@@ -143,7 +143,7 @@ func (s *itemSum) add(d *wire.Decoder, it item) {
 	if d.Err() != nil {
 		return
 	}
-	if s.count > 0 && it.hash.IsZero() && s.prev.hash.IsZero() && s.prev.unwritten > 0 == (it.unwritten > 0) {
+	if s.count > 0 && it.hash.IsZero() && s.prev.hash.IsZero() && s.prev.unwrittenBytes > 0 == (it.unwrittenBytes > 0) {
 		d.Fail("two holes in a row")
 	}
 

@@ -14,33 +14,33 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// Where a chunk ends depends on its data only: FastCDC chooses a length between minChunk
-// and maxChunk bytes. These numbers and the algorithm, fastcdc-v1.0.0 of go-cdc-chunkers,
+// Where a chunk ends depends on its data only: FastCDC chooses a length between minChunkSize
+// and maxChunkSize bytes. These numbers and the algorithm, fastcdc-v1.0.0 of go-cdc-chunkers,
 // are part of the format: with other chunk lengths the same file would have another hash.
 const (
-	minChunk = 16 << 10
-	avgChunk = 64 << 10
-	maxChunk = 256 << 10
+	minChunkSize = 16 << 10
+	avgChunkSize = 64 << 10
+	maxChunkSize = 256 << 10
 
-	maskBefore = 0x9249249249249000 // bits of the hash that must be zero, before avgChunk
-	maskAfter  = 0x8888888888888800 // bits of the hash that must be zero, after avgChunk
+	maskBefore = 0x9249249249249000 // bits of the hash that must be zero, before avgChunkSize
+	maskAfter  = 0x8888888888888800 // bits of the hash that must be zero, after avgChunkSize
 )
 
 // firstChunkLen returns the length of the first chunk of data. If the result is less than len(data), it is final. If
-// it is len(data), it is final only if the file ends there or data has maxChunk bytes: with more data the chunk might
+// it is len(data), it is final only if the file ends there or data has maxChunkSize bytes: with more data the chunk might
 // be longer.
 //
 // A chunk ends where a hash over its bytes and the next byte fulfils a condition. Bytes after the next byte have
 // no influence. The library's own function takes a reader, and would copy all of data for each chunk.
 func firstChunkLen(data []byte) int {
-	data = data[:min(len(data), maxChunk)]
-	if len(data) <= minChunk {
+	data = data[:min(len(data), maxChunkSize)]
+	if len(data) <= minChunkSize {
 		return len(data)
 	}
 
-	average := min(len(data), avgChunk)
-	n, hash := findChunkEnd(data[minChunk:average], 0, maskBefore)
-	if end := minChunk + n; end < average {
+	average := min(len(data), avgChunkSize)
+	n, hash := findChunkEnd(data[minChunkSize:average], 0, maskBefore)
+	if end := minChunkSize + n; end < average {
 		return end
 	}
 
@@ -71,7 +71,7 @@ func findChunkEnd(data []byte, hash, mask uint64) (n int, hashAfter uint64) {
 }
 
 // firstSearchLen is how many bytes are read at first to find the end of a chunk. Few chunks are longer.
-const firstSearchLen = maxChunk / 2
+const firstSearchLen = maxChunkSize / 2
 
 // bufferSize is how many bytes of a file are read at a time.
 const bufferSize = 1 << 20
@@ -103,8 +103,8 @@ type pendingItem struct {
 }
 
 // maxPending limits the number of items that wait for one chunk whose storing takes long. It is more than the
-// number of items in a batch: in a buffer, each chunk has at least minChunk bytes, except chunks before holes,
-// and each hole has at least minHole bytes.
+// number of items in a batch: in a buffer, each chunk has at least minChunkSize bytes, except chunks before holes,
+// and each hole has at least minHoleSize bytes.
 const maxPending = 256
 
 func newChunkWriter(ctx context.Context, z *Sealer) *chunkWriter {
@@ -205,7 +205,8 @@ func (w *chunkWriter) add(c *pendingItem) error {
 	return w.awaitPending(maxPending)
 }
 
-// awaitPending waits until at most the given number of items are pending.
+// awaitPending waits until at most limit items are pending. It adds each item that is no longer pending to the
+// list.
 func (w *chunkWriter) awaitPending(limit int) error {
 	for len(w.pending) > limit {
 		c := w.pending[0]
@@ -225,32 +226,32 @@ func (w *chunkWriter) awaitPending(limit int) error {
 	return nil
 }
 
-// FromReader makes a hole of a run of zeros that begins at a multiple of zeroBlock and has at least
-// minHole bytes.
+// FromReader makes a hole of a run of zeros that begins at a multiple of zeroBlockSize and has at least
+// minHoleSize bytes.
 const (
-	zeroBlock = 4 << 10
-	minHole   = 16 * zeroBlock
+	zeroBlockSize = 4 << 10
+	minHoleSize   = 16 * zeroBlockSize
 )
 
-var zeros [zeroBlock]byte
+var zeros [zeroBlockSize]byte
 
 // findHole returns the number of bytes of data before the first hole, and the length of the hole, which is 0 if
 // there is none. data begins at the offset p of its file.
 func findHole(data []byte, p int64) (before, n int) {
-	for at := int(-p & (zeroBlock - 1)); at < len(data); {
-		block := data[at:min(len(data), at+zeroBlock)]
+	for at := int(-p & (zeroBlockSize - 1)); at < len(data); {
+		block := data[at:min(len(data), at+zeroBlockSize)]
 		at += len(block)
 		switch {
 		case bytes.Equal(block, zeros[:len(block)]):
 			n += len(block)
 			continue
-		case n >= minHole:
+		case n >= minHoleSize:
 			return at - len(block) - n, n
 		}
 
 		n = 0
 	}
-	if n >= minHole {
+	if n >= minHoleSize {
 		return len(data) - n, n
 	}
 	return len(data), 0
@@ -298,7 +299,7 @@ func BeginFile(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []
 		}
 		n := to - pos
 		pos = to
-		return w.add(&pendingItem{item: item{n: n, holes: n}})
+		return w.add(&pendingItem{item: item{n: n, holeBytes: n}})
 	}
 
 	for _, p := range parts {
@@ -341,7 +342,7 @@ func (w *chunkWriter) readAll(r io.Reader, p int64) (end int64, err error) {
 		return err
 	}
 
-	n := int64(maxChunk)
+	n := int64(maxChunkSize)
 
 	for {
 		data, err := w.fill(p, n, bufferSize, read)
@@ -349,14 +350,14 @@ func (w *chunkWriter) readAll(r io.Reader, p int64) (end int64, err error) {
 			return 0, fmt.Errorf("read at %d: %w", p, err)
 		}
 
-		if ended { // data beyond end was not read
+		if ended { // the bytes of data after end were not read
 			if data = data[:end-p]; len(data) == 0 {
 				w.storeBatch()
 				return end, nil
 			}
 		}
 
-		data = data[:min(len(data), maxChunk)]
+		data = data[:min(len(data), maxChunkSize)]
 		before, hole := len(data), 0
 		if w.z.FindHoles {
 			before, hole = findHole(data, p)
@@ -364,7 +365,7 @@ func (w *chunkWriter) readAll(r io.Reader, p int64) (end int64, err error) {
 
 		if before == 0 && hole > 0 {
 			p += int64(hole)
-			if err := w.add(&pendingItem{item: item{n: int64(hole), holes: int64(hole)}}); err != nil {
+			if err := w.add(&pendingItem{item: item{n: int64(hole), holeBytes: int64(hole)}}); err != nil {
 				return 0, err
 			}
 		} else {

@@ -19,8 +19,8 @@ func someBase(b *bench, deep bool) *ChunkMap {
 	}
 	for i := range int64(n) {
 		check(l.add(item{n: 100 + i, hash: cas.Sum([]byte{byte(i), byte(i >> 8)})}))
-		check(l.add(item{n: 1 << 40, holes: 1 << 40}))
-		check(l.add(item{n: 4096, unwritten: 4096}))
+		check(l.add(item{n: 1 << 40, holeBytes: 1 << 40}))
+		check(l.add(item{n: 4096, unwrittenBytes: 4096}))
 	}
 	base, err := l.finish()
 	check(err)
@@ -109,7 +109,7 @@ func TestDecodeRefuses(t *testing.T) {
 		write []func(*wire.Encoder)
 	}{
 		"empty chunk":           {base, []func(*wire.Encoder){raw(0), num(1), data(0)}},
-		"chunk over the limit":  {base, []func(*wire.Encoder){raw(0), num(1), data(maxChunk + 1)}},
+		"chunk over the limit":  {base, []func(*wire.Encoder){raw(0), num(1), data(maxChunkSize + 1)}},
 		"chunk without a hash":  {base, []func(*wire.Encoder){raw(0), num(1), num(4), raw(make([]byte, 32)...)}},
 		"two holes in a row":    {base, []func(*wire.Encoder){raw(0), num(2), hole(1, 5), hole(1, 5)}},
 		"empty hole":            {base, []func(*wire.Encoder){raw(0), num(1), hole(1, 0)}},
@@ -183,7 +183,7 @@ func FuzzList(f *testing.F) {
 		var e wire.Encoder
 		it := item{n: 10, hash: cas.Sum(nil)}
 		if level > 1 {
-			it.holes, it.unwritten = 3, 4
+			it.holeBytes, it.unwrittenBytes = 3, 4
 		}
 		encodeList(&e, level, []item{it, it})
 		f.Add(bytes.Clone(e.Bytes()), level)
@@ -196,7 +196,7 @@ func FuzzList(f *testing.F) {
 		store := newByteStore()
 		h, err := store.Put(cas.KindTree, raw)
 		check(err)
-		b := &ChunkMap{item: item{n: sum.n, holes: sum.holes, unwritten: sum.unwritten, hash: h}, depth: level}
+		b := &ChunkMap{item: item{n: sum.n, holeBytes: sum.holeBytes, unwrittenBytes: sum.unwrittenBytes, hash: h}, depth: level}
 		c := b.cursor(NewSource(store, &byteLog{}, 0))
 		check(c.enter())
 		var items []item

@@ -36,12 +36,12 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 	eachRunPair(c.layout.Load(), o.layout.Load(), func(off int64, x, y extent) bool {
 		switch {
 		case x.readsZeros() && y.readsZeros():
-			if off == r.zerosEnd && x.n < minSkipped {
+			if off == r.zerosEnd && x.n < minSkippedBytes {
 				r.zerosEnd += x.n
 			}
 		case x == y, x.inBase() && y.inBase() && x.pos == y.pos && x.base.equal(y.base):
 		default:
-			if off != r.zerosEnd || off-r.from >= maxDiffRange {
+			if off != r.zerosEnd || off-r.from >= maxDiffRangeBytes {
 				if !compare() {
 					return false
 				}
@@ -68,8 +68,8 @@ type diffRange struct {
 	zerosEnd int64 // in [to, zerosEnd) both files have only zeros
 }
 
-// maxDiffRange is the length in bytes at which a diffRange is compared.
-const maxDiffRange = 1 << 20
+// maxDiffRangeBytes is the length in bytes at which a diffRange is compared.
+const maxDiffRangeBytes = 1 << 20
 
 // KnownEqual reports whether two contents are known to be equal, including their holes and
 // reservations. It reads no object.
@@ -104,8 +104,8 @@ func sameBytes(src *Source, a, b *Content, off, n int64) (bool, error) {
 	return true, nil
 }
 
-// minSkipped is the shortest part without data that is skipped in a comparison.
-const minSkipped = 64 << 10
+// minSkippedBytes is the shortest part without data that is skipped in a comparison.
+const minSkippedBytes = 64 << 10
 
 // firstDataOfEither returns the first part [from, to) of [off, end) in which one of two files has data; without data,
 // from is end. It does not look beyond end: otherwise the comparison of many small parts of a file would read the
@@ -126,7 +126,7 @@ func firstDataOfEither(src *Source, x, y *layout, off, end int64) (from, to int6
 		return end, end, nil
 	}
 
-	to, err = first.firstHoleIn(src, from, end, minSkipped)
+	to, err = first.firstHoleIn(src, from, end, minSkippedBytes)
 	return from, to, err
 }
 

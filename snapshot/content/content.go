@@ -153,9 +153,9 @@ func (c *Content) MinJournalPos() int64 {
 // same time.
 func (c *Content) eachChunkMap(fn func(b *ChunkMap) error) error {
 	for c != nil {
-		// Rebase replaces the layout before the link. A sealer sets sealLayout while it is equal to layout, and
-		// clears sealLayout after the result has become the layout. So no ChunkMap is missed if layout is
-		// unchanged at the end of the loop.
+		// Rebase replaces the layout before the link. A sealer sets sealLayout to the present layout, and clears
+		// sealLayout after the result has become the layout. So no ChunkMap is missed if layout is unchanged at the
+		// end of the loop.
 		link, l := c.link.Load(), c.layout.Load()
 		if err := l.eachChunkMap(fn); err != nil {
 			return err
@@ -213,7 +213,7 @@ const (
 	// MaxExtents is the limit of the extents of a file for changes that write no bytes, such as
 	// clones and holes.
 	MaxExtents = 1 << 20
-	// ExtentBytes is the approximate memory of an extent.
+	// ExtentBytes is the approximate memory of an extent in bytes.
 	ExtentBytes = 128
 )
 

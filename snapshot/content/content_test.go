@@ -255,10 +255,10 @@ func TestCloneKeepsChunks(t *testing.T) {
 	must.OK(t, d.CloneRange(b.src, 300_001, c, 123_456, 7<<20))
 	read, put := b.store.read, b.store.putNew
 	b.seal(t, d)
-	if n := b.store.read - read; n > 6*maxChunk {
+	if n := b.store.read - read; n > 6*maxChunkSize {
 		t.Errorf("read %d bytes", n)
 	}
-	if n := b.store.putNew - put; n > 6*maxChunk {
+	if n := b.store.putNew - put; n > 6*maxChunkSize {
 		t.Errorf("stored %d bytes", n)
 	}
 }

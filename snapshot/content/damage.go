@@ -73,13 +73,13 @@ func (s *fileSealer) readPastDamage(b []byte, off int64) error {
 }
 
 // damageUnitAt returns the part of the file that counts as damaged if the byte at off cannot be read: the
-// bytes of one chunk, or at most minChunk bytes of the journal. It begins before off only if it is
+// bytes of one chunk, or at most minChunkSize bytes of the journal. It begins before off only if it is
 // a whole chunk.
 func (s *fileSealer) damageUnitAt(off int64) (damagedPart, error) {
 	e := s.l.extentAt(off)
 	part := damagedPart{span{off, off + e.n}, damagedHash}
 	if !e.inBase() {
-		part.end = min(part.end, off-off%minChunk+minChunk)
+		part.end = min(part.end, off-off%minChunkSize+minChunkSize)
 		return part, nil
 	}
 
@@ -129,7 +129,7 @@ func (s *fileSealer) addDamaged(d damagedPart) error {
 	}
 
 	for s.off < d.end {
-		n := min(maxChunk, d.end-s.off)
+		n := min(maxChunkSize, d.end-s.off)
 		if err := s.list.add(item{n: n, hash: damagedHash}); err != nil {
 			return err
 		}

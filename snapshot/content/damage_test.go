@@ -48,14 +48,14 @@ func TestSealDamaged(t *testing.T) {
 			}
 			log.err = rot{true}
 			base := b.seal(t, c)
-			if base.n != size || lost == 0 || lost > minChunk {
+			if base.n != size || lost == 0 || lost > minChunkSize {
 				t.Fatalf("sealed as %d bytes, %d of them lost; want %d, a part lost", base.n, lost, size)
 			}
 			log.from, log.to = 0, 0
 			for off := int64(0); off < size; off += 1000 {
 				p := make([]byte, min(1000, size-off))
 				_, err := c.ReadAt(b.src, p, off)
-				in := off < min(size, (at/minChunk+1)*minChunk) && off+int64(len(p)) > at/minChunk*minChunk
+				in := off < min(size, (at/minChunkSize+1)*minChunkSize) && off+int64(len(p)) > at/minChunkSize*minChunkSize
 				if in != errors.Is(err, cas.ErrNotFound) || !in && (err != nil || !bytes.Equal(p, data[off:off+int64(len(p))])) {
 					t.Fatalf("%d bytes, damaged at %d: reading at %d: %v", size, at, off, err)
 				}
@@ -119,7 +119,7 @@ func TestSealBesideDamage(t *testing.T) {
 			b.write(t, f, from+test.write, []byte("new"))
 			copy(data[from+test.write:], "new")
 			m := b.seal(t, f)
-			if m.n != int64(len(data)) || (lost > 0) != test.lost || lost > end-from+maxChunk {
+			if m.n != int64(len(data)) || (lost > 0) != test.lost || lost > end-from+maxChunkSize {
 				t.Fatalf("sealed as %d bytes, %d of them lost", m.n, lost)
 			}
 			// What can be read is right; what was only damaged is good again when the store is.
@@ -130,7 +130,7 @@ func TestSealBesideDamage(t *testing.T) {
 				for off := int64(0); off < m.n; off += 1000 {
 					p := make([]byte, min(1000, m.n-off))
 					_, err := f.ReadAt(b.src, p, off)
-					may := off < end+maxChunk && off+int64(len(p)) > from-maxChunk && (!healed || lost > 0)
+					may := off < end+maxChunkSize && off+int64(len(p)) > from-maxChunkSize && (!healed || lost > 0)
 					if err == nil && !bytes.Equal(p, data[off:off+int64(len(p))]) || err != nil && !may {
 						t.Fatalf("reading at %d, healed %t: %v", off, healed, err)
 					}

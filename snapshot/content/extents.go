@@ -26,9 +26,9 @@ func (e extent) asItem() item {
 	it := item{n: e.n}
 	switch e.pos {
 	case posHole:
-		it.holes = e.n
+		it.holeBytes = e.n
 	case posUnwritten:
-		it.unwritten = e.n
+		it.unwrittenBytes = e.n
 	}
 
 	return it

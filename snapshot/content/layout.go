@@ -19,7 +19,7 @@ type layout struct {
 
 // baseLayout returns the layout of a sealed file.
 func baseLayout(b *ChunkMap) *layout {
-	l := &layout{size: b.n, alloc: b.n - b.holes}
+	l := &layout{size: b.n, alloc: b.n - b.holeBytes}
 	if b.n > 0 {
 		l.base, l.baseLen = b, b.n
 	}
@@ -149,7 +149,7 @@ func (l *layout) allocated(src *Source, off, end int64) (n int64, err error) {
 		return l.alloc, nil
 	}
 	err = l.eachKind(src, off, end, true, func(_ int64, it item) bool {
-		n += it.n - it.holes
+		n += it.n - it.holeBytes
 		return true
 	})
 

@@ -30,7 +30,7 @@ type listBuilder struct {
 // add adds a chunk, hole or reservation.
 func (b *listBuilder) add(it item) error {
 	if it.hash.IsZero() {
-		if b.zeros.n > 0 && b.zeros.holes > 0 != (it.holes > 0) {
+		if b.zeros.n > 0 && b.zeros.holeBytes > 0 != (it.holeBytes > 0) {
 			if err := b.endZeros(); err != nil {
 				return err
 			}

@@ -28,7 +28,7 @@ func (w *world) verify(v version) {
 	if !bytes.Equal(got[:n], v.m.data) {
 		w.t.Fatal("bytes differ")
 	}
-	for _, unit := range []int64{1, SeekBlock} {
+	for _, unit := range []int64{1, SeekBlockSize} {
 		must.OK(w.t, checkSeek(w.src, v, unit))
 	}
 }

@@ -149,9 +149,9 @@ func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 	return nil
 }
 
-// SeekBlock is the unit in which lseek(2) distinguishes data from holes, as on other file systems. Programs that
+// SeekBlockSize is the unit in which lseek(2) distinguishes data from holes, as on other file systems. Programs that
 // read with O_DIRECT, such as qemu-img, expect holes in whole blocks.
-const SeekBlock = 4096
+const SeekBlockSize = 4096
 
 // SeekData returns the first offset, at or after off, in a block of blockSize bytes that has
 // data. Reservations are not data. The error is ErrNoData if there is no such block.
@@ -228,7 +228,7 @@ type span struct{ off, end int64 }
 // holes returns the parts of [off, end) that have no blocks.
 func (l *layout) holes(src *Source, off, end int64) (holes []span, err error) {
 	err = l.eachKind(src, off, end, false, func(at int64, it item) bool {
-		if it.holes > 0 {
+		if it.holeBytes > 0 {
 			holes = append(holes, span{at, at + it.n})
 		}
 		return true

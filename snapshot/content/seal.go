@@ -72,7 +72,7 @@ func (z *Sealer) cutContent(ctx context.Context, c *Content) (*ChunkMap, error) 
 	if s == nil {
 		c.Rebase() // chunks of older versions need not be cut again
 
-		// eachChunkMap needs that c.layout is still l just after sealLayout was set to l. If it has changed,
+		// eachChunkMap relies on c.layout still being l just after sealLayout was set to l. If c.layout has changed,
 		// set sealLayout again.
 		l := c.layout.Load()
 		for c.sealLayout.Store(l); c.layout.Load() != l; c.sealLayout.Store(l) {
@@ -206,8 +206,8 @@ func (s *fileSealer) step() error {
 	return s.cutChunk()
 }
 
-// maxSmall is the largest number of entries of fileSealer.smallChunks.
-const maxSmall = 64 << 10
+// maxSmallChunks is the largest number of entries of fileSealer.smallChunks.
+const maxSmallChunks = 64 << 10
 
 // addSmallPart adds the extent e at off as a chunk if e is small, in the journal and followed by a hole. It reports
 // whether it did. A file may have a million small extents that are clones of a few: each range of the journal is
@@ -240,7 +240,7 @@ func (s *fileSealer) addSmallPart(e extent) (done bool, err error) {
 			return false, fmt.Errorf("write a chunk: %w", err)
 		}
 
-		if s.smallChunks == nil || len(s.smallChunks) == maxSmall {
+		if s.smallChunks == nil || len(s.smallChunks) == maxSmallChunks {
 			s.smallChunks = make(map[journalRange]cas.Hash)
 		}
 
@@ -334,7 +334,7 @@ func (s *fileSealer) extendData(limit int64) error {
 
 // cutChunk stores the chunk at off, where the file has data.
 func (s *fileSealer) cutChunk() error {
-	for searchLen := int64(firstSearchLen); ; searchLen = maxChunk { // the end of the chunk is searched in searchLen bytes
+	for searchLen := int64(firstSearchLen); ; searchLen = maxChunkSize { // the end of the chunk is searched in searchLen bytes
 		if err := s.extendData(s.off + searchLen); err != nil {
 			return err
 		}
@@ -365,11 +365,11 @@ func (s *fileSealer) cutChunk() error {
 				return s.addDamaged(d)
 			}
 			n = d.off - s.off
-			searchLen = maxChunk // a chunk ends at the damaged part at the latest
+			searchLen = maxChunkSize // a chunk ends at the damaged part at the latest
 		}
 
 		chunk := data[:firstChunkLen(data[:n])]
-		if int64(len(chunk)) < n || n < searchLen || searchLen == maxChunk {
+		if int64(len(chunk)) < n || n < searchLen || searchLen == maxChunkSize {
 			s.off += int64(len(chunk))
 			s.work += int64(len(chunk))
 			return s.store(chunk)

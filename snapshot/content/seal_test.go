@@ -45,8 +45,8 @@ func TestChunkBoundaries(t *testing.T) {
 func TestCut(t *testing.T) {
 	b := newBench()
 	all := append(b.noise(5<<20), make([]byte, 1<<20)...)
-	o := &chunkers.ChunkerOpts{MinSize: minChunk, NormalSize: avgChunk, MaxSize: maxChunk}
-	for _, size := range []int{1, minChunk, minChunk + 1, avgChunk - 1, avgChunk, avgChunk + 1, 1<<20 - 1, 1 << 20, 5<<20 - 1, 6 << 20} {
+	o := &chunkers.ChunkerOpts{MinSize: minChunkSize, NormalSize: avgChunkSize, MaxSize: maxChunkSize}
+	for _, size := range []int{1, minChunkSize, minChunkSize + 1, avgChunkSize - 1, avgChunkSize, avgChunkSize + 1, 1<<20 - 1, 1 << 20, 5<<20 - 1, 6 << 20} {
 		data := all[:size]
 		c, err := chunkers.NewChunker("fastcdc-v1.0.0", bytes.NewReader(data), o)
 		must.OK(t, err)
@@ -72,8 +72,8 @@ func TestCut(t *testing.T) {
 func TestSealSizes(t *testing.T) {
 	b := newBench()
 	all := b.noise(3 * bufferSize)
-	for _, n := range []int{0, 1, 100, minChunk - 1, minChunk, minChunk + 1, avgChunk, firstSearchLen, firstSearchLen + 1,
-		maxChunk - 1, maxChunk, maxChunk + 1, bufferSize - 1, bufferSize, bufferSize + 1, 3 * bufferSize} {
+	for _, n := range []int{0, 1, 100, minChunkSize - 1, minChunkSize, minChunkSize + 1, avgChunkSize, firstSearchLen, firstSearchLen + 1,
+		maxChunkSize - 1, maxChunkSize, maxChunkSize + 1, bufferSize - 1, bufferSize, bufferSize + 1, 3 * bufferSize} {
 		data := all[:n]
 		c := New(1)
 		for off := 0; off < n; off += 300_000 {
@@ -81,7 +81,7 @@ func TestSealSizes(t *testing.T) {
 		}
 		base := b.seal(t, c)
 		b.wantBytes(t, c, data)
-		if n <= minChunk && n > 0 && len(base.chunks) != 1 {
+		if n <= minChunkSize && n > 0 && len(base.chunks) != 1 {
 			t.Errorf("%d bytes make %d chunks", n, len(base.chunks))
 		}
 		for name, r := range map[string]io.Reader{
@@ -114,13 +114,13 @@ func TestSealOneByte(t *testing.T) {
 		data[off] = ^data[min(off, 64<<20-1)]
 		read, put, logs := b.store.read, b.store.put, b.log.reads
 		b.seal(t, c)
-		if n := b.store.read - read; n > 4*maxChunk {
+		if n := b.store.read - read; n > 4*maxChunkSize {
 			t.Errorf("byte %d: read %d bytes of the store", off, n)
 		}
-		if n := b.store.put - put; n > 2*maxChunk {
+		if n := b.store.put - put; n > 2*maxChunkSize {
 			t.Errorf("byte %d: stored %d bytes", off, n)
 		}
-		if n := b.log.reads - logs; n > maxChunk {
+		if n := b.log.reads - logs; n > maxChunkSize {
 			t.Errorf("byte %d: read %d bytes of the journal", off, n)
 		}
 	}
@@ -144,7 +144,7 @@ func TestSealNext(t *testing.T) {
 	b.seal(t, old)
 	reads := b.log.reads
 	b.seal(t, c)
-	if n := b.log.reads - reads; n > maxChunk {
+	if n := b.log.reads - reads; n > maxChunkSize {
 		t.Errorf("read %d bytes of the journal", n)
 	}
 	b.wantBytes(t, c, data)
@@ -158,7 +158,7 @@ func TestSealInsertion(t *testing.T) {
 	b.file(t, data)
 	before := b.store.putNew
 	b.file(t, append([]byte("something new in front"), data...))
-	if n := b.store.putNew - before; n > 4*maxChunk {
+	if n := b.store.putNew - before; n > 4*maxChunkSize {
 		t.Errorf("stored %d bytes for 22 new ones", n)
 	}
 }
@@ -174,11 +174,11 @@ func TestSealHuge(t *testing.T) {
 		p := b.noise(1)
 		h, err := b.store.Put(cas.KindData, append(p, b.noise(8)...))
 		must.OK(t, err)
-		must.OK(t, errors.Join(l.add(item{n: 9, hash: h}), l.add(item{n: step - 9, holes: step - 9})))
+		must.OK(t, errors.Join(l.add(item{n: 9, hash: h}), l.add(item{n: step - 9, holeBytes: step - 9})))
 	}
 	base, err := l.finish()
 	must.OK(t, err)
-	if base.n != chunks*step || base.n-base.holes != chunks*9 || base.depth < 3 {
+	if base.n != chunks*step || base.n-base.holeBytes != chunks*9 || base.depth < 3 {
 		t.Fatalf("base %+v", base)
 	}
 	// Other places to end lists would make all lists new.
@@ -229,13 +229,13 @@ func TestSealHoleBeforeList(t *testing.T) {
 		p := b.noise(9)
 		h, err := b.store.Put(cas.KindData, p)
 		must.OK(t, err)
-		items = append(items, item{n: 9, hash: h}, item{n: step - 9, holes: step - 9})
+		items = append(items, item{n: 9, hash: h}, item{n: step - 9, holeBytes: step - 9})
 	}
 	build := func(without int64) *ChunkMap {
 		l := listBuilder{objects: b.store}
 		for i, it := range items {
 			if int64(i/2) == without {
-				it.holes, it.hash = it.n, cas.Hash{}
+				it.holeBytes, it.hash = it.n, cas.Hash{}
 			}
 			must.OK(t, l.add(it))
 		}
@@ -367,8 +367,8 @@ func TestSealBesideListWithoutData(t *testing.T) {
 	must(c.Write(b.src, 16*(maxListItems+2), 8, b.log.add(b.noise(8), 0), 0))
 	sealed, err := b.z.Seal(t.Context(), c)
 	must(err)
-	if sealed.n-sealed.holes != reserved+8 {
-		t.Errorf("%d bytes are allocated, want %d", sealed.n-sealed.holes, reserved+8)
+	if sealed.n-sealed.holeBytes != reserved+8 {
+		t.Errorf("%d bytes are allocated, want %d", sealed.n-sealed.holeBytes, reserved+8)
 	}
 }
 

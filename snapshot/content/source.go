@@ -36,7 +36,7 @@ type Source struct {
 	loading       singleflight.Group   // chunks, by hash
 }
 
-// entryBytes is the approximate memory of an entry of the cache without the object.
+// entryBytes is the approximate memory in bytes of an entry of the cache, without the object.
 const entryBytes = 200
 
 // cachedObject is an object in the cache: a chunk, a list of chunks that was
@@ -105,15 +105,15 @@ func (s *Source) loadList(it *item, level uint8, noCache bool) ([]byte, error) {
 			s.cacheObject(it.hash, v)
 		}
 	}
-	if v.sum.n != it.n || v.sum.holes != it.holes || v.sum.unwritten != it.unwritten {
+	if v.sum.n != it.n || v.sum.holeBytes != it.holeBytes || v.sum.unwrittenBytes != it.unwrittenBytes {
 		return nil, fmt.Errorf("load chunk list %s: %w: it is for %d bytes, not for %d", it.hash, wire.ErrMalformed, v.sum.n, it.n)
 	}
 
 	return v.raw, nil
 }
 
-// smallChunkLen is less than the size of most chunks. A file with lists of smaller chunks consists of small extents,
-// which are often equal.
+// smallChunkLen is less than the size of most chunks. Smaller chunks of a file with lists come from small
+// extents, which are often equal. So they are always put into the cache.
 const smallChunkLen = 4096
 
 // readChunk fills p with the bytes of a chunk, from the offset off in the chunk on. It puts the chunk into the cache

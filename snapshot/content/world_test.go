@@ -237,8 +237,8 @@ func (w *world) SealAll(t *rapid.T) {
 func (w *world) seal(v *version) {
 	base, err := w.z.Seal(context.Background(), v.c)
 	w.must(err)
-	if base.n != v.m.size() || base.n-base.holes != v.m.allocated() {
-		w.t.Fatalf("sealed as %d bytes, %d allocated; want %d, %d", base.n, base.n-base.holes, v.m.size(), v.m.allocated())
+	if base.n != v.m.size() || base.n-base.holeBytes != v.m.allocated() {
+		w.t.Fatalf("sealed as %d bytes, %d allocated; want %d, %d", base.n, base.n-base.holeBytes, v.m.size(), v.m.allocated())
 	}
 	if fresh := w.fresh(v.m); !base.equal(fresh) {
 		w.t.Fatalf("sealed step by step as %+v, in one go as %+v", base, fresh)

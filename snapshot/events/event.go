@@ -122,7 +122,7 @@ func appendLine(b []byte, e *Event) []byte {
 	enc := json.NewEncoder(&w)
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(e) // an event has only numbers, strings and a valid time
-	return append(b, gitquote.JSON(w.Bytes())...)
+	return append(b, gitquote.EscapeJSON(w.Bytes())...)
 }
 
 // parseHead returns the number and the action of a line of appendLine, without

@@ -7,9 +7,9 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// maxBuffered is the largest size in bytes of a record that is written with one write. The data of a larger
+// maxBufferedRecordSize is the largest size in bytes of a record that is written with one write. The data of a larger
 // record is written with a second write, so that it is not copied.
-const maxBuffered = 32 << 10
+const maxBufferedRecordSize = 32 << 10
 
 // Append adds one record, whose payload is head followed by data, and returns the position of data[0].
 // When Append returns, the record survives the death of the process; Sync makes it survive a power
@@ -90,11 +90,11 @@ func (j *Journal) writeRecord(t Type, head, data []byte) error {
 	}
 
 	b = append(append(b, prefix[:]...), head...)
-	separate := size > maxBuffered // a kill between the writes leaves a record with a wrong checksum
+	separate := size > maxBufferedRecordSize // a kill between the writes leaves a record with a wrong checksum
 	if !separate {
 		b = append(b, data...)
 	}
-	if cap(b) <= 2*maxBuffered {
+	if cap(b) <= 2*maxBufferedRecordSize {
 		j.cur.buf = b
 	}
 
@@ -126,8 +126,8 @@ func (j *Journal) writeRecord(t Type, head, data []byte) error {
 }
 
 const (
-	aheadSize   = 256 << 10 // bytes of zeros that zeroAhead writes at a time
-	smallCommit = 64 << 10  // zeroAhead writes only if the log is synced after fewer bytes
+	aheadSize      = 256 << 10 // bytes of zeros that zeroAhead writes at a time
+	smallSyncBytes = 64 << 10  // zeroAhead writes only if the log is synced after fewer bytes
 )
 
 var aheadZeros [aheadSize]byte
@@ -144,7 +144,7 @@ func (j *Journal) zeroAhead(size int64) {
 		return // not synced since the last record
 	}
 
-	small := end-j.cur.lastSync < smallCommit
+	small := end-j.cur.lastSync < smallSyncBytes
 	j.cur.lastSync = end
 	from := j.cur.off + size
 	if !small || from <= j.cur.zeroedEnd {

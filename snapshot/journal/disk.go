@@ -66,14 +66,14 @@ func (d *disk) createFile(name string, size, need int64, urgent bool) (vfs.File,
 		if !isFull(err) {
 			return f, size, err
 		}
-		if size > max(minSegment, need) {
+		if size > max(minSegmentSize, need) {
 			continue
 		}
 		if !urgent {
 			return nil, 0, err
 		}
 
-		size = max(urgentSegment, need)
+		size = max(urgentSegmentSize, need)
 		f, err = d.create(name, size, 0)
 		if isFull(err) && d.freeReserve != nil {
 			d.freeReserve()
@@ -123,7 +123,7 @@ func (d *disk) checkFree(n, reserve int64) error {
 }
 
 // idleSize returns the size in bytes of a new segment while no writes are expected.
-func (d *disk) idleSize() int64 { return min(minSegment, d.segSize) }
+func (d *disk) idleSize() int64 { return min(minSegmentSize, d.segSize) }
 
 // extend preallocates a little space after the end of a segment. Records of changes that free space use it
 // after other programs have filled the disk. On a full disk extend does not change the segment.

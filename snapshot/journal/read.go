@@ -42,7 +42,7 @@ func (j *Journal) ReadAt(p []byte, pos, payloadPos int64) error {
 
 	all, err := segs[i].readRecord(p, pos, payloadPos)
 	if err != nil && !slices.Contains(j.segments(), segs[i]) {
-		return fmt.Errorf("%w: segment %s was dropped meanwhile", ErrPosition, segs[i].name) // and may be overwritten
+		return fmt.Errorf("%w: segment %s was dropped meanwhile", ErrPosition, segs[i].name) // its bytes may be overwritten, so err is of no use
 	}
 	if all != nil {
 		j.lastPayload.Store(all)
@@ -57,12 +57,12 @@ type checkedPayload struct {
 	b   []byte
 }
 
-// minKeptPayload is the lowest size in bytes of a payload that ReadAt keeps in Journal.lastPayload: the parts of
+// minKeptPayloadSize is the lowest size in bytes of a payload that ReadAt keeps in Journal.lastPayload: the parts of
 // a large payload are usually read one after the other.
-const minKeptPayload = 128 << 10
+const minKeptPayloadSize = 128 << 10
 
-// readTries is the largest number of times that a failed read is repeated.
-const readTries = 2
+// maxReadRetries is the largest number of times that a failed read is repeated.
+const maxReadRetries = 2
 
 // readBuffers are buffers for records whose checksums are computed.
 var readBuffers = sync.Pool{New: func() any { return new([]byte) }}
@@ -108,7 +108,7 @@ func (s *segment) readRecord(p []byte, pos, payloadPos int64) (*checkedPayload, 
 
 	copy(p, data[pos-payloadPos:])
 
-	if len(data) >= max(2*len(p), minKeptPayload) {
+	if len(data) >= max(2*len(p), minKeptPayloadSize) {
 		*buf = nil // the caller owns the buffer now
 		return &checkedPayload{payloadPos, data}, nil
 	}
@@ -125,7 +125,7 @@ func (s *segment) readMore(b []byte, start, n int64) ([]byte, error) {
 
 	b = slices.Grow(b, int(n-have))[:n]
 	k, err := s.f.ReadAt(b[have:], start+have-s.base)
-	for try := 0; try < readTries && int64(k) < n-have && vfs.IsDamage(err) && !errors.Is(err, io.EOF); try++ {
+	for try := 0; try < maxReadRetries && int64(k) < n-have && vfs.IsDamage(err) && !errors.Is(err, io.EOF); try++ {
 		k, err = s.f.ReadAt(b[have:], start+have-s.base)
 	}
 	if errors.Is(err, fs.ErrClosed) {

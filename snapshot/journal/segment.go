@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	segmentSuffix = ".seg"
-	droppedSuffix = ".dropped" // after segmentSuffix: the file is about to be erased
-	minSegment    = 1 << 20    // bytes of a segment of an idle log, and of the smallest segment on a full disk
-	urgentSegment = 64 << 10   // bytes of the smallest segment of AppendUrgent
-	blockSize     = 4096
+	segmentSuffix     = ".seg"
+	droppedSuffix     = ".dropped" // after segmentSuffix: the file is about to be erased
+	minSegmentSize    = 1 << 20    // bytes of a segment of an idle log, and of the smallest segment on a full disk
+	urgentSegmentSize = 64 << 10   // bytes of the smallest segment of AppendUrgent
+	blockSize         = 4096
 )
 
 // A segment is one file of the log. The file is closed when the segment is dropped.

@@ -62,7 +62,7 @@ func (j *Journal) syncAll() error {
 	// The order of the loads matters: the records before end are in segments of the list, and
 	// segmentsCreated counts these segments.
 	from, end := j.sync.durablePos.Load(), j.end.Load()
-	names := j.sync.segmentsCreated.Load()
+	created := j.sync.segmentsCreated.Load()
 	segs := j.segments()
 	for i, s := range segs {
 		if i+1 < len(segs) && segs[i+1].base <= from {
@@ -77,11 +77,11 @@ func (j *Journal) syncAll() error {
 		}
 	}
 
-	if names != j.sync.segmentsInDir {
+	if created != j.sync.segmentsInDir {
 		if err := j.disk.fs.SyncDir(j.disk.dir); err != nil {
 			return j.fail(j.log, "syncing the directory", err)
 		}
-		j.sync.segmentsInDir = names
+		j.sync.segmentsInDir = created
 	}
 
 	j.sync.durablePos.Store(end)

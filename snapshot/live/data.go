@@ -179,9 +179,9 @@ func (r Reader) Seek(id NodeID, off int64, whence int) (int64, error) {
 		case off < 0:
 			return 0, errs.NoData
 		case whence == unix.SEEK_DATA:
-			pos, err = n.Content.SeekData(r.trees.residentSrc.Files, off, content.SeekBlock)
+			pos, err = n.Content.SeekData(r.trees.residentSrc.Files, off, content.SeekBlockSize)
 		case whence == unix.SEEK_HOLE:
-			pos, err = n.Content.SeekHole(r.trees.residentSrc.Files, off, content.SeekBlock)
+			pos, err = n.Content.SeekHole(r.trees.residentSrc.Files, off, content.SeekBlockSize)
 		default:
 			return 0, errs.Invalid
 		}

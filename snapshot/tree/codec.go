@@ -50,7 +50,7 @@ func encodeBody(e *wire.Encoder, b *body) {
 
 	switch b.kind {
 	case wire.KindTableInner:
-		e.Raw(binary.LittleEndian.AppendUint64(nil, kidMap(b.kids)))
+		e.Raw(binary.LittleEndian.AppendUint64(nil, kidBitmap(b.kids)))
 		for _, k := range b.kids {
 			if k != nil {
 				h, _ := k.id()
@@ -59,7 +59,7 @@ func encodeBody(e *wire.Encoder, b *body) {
 		}
 
 	case wire.KindDirInner:
-		e.Raw(binary.LittleEndian.AppendUint16(nil, uint16(kidMap(b.kids))))
+		e.Raw(binary.LittleEndian.AppendUint16(nil, uint16(kidBitmap(b.kids))))
 
 		for _, k := range b.kids {
 			if k != nil {
@@ -86,8 +86,8 @@ func encodeEntries(e *wire.Encoder, ents entries) {
 	}
 }
 
-// kidMap returns a bitmap of the slots that have a page.
-func kidMap(kids []*page) (m uint64) {
+// kidBitmap returns a bitmap of the slots that have a page.
+func kidBitmap(kids []*page) (m uint64) {
 	for i, k := range kids {
 		if k != nil {
 			m |= 1 << i
@@ -114,7 +114,7 @@ func decodeBody(raw []byte) (*body, error) {
 		}
 	case wire.KindDirLeaf:
 		n := d.Count(3)
-		b.fitsInline = d.Remaining() <= maxInline
+		b.fitsInline = d.Remaining() <= maxInlineSize
 		b.ents = decodeEntries(d, n)
 	default:
 		d.Fail("kind %d is no page", b.kind)

@@ -192,7 +192,7 @@ func decodeDir(d *wire.Decoder, inRecord bool) *page {
 	}
 
 	text := d.String()
-	if len(text) > maxInline {
+	if len(text) > maxInlineSize {
 		d.Fail("directory of %d bytes in the record of its inode", len(text))
 	}
 

@@ -15,8 +15,8 @@ import (
 // stored in the leaf, because the leaf is also read for its other inodes. Such a long record is cut
 // into pieces, each of which is an object, and the leaf has the hashes of the pieces.
 const (
-	maxRecord = 4 << 10 // bytes of a record in the leaf
-	maxPiece  = 1 << 20 // bytes of a piece of a long record
+	maxRecordSize = 4 << 10 // bytes of a record in the leaf
+	maxPieceSize  = 1 << 20 // bytes of a piece of a long record
 )
 
 // encodeTableLeaf writes a leaf whose inodes are all sealed. It stores the pieces of long records in
@@ -46,7 +46,7 @@ func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, objects content.ObjectStore)
 
 		encodeInode(&rec, n)
 
-		if rec.Len() <= maxRecord {
+		if rec.Len() <= maxRecordSize {
 			encodeRecord(e, rec.Bytes(), false)
 			continue
 		}
@@ -78,7 +78,7 @@ func putRecord(rec []byte, objects content.ObjectStore) ([]byte, error) {
 	var e wire.Encoder
 
 	for len(rec) > 0 {
-		n := min(len(rec), maxPiece)
+		n := min(len(rec), maxPieceSize)
 		e.Reset()
 		e.Header(wire.KindRecord)
 		e.Raw(rec[:n])

@@ -8,7 +8,7 @@ type dirPart struct {
 	ents entries
 }
 
-func (t dirPart) empty() bool { return t.page == nil && len(t.ents) == 0 }
+func (t dirPart) isEmpty() bool { return t.page == nil && len(t.ents) == 0 }
 
 // load returns the entries, or the pages below an inner page.
 func (t dirPart) load(src *Source, pos triePos) (ents entries, kids []*page, err error) {
@@ -26,7 +26,7 @@ func (t dirPart) load(src *Source, pos triePos) (ents entries, kids []*page, err
 // compareDirs calls fn for every name whose entries differ, in no order. Pages that are known to be
 // equal are not loaded.
 func compareDirs(src *Source, a, b dirPart, pos triePos, fn func(name string)) error {
-	if a.empty() && b.empty() || a.page != nil && samePage(a.page, b.page) {
+	if a.isEmpty() && b.isEmpty() || a.page != nil && samePage(a.page, b.page) {
 		return nil
 	}
 	x, xk, err := a.load(src, pos)

@@ -26,10 +26,10 @@ const (
 	firstCookie   = 16
 	maxEntries    = math.MaxInt32 // of a directory
 
-	// maxInline is the largest size of encoded entries that are stored inline, in the record of the
+	// maxInlineSize is the largest size of encoded entries that are stored inline, in the record of the
 	// directory's inode. Most directories are that small, and an object of their own would take
 	// several times the space.
-	maxInline = 512
+	maxInlineSize = 512
 )
 
 // Dir has the entries of a directory. Its zero value is empty. Copying a Dir

@@ -27,7 +27,7 @@ func TestSmallDirectoryHasNoPage(t *testing.T) {
 			break
 		}
 	}
-	if size := (n + 1) * len("name0000"); size < maxInline/2 || size > maxInline {
+	if size := (n + 1) * len("name0000"); size < maxInlineSize/2 || size > maxInlineSize {
 		t.Errorf("the first page is of %d names", n+1)
 	}
 	large := f.freeze()
@@ -60,7 +60,7 @@ func TestDirectoryHasOneEncoding(t *testing.T) {
 		t.Errorf("a page of one entry: %v", err)
 	}
 	n := &Inode{Ino: RootIno, Mode: unix.S_IFDIR | 0o755, Nlink: 2}
-	for size, fits := range map[int]bool{maxInline: true, maxInline + 1: false} {
+	for size, fits := range map[int]bool{maxInlineSize: true, maxInlineSize + 1: false} {
 		n.Dir.root = &page{n: 1}
 		n.Dir.root.sealInline(strings.Repeat("x", size))
 		e.Reset()

@@ -73,7 +73,7 @@ func (l *tableLeaf) set(i int, n *Inode) {
 	l.long &^= 1 << i
 }
 
-func (l *tableLeaf) empty() bool {
+func (l *tableLeaf) isEmpty() bool {
 	for i := range tableFanout {
 		if l.has(i) {
 			return false

@@ -19,7 +19,7 @@ type page struct {
 	epoch  uint64
 	n      int // directory pages: the number of entries on this page and below
 	hash   atomic.Pointer[cas.Hash]
-	inline atomic.Pointer[string] // the encoded entries of a small directory, see maxInline
+	inline atomic.Pointer[string] // the encoded entries of a small directory, see maxInlineSize
 	mem    atomic.Pointer[body]   // nil if the page is not in memory
 }
 
@@ -27,7 +27,7 @@ type page struct {
 // page does not change.
 type body struct {
 	kind       byte
-	fitsInline bool       // set for a loaded directory leaf of at most maxInline bytes
+	fitsInline bool       // set for a loaded directory leaf of at most maxInlineSize bytes
 	kids       []*page    // inner pages: tableFanout or dirFanout pages, nil in unused slots
 	leaf       *tableLeaf // table leaves
 	ents       entries    // directory leaves

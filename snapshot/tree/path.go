@@ -129,7 +129,7 @@ func (p *Path) Child(name string) (*Path, error) {
 	return p.ChildUnchecked(name), nil
 }
 
-// ChildUnchecked does as Child without the limit, for callers that have checked the depth.
+// ChildUnchecked does what Child does, without the limit. It is for callers that have checked the depth.
 func (p *Path) ChildUnchecked(name string) *Path {
 	if p == nil {
 		return &Path{Name: name, depth: 1, length: len(name)}

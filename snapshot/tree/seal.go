@@ -48,7 +48,7 @@ type sealRun struct {
 	sealer  *content.Sealer
 	buffers sync.Pool // of *wire.Encoder
 
-	firstEnded atomic.Bool // the first worker has ended
+	firstWorkerEnded atomic.Bool // the first worker has ended
 }
 
 // sealState does the work of Seal.
@@ -133,7 +133,7 @@ func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, mayRest bool) er
 
 	sealer.Pace = func() bool {
 		throttled := r.sealer.Pace != nil && r.sealer.Pace()
-		rests := throttled && mayRest && !r.firstEnded.Load()
+		rests := throttled && mayRest && !r.firstWorkerEnded.Load()
 		lockThread(throttled && !rests)
 		if rests {
 			time.Sleep(workerSleep)
@@ -142,7 +142,7 @@ func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, mayRest bool) er
 		return throttled
 	}
 	if !mayRest {
-		defer r.firstEnded.Store(true)
+		defer r.firstWorkerEnded.Store(true)
 	}
 
 	for n := range jobs {
@@ -220,7 +220,7 @@ func (r *sealRun) sealDir(ctx context.Context, p *page) error {
 	if b.kind == wire.KindDirLeaf {
 		e := r.newEncoder()
 		defer r.buffers.Put(e)
-		if encodeEntries(e, b.ents); e.Len() <= maxInline {
+		if encodeEntries(e, b.ents); e.Len() <= maxInlineSize {
 			p.sealInline(string(e.Bytes()))
 			return nil
 		}

@@ -267,7 +267,7 @@ func TestLongRecord(t *testing.T) {
 	a := f.freeze()
 	ida := f.seal(t, a)
 	for h, b := range f.store.objects {
-		if len(b) > maxPiece+2 {
+		if len(b) > maxPieceSize+2 {
 			t.Errorf("object %v has %d bytes", h, len(b))
 		}
 	}

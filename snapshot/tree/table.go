@@ -186,7 +186,7 @@ func removeInode(src *Source, epoch uint64, pp **page, height int, ino uint64) e
 
 	if height == 1 {
 		b.leaf.set(slot(ino, 1), nil)
-		if b.leaf.empty() {
+		if b.leaf.isEmpty() {
 			*pp = nil
 		}
 

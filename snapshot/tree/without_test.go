@@ -27,7 +27,7 @@ func (u unreadable) Get(h cas.Hash, dst []byte) ([]byte, error) {
 }
 
 func (u unreadable) Put(k cas.Kind, b []byte) (cas.Hash, error) {
-	if len(b) > maxPiece+2 {
+	if len(b) > maxPieceSize+2 {
 		u.t.Errorf("an object of %d bytes", len(b))
 	}
 	return u.countingStore.Put(k, b)

@@ -77,8 +77,8 @@ func (t *Target) Graft(ctx context.Context, steps []Step, o Options) (changed []
 	return j.finish()
 }
 
-// Overlay works as Graft, with the steps that over.Walk makes one after the other, so that they are never all in
-// memory. It takes Source and Prefix from over, not from the options.
+// Overlay does what Graft does, with the steps that over.Walk makes one after the other. So the steps are
+// never all in memory. It takes Source and Prefix from over, not from the options.
 func (t *Target) Overlay(ctx context.Context, over *Overlay, o Options) (changed []uint64, err error) {
 	o.Source, o.Prefix = over.Source, over.Prefix
 	j, err := t.newRun(ctx, o, int(over.Source.Inodes))

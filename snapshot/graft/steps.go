@@ -14,8 +14,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// stepCost is the memory of a step in the list and in the edited tree, in bytes, without its path.
-const stepCost = 300
+// listedStepMemory is the memory of a step in the list and in the edited tree, in bytes, without its path.
+const listedStepMemory = 300
 
 // StepsBetween returns the steps from state a to state b. It charges their memory to charge.
 func StepsBetween(ctx context.Context, src *tree.Source, a, b *tree.State, o tree.DiffOptions, charge *budget.Charge) (all []Step, err error) {
@@ -26,7 +26,7 @@ func StepsBetween(ctx context.Context, src *tree.Source, a, b *tree.State, o tre
 			return err
 		}
 
-		return charge.TryAdd(stepCost)
+		return charge.TryAdd(listedStepMemory)
 	})
 
 	return all, err
@@ -106,13 +106,13 @@ func PathChangeOf(s Step) PathChange {
 	return p
 }
 
-// maxListed is the limit for the bytes of all paths in a result.
-const maxListed = 1 << 20
+// maxListedBytes is the limit for the bytes of all paths in a result.
+const maxListedBytes = 1 << 20
 
-// ListChanges returns the number n of steps that are not trivial, and descriptions of these steps, up to maxListed
+// ListChanges returns the number n of steps that are not trivial, and descriptions of these steps, up to maxListedBytes
 // bytes of paths. more is set if descriptions are omitted.
 func ListChanges(all []Step) (n int, out []PathChange, more bool) {
-	room := maxListed
+	room := maxListedBytes
 
 	for i := range all {
 		s := &all[i]

@@ -95,10 +95,10 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 		return t, nil
 	}
 
-	err = o.compare(ctx, src, f, a, b, hunkMemoryFactor, func(la, lb [][]byte, edits []edit) {
+	err = o.compare(ctx, src, f, a, b, hunkMemoryFactor, func(oldLines, newLines [][]byte, edits []edit) {
 		seen := 0
 
-		for h := range hunksOf(la, lb, edits) {
+		for h := range hunksOf(oldLines, newLines, edits) {
 			if o.MaxLines > 0 && seen > o.SkipLines+o.MaxLines {
 				break // t has one more hunk than requested, so that the caller notices that there are more
 			}

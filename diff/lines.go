@@ -36,21 +36,21 @@ func (n lineIDs) number(lines [][]byte, text func([]byte) string) []int32 {
 }
 
 // compareText returns the lines of both sides and the changes between them.
-func (e *stepBudget) compareText(a, b []byte) (la, lb [][]byte, edits []edit, err error) {
-	la, lb = splitLines(a), splitLines(b)
-	ids := make(lineIDs, max(len(la), len(lb)))
+func (e *stepBudget) compareText(a, b []byte) (oldLines, newLines [][]byte, edits []edit, err error) {
+	oldLines, newLines = splitLines(a), splitLines(b)
+	ids := make(lineIDs, max(len(oldLines), len(newLines)))
 	view := func(l []byte) string { return unsafe.String(unsafe.SliceData(l), len(l)) } // safe, because no line is changed
-	na, nb := ids.number(la, view), ids.number(lb, view)
+	na, nb := ids.number(oldLines, view), ids.number(newLines, view)
 	if edits, err = e.compareLines(na, nb); err != nil {
 		return nil, nil, nil, err
 	}
 
-	return la, lb, slideEdits(edits, la, lb, na, nb), nil
+	return oldLines, newLines, slideEdits(edits, oldLines, newLines, na, nb), nil
 }
 
 // slideEdits moves each pure insertion and each pure deletion to the best of the places that give the same
-// result, and joins edits that touch after that. la and lb are the lines of both sides, na and nb their numbers.
-func slideEdits(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
+// result, and joins edits that touch after that. oldLines and newLines are the lines of both sides, na and nb their numbers.
+func slideEdits(edits []edit, oldLines, newLines [][]byte, na, nb []int32) []edit {
 	var out []edit
 	for i := 0; i < len(edits); i++ {
 		e := edits[i]
@@ -68,9 +68,9 @@ func slideEdits(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
 
 		switch {
 		case e.a0 == e.a1:
-			lines, ids, start, end = lb, nb, e.b0, e.b1
+			lines, ids, start, end = newLines, nb, e.b0, e.b1
 		case e.b0 == e.b1:
-			lines, ids, start, end = la, na, e.a0, e.a1
+			lines, ids, start, end = oldLines, na, e.a0, e.a1
 		default:
 			out = append(out, e)
 			continue

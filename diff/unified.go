@@ -8,13 +8,13 @@ import (
 )
 
 // writeHunks writes the hunks between two texts.
-func (w *writer) writeHunks(f File, la, lb [][]byte, edits []edit) {
+func (w *writer) writeHunks(f File, oldLines, newLines [][]byte, edits []edit) {
 	if len(edits) == 0 {
 		return
 	}
 	w.writeNames(f)
 
-	for h := range hunksOf(la, lb, edits) {
+	for h := range hunksOf(oldLines, newLines, edits) {
 		fmt.Fprintf(w, "@@ -%s +%s @@", hunkRange(h.a0, h.a1), hunkRange(h.b0, h.b1))
 		if len(h.section) > 0 {
 			fmt.Fprintf(w, " %s", h.section)
@@ -29,15 +29,15 @@ func (w *writer) writeHunks(f File, la, lb [][]byte, edits []edit) {
 // with that context, counted from 0: [a0,a1) of the old text and [b0,b1) of the new text.
 type hunk struct {
 	edit
-	edits   []edit
-	la, lb  [][]byte // all lines of both texts
-	section []byte   // the heading, see headingFinder
+	edits              []edit
+	oldLines, newLines [][]byte // all lines of both texts
+	section            []byte   // the heading, see headingFinder
 }
 
 // hunksOf yields the hunks between two texts.
-func hunksOf(la, lb [][]byte, edits []edit) iter.Seq[hunk] {
+func hunksOf(oldLines, newLines [][]byte, edits []edit) iter.Seq[hunk] {
 	return func(yield func(hunk) bool) {
-		headings := headingFinder{lines: la, last: -1}
+		headings := headingFinder{lines: oldLines, last: -1}
 
 		for len(edits) > 0 {
 			n := 1
@@ -46,9 +46,9 @@ func hunksOf(la, lb [][]byte, edits []edit) iter.Seq[hunk] {
 			}
 
 			first, last := edits[0], edits[n-1]
-			lead, trail := min(contextLines, first.a0), min(contextLines, len(la)-last.a1)
+			lead, trail := min(contextLines, first.a0), min(contextLines, len(oldLines)-last.a1)
 			withContext := edit{first.a0 - lead, last.a1 + trail, first.b0 - lead, last.b1 + trail}
-			if !yield(hunk{withContext, edits[:n], la, lb, headings.headingBefore(withContext.a0)}) {
+			if !yield(hunk{withContext, edits[:n], oldLines, newLines, headings.headingBefore(withContext.a0)}) {
 				return
 			}
 			edits = edits[n:]
@@ -61,13 +61,13 @@ func hunksOf(la, lb [][]byte, edits []edit) iter.Seq[hunk] {
 func (h hunk) eachRun(fn func(op byte, lines [][]byte)) {
 	at := h.a0
 	for _, e := range h.edits {
-		fn(' ', h.la[at:e.a0])
-		fn('-', h.la[e.a0:e.a1])
-		fn('+', h.lb[e.b0:e.b1])
+		fn(' ', h.oldLines[at:e.a0])
+		fn('-', h.oldLines[e.a0:e.a1])
+		fn('+', h.newLines[e.b0:e.b1])
 		at = e.a1
 	}
 
-	fn(' ', h.la[at:h.a1])
+	fn(' ', h.oldLines[at:h.a1])
 }
 
 // writeNames writes the two lines before the first hunk.

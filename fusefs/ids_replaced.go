@@ -118,7 +118,7 @@ func (p *permissions) completeSetAttr(id live.NodeID, s *live.SetAttr) {
 func (p *permissions) inheritFromReplaced(writer live.Writer, fromDir live.NodeID, from string, toDir live.NodeID, to string) error {
 	n, err := p.forest.Lookup(fromDir, from)
 	if err != nil || !p.copies.get(n.ID).ownerSet {
-		return nil // the rename fails with the error of Lookup
+		return nil // if Lookup failed, the rename will fail with the same error
 	}
 
 	replaced, err := p.forest.Lookup(toDir, to)

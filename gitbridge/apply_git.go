@@ -191,7 +191,7 @@ func (r *applyGit) repoAt(p *tree.Path, base treeFiles) (repo *gitdir.Repo, link
 	return &gitdir.Repo{Dir: l.Dir, Common: l.Common}, l
 }
 
-// addObjects adds the objects that the planned refs need to the repositories.
+// addObjects adds to the repositories the objects that the planned refs need.
 func (r *applyGit) addObjects() error {
 	for _, g := range r.repos {
 		if err := g.plan.AddObjects(r.ctx); err != nil {

@@ -30,7 +30,8 @@
 //
 // The author of the files may also have written the repository's configuration. So no program that the
 // configuration names is run: hooks and monitors are switched off, objects are never fetched, and git
-// converts files by the plain settings of the repository and all settings of this process's user.
+// converts files by the settings of the repository that name no program, and by all settings of this
+// process's user.
 // [ExportOptions.TrustConfig] lets the repository's filters run. In the store's own repository, git
 // does not use the user's settings either.
 //

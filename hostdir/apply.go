@@ -69,7 +69,7 @@ type ApplyResult struct {
 	Skipped   []stream.Omission  `json:"skipped,omitempty"`
 	LeftOut   []string           `json:"left_out,omitempty"` // changed paths that were not applied, see leftOutPaths
 	Hidden    []string           `json:"hidden,omitempty"`   // paths of the workspace that are hidden paths of the directory
-	Notes     []stream.Omission  `json:"notes,omitempty"`    // paths that other programs use or that have names elsewhere, and attributes that copies lack
+	Notes     []stream.Omission  `json:"notes,omitempty"`    // paths that other programs use, files with hard links elsewhere, and attributes that an apply did not copy
 	DryRun    bool               `json:"dry_run,omitempty"`
 	Executes  []naming.BytePath  `json:"executes,omitempty"` // set by the caller: paths that other programs execute
 	// Incomplete is set if the directory's file system refused attributes, which are in Skipped.

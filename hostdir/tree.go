@@ -373,7 +373,7 @@ func (h *hostTree) sameData(n, v *tree.Inode) (bool, error) {
 	case errors.Is(err, unix.EACCES):
 		return n.Mtime == v.Mtime, nil
 	case err != nil && (k == errs.NotExist || k == errs.Damaged):
-		return false, nil // the import could not read this version, because the file changed
+		return false, nil // the file changed while it was imported, so the store does not have the contents of v
 	}
 	return same, err
 }

@@ -37,7 +37,8 @@ func (w *changedDirs) touchedDir(p *tree.Path) *touchedDir {
 	return d
 }
 
-// restoreTimes restores the former times of the directories. The caller sets the times of the workspace afterwards.
+// restoreTimes gives each directory its former time or, if an interrupted apply has completed the directory, its time
+// in the workspace. Afterwards the caller gives the other directories their times in the workspace.
 func (w *changedDirs) restoreTimes() {
 	for _, t := range w.dirs {
 		dir, err := w.host.dirFD(t.path)

@@ -209,7 +209,8 @@ type Format struct {
 	ConditionalPuts bool     `json:"conditional"` // the service supports conditional puts
 	Recipients      []string `json:"recipients,omitempty"`
 	// HasEntries is set if each change of a ref has an entry, see entries.go. It is encoded in the first line of the
-	// value and not in the JSON, because older programs, which write no entries, refuse another first line.
+	// value and not in the JSON. Older programs write no entries, so they must refuse the remote: they do not
+	// know this first line.
 	HasEntries bool `json:"-"`
 }
 

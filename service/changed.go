@@ -133,7 +133,7 @@ func setEffects(ctx context.Context, r *Request, from, to *tree.State, d *WhatCh
 }
 
 // markIgnored sets Ignored for the files in list that were added or overwritten and that .gitignore names. It does
-// not mark deletions, because git has no other copy of an ignored file.
+// not mark deletions: git has no copy of an ignored file, so a report must not treat its deletion as unimportant.
 func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEffect) error {
 	const maxLookups = 10_000 // further paths are listed as not ignored, without asking git
 	var paths []string

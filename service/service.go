@@ -35,7 +35,7 @@ type Config struct {
 	Pools map[Cost]*budget.Budget
 	// RequestDrop makes the daemon call Exports.Drop again. It must not block.
 	RequestDrop func()
-	// JoinHooks and FreezeHooks are functions of the daemon: for programs that share it, and for freezes.
+	// The daemon's functions for programs that join and leave it, and for freezing and thawing the mount.
 	JoinHooks   JoinHooks
 	FreezeHooks FreezeHooks
 }

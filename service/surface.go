@@ -152,7 +152,7 @@ type ControlFiles struct {
 type Line struct {
 	File  string
 	Args  Positional
-	Usage string // describes the line in an error
+	Usage string // the syntax of the line, for errors
 	// Parse, if set, reads the line; then Args is not used.
 	Parse func(line string) (any, error)
 }

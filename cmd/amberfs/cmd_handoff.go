@@ -33,7 +33,7 @@ import (
 type handoffOptions struct {
 	service.Handoff
 	isReturn, noSession bool
-	hideValues          []string
+	hideArgs            []string
 	mergeOptions        service.HandoffBack
 }
 
@@ -69,7 +69,7 @@ received before is fetched.`,
 	cmd.Flags().BoolVar(&o.isReturn, "back", false, "send back what was received, or merge what came back")
 	cmd.Flags().StringVar(&o.Expires, "expires", "", "the line expires after this `TIME`: 30m, 24h, 7d. Default: 24h")
 	cmd.Flags().IntVar(&o.Times, "times", 1, "the line works `N` times")
-	cmd.Flags().StringArrayVar(&o.hideValues, "hide", nil, "leave out `PATH`, or a pattern, of a directory; repeatable")
+	cmd.Flags().StringArrayVar(&o.hideArgs, "hide", nil, "leave out `PATH`, or a pattern, of a directory; repeatable")
 	cmd.Flags().BoolVar(&o.noSession, "no-session", false, "leave out the agent's transcript")
 	cmd.Flags().BoolVarP(&o.DryRun, "dry-run", "n", false, "change and send nothing, print what would be")
 	cmd.Flags().BoolVar(&o.mergeOptions.Ours, "ours", false, "with --back, keep this side's version of conflicting paths")
@@ -128,7 +128,7 @@ func sendHandoff(ctx context.Context, a *app, o *handoffOptions) (*service.Hande
 	if err != nil {
 		return nil, err
 	}
-	if len(o.hideValues) > 0 {
+	if len(o.hideArgs) > 0 {
 		return nil, errs.Fail(errs.Invalid, "--hide is for directories").WithHint(`in a workspace, the policy names what is left out: echo '{"forget": ["*.pem"]}' | amberfs policy -`)
 	}
 
@@ -167,7 +167,7 @@ func sendDirectory(ctx context.Context, a *app, o *handoffOptions) (*service.Han
 		return nil, err
 	}
 
-	k := &keptRun{a: a, dir: dir, restrictions: &restrictions{hideValues: o.hideValues}, command: []string{runs.HandoffCommand}}
+	k := &keptRun{a: a, dir: dir, restrictions: &restrictions{hideArgs: o.hideArgs}, command: []string{runs.HandoffCommand}}
 	if err := k.makeStore(ctx); err != nil {
 		return nil, err
 	}

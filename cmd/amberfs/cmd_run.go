@@ -121,7 +121,7 @@ other commands work inside.`,
 	addPreferFlag(cmd, &o.conflictSides.Ours, &o.conflictSides.Theirs, []string{sideRun}, []string{sideDir})
 	cmd.Flags().StringVar(&o.task.snapshotAfter, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
 	cmd.Flags().BoolVar(&o.task.printsChanges, "report", false, "print what COMMAND changed when it ends, as \"amberfs changed\" does")
-	cmd.Flags().StringArrayVar(&o.restrictions.hideValues, "hide", nil, "`PATH` in DIR, or a pattern, does not exist for COMMAND")
+	cmd.Flags().StringArrayVar(&o.restrictions.hideArgs, "hide", nil, "`PATH` in DIR, or a pattern, does not exist for COMMAND")
 	cmd.Flags().StringArrayVar(&o.restrictions.readOnlyValues, "read-only", nil, "`PATH` cannot be changed; without PATH, nothing can")
 	cmd.Flags().Lookup("read-only").NoOptDefVal = wholeWorkspace
 	addMountOptionsFlag(cmd, &o.mountOptions)

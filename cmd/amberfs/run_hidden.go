@@ -38,7 +38,7 @@ const wholeWorkspace = "/"
 
 // restrictions are the paths that are hidden or read-only in a run.
 type restrictions struct {
-	hideValues     []string // values of --hide
+	hideArgs       []string // values of --hide
 	readOnlyValues []string // values of --read-only
 
 	// found has the paths of the command line that are in one of the directories of the run. notFound has the paths
@@ -51,7 +51,7 @@ func (x *restrictions) makesWorkspaceReadOnly() bool {
 	return slices.Contains(x.readOnlyValues, wholeWorkspace)
 }
 
-func (x *restrictions) hasHidden() bool { return len(x.hideValues) > 0 }
+func (x *restrictions) hasHidden() bool { return len(x.hideArgs) > 0 }
 
 // forDir returns the restrictions of a directory, also those of its .amberhide. The paths of the command line are
 // relative to dir, unless they begin with "/", "./" or "../". If dir is "", they are relative to the root of the
@@ -71,7 +71,7 @@ func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hid
 		}
 	}
 
-	for _, p := range x.hideValues {
+	for _, p := range x.hideArgs {
 		if p == hideEmptyValue {
 			o.HideAsEmpty = true
 			continue
@@ -116,7 +116,7 @@ func (x *restrictions) relativeTo(dir, p string) (rel string, ok bool, err error
 		return "", false, err
 	}
 
-	// The path itself may be a symbolic link.
+	// Resolve only the directory: if the path itself is a symbolic link, the link is hidden and not its target.
 	abs = filepath.Join(locate.Resolve(mounts, filepath.Dir(abs)), filepath.Base(abs))
 	if rel, err = filepath.Rel(dir, abs); err != nil || rel == "." || rel == ".." || strings.HasPrefix(rel, "../") {
 		x.notFound = append(x.notFound, p)

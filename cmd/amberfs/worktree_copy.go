@@ -74,7 +74,7 @@ func updateCopy(ctx context.Context, a *app, c *client.Client, cfg daemon.Config
 		if err == nil {
 			err = c.Do(ctx, service.Remove{Names: []string{snapshotName}, Forget: true}, client.Streams{}, nil)
 		}
-		if err != nil && errs.ScriptKind(err) != errs.NotExist { // the first update was interrupted, so there is no snapshot
+		if err != nil && errs.ScriptKind(err) != errs.NotExist { // NotExist: the first update was interrupted before its snapshot
 			return err
 		}
 	}

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// maxRenderings is the most files of a tenant that are rendered at a time, if the policy has no
-	// other limit for forks.
+	// maxRenderings is the number of files of a tenant that are rendered at a time, unless the policy sets
+	// another number for forks.
 	maxRenderings = 4
-	// maxCommands is the most commands of a tenant that run at a time.
+	// maxCommands is the number of commands of a tenant that run at a time.
 	maxCommands = 16
-	// maxWaitingRequests is the most requests of a tenant that wait for renderings, and also the most that
-	// wait for commands.
+	// maxWaitingRequests is the number of requests of a tenant that may wait for renderings, and the number
+	// that may wait for commands.
 	maxWaitingRequests = 60
 )
 

@@ -14,13 +14,13 @@ type Lookups struct {
 	// counts has the number of references to each node. For an inherited node it has the number of references
 	// since the takeover.
 	counts map[live.NodeID]uint64
-	// After a takeover, the nodes whose inode number is below newIno and whose view is below newView are
+	// After a takeover, the nodes whose inode number is below firstNewIno and whose view is below firstNewView are
 	// inherited: the earlier daemon may have handed them over. The number of references to them is not known, and
 	// the kernel is assumed to hold them. released are the inherited nodes that the kernel does not hold, see
 	// Probes.
-	newIno   uint64
-	newView  uint32
-	released map[live.NodeID]struct{}
+	firstNewIno  uint64
+	firstNewView uint32
+	released     map[live.NodeID]struct{}
 	// lookupDirs has, for each inherited node that was looked up after the takeover, the directory of the
 	// lookups, or SeveralDirs.
 	lookupDirs map[live.NodeID]live.NodeID
@@ -36,7 +36,7 @@ const SeveralDirs live.NodeID = 0
 func (l *Lookups) Inherit(ino uint64, view uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.newIno, l.newView, l.released, l.lookupDirs = ino, view, make(map[live.NodeID]struct{}), make(map[live.NodeID]live.NodeID)
+	l.firstNewIno, l.firstNewView, l.released, l.lookupDirs = ino, view, make(map[live.NodeID]struct{}), make(map[live.NodeID]live.NodeID)
 }
 
 // IsInherited reports whether the kernel may hold a node that the earlier daemon handed over.
@@ -48,7 +48,7 @@ func (l *Lookups) IsInherited(id live.NodeID) bool {
 
 // inheritedLocked is IsInherited for callers that hold l.mu.
 func (l *Lookups) inheritedLocked(id live.NodeID) bool {
-	if id.Ino() >= l.newIno || id.View() >= l.newView {
+	if id.Ino() >= l.firstNewIno || id.View() >= l.firstNewView {
 		return false
 	}
 	_, ok := l.released[id]

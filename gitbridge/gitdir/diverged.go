@@ -56,8 +56,8 @@ func (p *Plan) dirtyPaths(ctx context.Context, entries entriesByPath) (map[strin
 
 // followingPaths returns the paths that differ between the old and the new HEAD of the receiving side, each with its
 // entry in the old HEAD. If the new HEAD is neither the HEAD of theirs nor a merge, it returns no paths. It leaves out
-// paths that git merged from both sides, paths that a sparse checkout leaves out, and paths of submodules: as in git
-// checkout, no files come to these.
+// paths that git merged from both sides, paths that a sparse checkout leaves out, and paths of submodules, whose files
+// git checkout does not write either.
 func (p *Plan) followingPaths(ctx context.Context) (entriesByPath, error) {
 	h := p.index.heads
 	if h.oursBefore == h.oursAfter || h.oursAfter != h.theirs && !p.refs.prefersTheirs && p.branchMerge == nil {

@@ -124,7 +124,7 @@ func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 	if p.ours, err = readState(m.Ours); err != nil {
 		return err
 	}
-	if err := errors.Join(p.base.checkStorage(), p.theirs.checkStorage(), p.ours.checkStorage(), m.Ours.checkWhole()); err != nil {
+	if err := errors.Join(p.base.checkRefStorage(), p.theirs.checkRefStorage(), p.ours.checkRefStorage(), m.Ours.checkWhole()); err != nil {
 		return err
 	}
 	if p.ours.idLen != p.theirs.idLen {

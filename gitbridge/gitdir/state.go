@@ -355,8 +355,8 @@ func (s *state) same(o *state) bool {
 	return maps.EqualFunc(s.worktrees, o.worktrees, (*linkedWorktree).same)
 }
 
-// checkStorage returns ErrUnsupported if the refs are not stored in files.
-func (s *state) checkStorage() error {
+// checkRefStorage returns ErrUnsupported if the refs are not stored in files.
+func (s *state) checkRefStorage() error {
 	if s.storage == "" || s.storage == "files" {
 		return nil
 	}

@@ -209,7 +209,7 @@ func (a *Area) Sweep(ctx context.Context, c *cache.Cache, endAll bool) error {
 	return err
 }
 
-// returnPeriod is the time after the expiry of a line in which a receiver that claimed it can send changes back.
+// A receiver that claimed a line can send changes back until returnPeriod after the line's expiry.
 const returnPeriod = 30 * 24 * time.Hour
 
 // closeHandoff removes the line of a handoff that has expired or was merged. If always is set, it removes the line of

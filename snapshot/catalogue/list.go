@@ -51,7 +51,7 @@ func (s *Snapshot) hasID(prefix string) bool {
 	return has(s.ID) || slices.ContainsFunc(s.FormerIDs, has)
 }
 
-// Record returns the record of the snapshot.
+// Record returns what the catalogue stores of the snapshot.
 func (s *Snapshot) Record() SnapshotRecord {
 	return SnapshotRecord{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored, Lineage: s.Lineage, DirState: s.DirState, Undoes: s.Undoes}
 }

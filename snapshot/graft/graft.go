@@ -103,15 +103,15 @@ type graftRun struct {
 	src     *tree.Source
 	root    uint64 // the inode of the prefix
 
-	targetDirs    *dirFinder            // directories of the target
-	sourceDirs    *dirFinder            // directories of the source
-	linkedInodes  map[uint64]uint64     // inode of the target by Step.LinkGroup
-	removedDirs   map[*tree.Path]bool   // directories that were removed with their contents
-	maybeEmpty    []*tree.Path          // a stack of directories to remove if they are empty; each contains the next
-	pendingAttrs  []attrsCopy           // attributes of directories, to be set after all steps
-	editedDirs    map[uint64]*tree.Path // directories of the target whose entries changed
-	changedInodes map[uint64]bool       // inodes whose attributes or entries changed
-	replacedNames int                   // number of calls of Target.OnReplaced
+	targetDirs        *dirFinder            // directories of the target
+	sourceDirs        *dirFinder            // directories of the source
+	linkedInodes      map[uint64]uint64     // inode of the target by Step.LinkGroup
+	removedDirs       map[*tree.Path]bool   // directories that were removed with their contents
+	maybeEmpty        []*tree.Path          // a stack of directories to remove if they are empty; each contains the next
+	pendingAttrs      []attrsCopy           // attributes of directories, to be set after all steps
+	editedDirs        map[uint64]*tree.Path // directories of the target whose entries changed
+	changedInodes     map[uint64]bool       // inodes whose attributes or entries changed
+	replacedNameCount int                   // number of calls of Target.OnReplaced
 
 	reusedIno uint64 // the inode that putEntry reuses, see rewrite; 0: putEntry makes a new inode
 
@@ -270,7 +270,7 @@ func (j *graftRun) nameRemoved(parent uint64, name string, n *tree.Inode, last b
 }
 
 func (j *graftRun) notifyReplaced(r ReplacedName) {
-	j.replacedNames++
+	j.replacedNameCount++
 	j.target.notifyReplaced(r)
 }
 
@@ -290,7 +290,7 @@ func (j *graftRun) putEntry(s *Step) error {
 
 	j.markEdited(s.Path, parent)
 	name := tree.Link{Parent: parent, Name: s.Path.Name}
-	if s.Before == 0 && (parent < j.target.FirstIno || j.replacedNames < newDirCallLimit) {
+	if s.Before == 0 && (parent < j.target.FirstIno || j.replacedNameCount < newDirCallLimit) {
 		j.notifyReplaced(ReplacedName{Link: name})
 	}
 

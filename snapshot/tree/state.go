@@ -223,7 +223,8 @@ type UnsealedContents struct{ seen map[*page]struct{} } // pages of frozen state
 
 // Each visits the unsealed leaves, and calls fn for the content of every decoded inode in them. If frozen is set, s is
 // frozen, and Each skips pages that it has visited for another frozen state; else the caller holds the lock of the
-// state's owner. Some of the contents may be sealed already, because they did not change since then.
+// state's owner. Some of the contents may be sealed already, if they were not
+// changed since they were sealed last.
 func (u *UnsealedContents) Each(s *State, frozen bool, fn func(c *content.Content)) {
 	if frozen && u.seen == nil {
 		u.seen = make(map[*page]struct{})

@@ -79,17 +79,17 @@ func (a *Attribution) NoteSnapshotIfNeeded(c Change, actor string, now int64, w 
 func (a *Attribution) overlaps(c Change, actor string, w NameResolver) bool {
 	switch c.Kind {
 	case AddName, RemoveName:
-		return a.nameOverlaps(c.Name, actor, w)
+		return a.nameChangedByOthers(c.Name, actor, w)
 	case AddLink:
-		return a.ChangedByOthers(c.Ino, actor) || a.nameOverlaps(c.Name, actor, w)
+		return a.ChangedByOthers(c.Ino, actor) || a.nameChangedByOthers(c.Name, actor, w)
 	case Rename, Replace:
-		return a.nameOverlaps(c.Name, actor, w) || a.nameOverlaps(c.SecondName, actor, w)
+		return a.nameChangedByOthers(c.Name, actor, w) || a.nameChangedByOthers(c.SecondName, actor, w)
 	}
 	return a.ChangedByOthers(c.Ino, actor)
 }
 
-// nameOverlaps reports whether another actor has removed the name, or changed its inode.
-func (a *Attribution) nameOverlaps(name tree.Link, actor string, w NameResolver) bool {
+// nameChangedByOthers reports whether another actor has removed the name, or changed its inode.
+func (a *Attribution) nameChangedByOthers(name tree.Link, actor string, w NameResolver) bool {
 	if slices.ContainsFunc(a.removedNames[name], func(other string) bool { return other != actor }) {
 		return true
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// A Workspace gives a search access to the workspace in whose forks it runs commands.
+// A Workspace is the workspace of a search, which runs commands in forks of the workspace.
 type Workspace struct {
 	Root string // the mounted directory; "" if it is not mounted here
 

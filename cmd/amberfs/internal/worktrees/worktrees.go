@@ -40,10 +40,10 @@ type Worktree struct {
 
 // A Repository is a git repository in a workspace, or in a directory of which the workspace is a copy.
 type Repository struct {
-	Top            string // the main worktree
-	Root           string // the root of the workspace
-	topInWorkspace string // the path of Top in the workspace
-	isCopy         bool   // the workspace is a copy, without .git
+	Top             string // the main worktree
+	Root            string // the root of the workspace
+	topInWorkspace  string // the path of Top in the workspace
+	workspaceIsCopy bool   // the workspace is a copy, without .git
 }
 
 const (
@@ -84,7 +84,7 @@ func CopyMountpoint(top string) string { return filepath.Join(top, linksDir, ".a
 // not the mount point of a copy, see CopyMountpoint.
 func RepositoryOfCopy(root string) (*Repository, bool) {
 	top, ok := strings.CutSuffix(root, CopyMountpoint("/"))
-	return &Repository{Top: top, Root: root, isCopy: true}, ok
+	return &Repository{Top: top, Root: root, workspaceIsCopy: true}, ok
 }
 
 // MainWorktree returns the main worktree of the repository that a directory is in.
@@ -159,7 +159,7 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 
 	registeredPath := filepath.Join(w.Path, registerDir, name)
 	add := []string{"worktree", "add", "--quiet", "--no-checkout", "-b", branch}
-	if r.isCopy { // a locked worktree is not pruned while the copy is not mounted
+	if r.workspaceIsCopy { // a locked worktree is not pruned while the copy is not mounted
 		add = append(add, "--lock", "--reason", "amberfs worktree remove "+name)
 	}
 	if _, err := git(ctx, r.Top, append(add, registeredPath, head)...); err != nil {
@@ -178,7 +178,7 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 	defer e.Close()
 
 	repository := r.Top
-	if !r.isCopy {
+	if !r.workspaceIsCopy {
 		repository = w.Path // the index in the fork agrees with the fork's files
 	}
 	if err := e.copyIndex(filepath.Join(repository, ".git")); err != nil {

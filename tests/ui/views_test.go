@@ -51,9 +51,9 @@ as codex/7 '
 amberfs snapshot reviewed -q -m "Reviewed with Berta: limits are fine"
 as claude/ab12 'sed -i "s/return nil/return errEmpty/" ledger/diff/lines.go ledger/diff/options.go && turn "return an error for empty files" && rm ledger/diff/doc.go && turn "remove what is not needed"'
 amberfs restore reviewed > /dev/null
-(cd .forks/faster-diff && as explore/2 'sed -i "s/contextLines = 3 /contextLines = 5 /" ledger/diff/options.go && sed -i "3i Twice as fast as before.\n" README.md && amberfs snapshot -q -m "compare in one pass" --label check=passed')
+(cd .forks/faster-diff && as explore/2 'sed -i "s/contextLines *= 3 /contextLines = 5 /" ledger/diff/options.go && sed -i "3i Twice as fast as before.\n" README.md && amberfs snapshot -q -m "compare in one pass" --label check=passed')
 (cd .forks/docs-only && as claude/cd34 'mkdir -p docs && for f in use install licence; do printf "# %s\n\nText.\n" $f > docs/$f.md; done')
-sed -i 's/contextLines = 3 /contextLines = 4 /' ledger/diff/options.go && printf '# Ledger\n\nDifferences between trees: what they are, and what they cost.\n' > README.md
+sed -i 's/contextLines *= 3 /contextLines = 4 /' ledger/diff/options.go && printf '# Ledger\n\nDifferences between trees: what they are, and what they cost.\n' > README.md
 as claude/ab12 'for f in ledger/diff/*.go; do echo "// checked" >> $f; done'
 `
 

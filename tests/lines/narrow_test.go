@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // maxMethods and maxFields are how much a reader may meet on a type, promoted methods included.
 const maxMethods, maxFields = 40, 20
@@ -14,7 +17,7 @@ func TestTypesAreNarrow(t *testing.T) {
 
 	seen := 0
 	for _, of := range m.types {
-		if isApart(of.name) {
+		if strings.HasPrefix(of.name, "tests/") {
 			continue
 		}
 		seen++

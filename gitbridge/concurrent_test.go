@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/trees"
 )
@@ -79,6 +80,28 @@ func TestConcurrentExportsToTheStore(t *testing.T) {
 	}
 	wg.Wait()
 	git(t, repo, "fsck", "--strict")
+}
+
+// TestExportDuringGitInit: an export waits while git init, in another export, has a symbolic link in the store's
+// repository.
+func TestExportDuringGitInit(t *testing.T) {
+	isolate(t)
+	m := trees.NewMemory()
+	st := m.Seal(t, m.State(t, trees.Spec{"f": trees.File("1\n")}))
+	repo := filepath.Join(t.TempDir(), "git")
+	must.OK(t, os.Mkdir(repo, 0o700))
+	must.OK(t, os.Symlink("testing", filepath.Join(repo, "tAbCdE")))
+	ownRepoLock.Lock()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Export(t.Context(), ExportOptions{Source: m.Src, State: st, Info: testInfo, Repo: repo, Create: true})
+		ended <- err
+	}()
+
+	await.True(t, "an export waits or has ended", func() bool { return len(ended) > 0 || await.Waiting("", "gitbridge.initOwn") > 0 })
+	must.OK(t, os.Remove(filepath.Join(repo, "tAbCdE")))
+	ownRepoLock.Unlock()
+	must.OK(t, <-ended)
 }
 
 // TestHalfAStoresRepository: a crash during the creation of the store's repository does not make later exports fail.

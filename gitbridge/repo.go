@@ -171,12 +171,12 @@ func initOwn(ctx context.Context, dir string) error {
 	}
 	defer root.Close()
 
+	ownRepoLock.Lock()
+	defer ownRepoLock.Unlock()
+
 	if err := checkOwn(root); err != nil {
 		return fmt.Errorf("the store's git repository: %w; move %s away, and a new one is created", err, dir)
 	}
-
-	ownRepoLock.Lock()
-	defer ownRepoLock.Unlock()
 
 	isMissing := func(name string) bool { _, err := root.Lstat(name); return err != nil }
 	if slices.ContainsFunc([]string{"HEAD", "objects", "refs"}, isMissing) { // new, or half made before a crash
@@ -194,8 +194,9 @@ func initOwn(ctx context.Context, dir string) error {
 	return nil
 }
 
-// ownRepoLock is locked by initOwn while it makes or configures a repository. A lock in memory is enough:
-// all exports to a store's own repository are made by one process.
+// ownRepoLock is locked by initOwn while it checks, makes or configures a repository: for a moment, git init has a
+// symbolic link in the new repository, which checkOwn would refuse. A lock in memory is enough: all exports to a
+// store's own repository are made by one process.
 var ownRepoLock sync.Mutex
 
 // checkOwn returns ErrNotSelfContained in these cases:

@@ -22,7 +22,7 @@ import (
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	out            *output // the standard output, even if stdout is discarded (-q) or is a pager
+	out            *output // the standard output; unlike stdout, -q and the pager do not replace it
 
 	argv []string // the command line, without the program
 
@@ -31,7 +31,7 @@ type app struct {
 	quiet   bool   // -q
 	verbose bool   // -v
 	command string // the user's command line, for the event log
-	parsed  bool   // the command line was parsed, and the command runs
+	parsed  bool   // set when the command line is parsed, before the command runs
 
 	closePager func() // closes the pager; nil without one
 	screen     *screen

@@ -147,7 +147,7 @@ func undoParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o h
 		op, err := runs.FindApply(ctx, p.Client, 0, "the run "+p.Run.Name)
 		if errs.ScriptKind(err) == errs.NotExist {
 			notFound = cmp.Or(notFound, err)
-			continue // the apply usually changed nothing in this directory
+			continue // this directory has no apply, usually because the run changed nothing in it
 		}
 		if err != nil {
 			return err

@@ -14,8 +14,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// undoApply undoes the last apply of the named run. Without a name, it undoes the last apply of the workspace or, outside
-// of a mount, of the run of the directory that was applied last.
+// undoApply undoes the last apply of the named run. Without a name, it undoes the last apply of the workspace.
+// Outside of a mount, it undoes the last apply of one of the directory's runs: the run that was applied last.
 func undoApply(ctx context.Context, a *app, run string, ask askMode, o hostdir.ApplyOptions) error {
 	p, err := a.location()
 	undo := func(r *runs.Run, c *client.Client) error {
@@ -49,8 +49,9 @@ func undoApply(ctx context.Context, a *app, run string, ask askMode, o hostdir.A
 	return undoNumberedApply(ctx, a, c, &runs.Run{Name: strings.Join(p.Workspace, "-")}, 0, ask, o, false)
 }
 
-// undoNumberedApply undoes the apply with a number or, for 0, the last one. r has no store if the workspace is not a run.
-// If partial is set, the user has chosen only some of the changes (o.Choose), and the apply does not count as undone.
+// undoNumberedApply undoes the apply with the given number or, if the number is 0, the last apply. r has no store if
+// the workspace is not a run. If partial is set, the user has chosen only some of the changes (o.Choose), and the
+// apply does not count as undone.
 func undoNumberedApply(ctx context.Context, a *app, c *client.Client, r *runs.Run, number uint64, ask askMode, o hostdir.ApplyOptions, partial bool) error {
 	subject := "the workspace"
 	if r.Store != "" {
@@ -98,7 +99,7 @@ func undoOp(ctx context.Context, a *app, p locate.Location, req service.UndoOp, 
 
 	var args any = req
 	switch {
-	case i < 0 && req.Number > 0: // the daemon reports that there is no such operation
+	case i < 0 && req.Number > 0: // the daemon gets req, and reports that there is no such operation
 	case i < 0 || req.Number == 0 && l.Ops[i].Edit:
 		args = service.UndoRestore(nil, req.DryRun)
 	default:

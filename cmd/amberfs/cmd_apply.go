@@ -133,7 +133,7 @@ func runApply(ctx context.Context, a *app, o applyCommandOptions, words []string
 	return a.print(done, func() { a.printf("%s", appliedLines(a, done)) })
 }
 
-// applyRun applies a run to its directory, or to another one.
+// applyRun applies a run to dir or, if dir is "", to the directory of the run.
 func applyRun(ctx context.Context, a *app, run, snapshot, dir string, ask askMode, o hostdir.ApplyOptions) error {
 	return withRun(ctx, a, dir, run, func(r *runs.Run, c *client.Client) error {
 		target := cmp.Or(dir, r.Dir)
@@ -199,7 +199,7 @@ func applyChanges(ctx context.Context, a *app, ch *client.Changes, dir string, a
 		}
 	}
 
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT) // not earlier: during the question, SIGINT may be meant for the pager
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT) // from here on only: during the question, SIGINT may be meant for the pager
 	defer stop()
 
 	if result, err = applyTo(ctx, a, ch, dir, o); err != nil {
@@ -208,13 +208,13 @@ func applyChanges(ctx context.Context, a *app, ch *client.Changes, dir string, a
 
 	skipped := result.Skipped
 	if ask == askNever {
-		skipped = append(skipped, result.Notes...) // nothing was asked; a question prints the notes itself
+		skipped = append(skipped, result.Notes...) // a question prints the notes itself, but no question was asked
 	}
 	for _, s := range skipped {
 		a.note("%s: %s", quote(s.Path), s.Reason)
 	}
 	if ask != askNever && !a.json {
-		result.Paths, result.Executes = nil, nil // the question has listed them
+		result.Paths, result.Executes = nil, nil // the question has already listed them
 	}
 
 	return q, result, nil
@@ -224,7 +224,7 @@ func applyChanges(ctx context.Context, a *app, ch *client.Changes, dir string, a
 // by the answers. yes is false if no change is to be applied.
 func askApply(ctx context.Context, a *app, ch *client.Changes, dir string, ask askMode, o *hostdir.ApplyOptions) (yes bool, q *question.Question, err error) {
 	dry := *o
-	dry.DryRun, dry.Merge = true, false // the question asks about the merges
+	dry.DryRun, dry.Merge = true, false // the question, and not the dry run, decides about merges
 	plan, err := applyTo(ctx, a, ch, dir, dry)
 	if err != nil && (!a.canAsk() || plan == nil || len(plan.Plan) == 0 || o.ConflictRule != threeway.RefuseConflicts) {
 		return false, nil, printConflicts(a, plan, err)
@@ -269,8 +269,8 @@ func applyTo(ctx context.Context, a *app, ch *client.Changes, dir string, o host
 	return runs.ApplyChanges(ctx, ch, dir, o)
 }
 
-// printConflicts prints the conflicts of a failed apply, or what it changed before it failed. It returns the error with
-// which the command ends.
+// printConflicts prints the conflicts of a failed apply. If the apply failed after it had changed something, it
+// prints these changes. It returns the error with which the command ends.
 func printConflicts(a *app, result *hostdir.ApplyResult, err error) error {
 	if result != nil && result.Partial && !a.json {
 		a.note("%s", strings.TrimSuffix(appliedLines(a, result), "\n"))
@@ -290,7 +290,7 @@ func printPaths(a *app, paths []string) {
 // appliedLines returns the result of an apply as text, with a line for each path.
 func appliedLines(a *app, result *hostdir.ApplyResult) string {
 	paths, inGit := withoutGit(a, result.Paths)
-	if len(result.Paths) == 0 && result.Changed > 0 { // the question has listed the paths
+	if len(result.Paths) == 0 && result.Changed > 0 { // applyChanges has removed the paths, because the question has listed them
 		return "applied to " + quote(result.Dir) + " (" + plural(result.Files, "file", "files") + " changed)\n"
 	}
 
@@ -337,7 +337,7 @@ func (v *applyFlag) Set(s string) error { *v = applyFlag(s); return nil }
 // applyStoreRun applies the changes of a run in a STORE to a directory, after a question unless ask is askNever.
 // incomplete is set if the user left out some of the changes. The daemon of the run must still be serving the store.
 func applyStoreRun(a *app, c sandbox.Config, dir string, ask askMode) (incomplete bool, err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // not SIGINT, which may be meant for the pager of the question
 	defer stop()
 
 	err = client.WithClient(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command}, func(conn *client.Client) error {
@@ -363,7 +363,7 @@ func applyAfterRun(ctx context.Context, a *app, ch *client.Changes, dir, name st
 	}
 
 	if result != nil && a.json {
-		_ = a.printJSON(result) // endCommand reports an error of the output
+		_ = a.printJSON(result) // endCommand reports a failed write
 	} else if result != nil {
 		a.noteText(strings.TrimSuffix(appliedLines(a, result), "\n"))
 	}

@@ -144,8 +144,8 @@ func sendHandoff(ctx context.Context, a *app, o *handoffOptions) (*service.Hande
 	return &done, callHandoff(ctx, a, o, c, []*client.Client{c}, root, &done)
 }
 
-// callHandoff calls the operation Handoff. Unless o.noSession is set, it adds the newest agent session of the
-// workspaces or, if they have none, of the directory root.
+// callHandoff calls the operation Handoff. Unless o.noSession is set, it adds an agent session: the newest one of the
+// workspaces or, if they have none, the newest one of the directory root.
 func callHandoff(ctx context.Context, a *app, o *handoffOptions, c *client.Client, workspaces []*client.Client, root string, result *service.HandedOff) error {
 	if !o.noSession {
 		if err := o.addSession(ctx, a, workspaces, root); err != nil {
@@ -290,11 +290,10 @@ func (o *handoffOptions) addSession(ctx context.Context, a *app, workspaces []*c
 	return nil
 }
 
-// newestFile returns the regular file with the newest modification time that matches a pattern, "" if none
-// matches.
+// newestFile returns the regular file that was modified last of those that match a pattern, "" if none matches.
 func newestFile(pattern string) (newest string) {
 	var newestInfo os.FileInfo
-	found, _ := filepath.Glob(pattern) // the pattern is well formed
+	found, _ := filepath.Glob(pattern) // Glob fails only for a malformed pattern
 	for _, name := range found {
 		if st, err := os.Lstat(name); err == nil && st.Mode().IsRegular() && (newestInfo == nil || st.ModTime().After(newestInfo.ModTime())) {
 			newest, newestInfo = name, st

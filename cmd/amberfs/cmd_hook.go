@@ -27,8 +27,8 @@ const (
 	maxHookInputBytes = 16 << 20
 	// maxHookDelay is the longest time that a hook delays an agent.
 	maxHookDelay = 1800 * time.Millisecond
-	// maxTurnNames is the number of names that are tried for the snapshot of a turn, because another agent may take a
-	// name first.
+	// maxTurnNames is the maximum number of names to try for the snapshot of a turn. A name cannot be used if another
+	// agent has taken a snapshot with this name first.
 	maxTurnNames = 8
 )
 
@@ -80,7 +80,7 @@ func runHook(ctx context.Context, a *app, agent string) {
 		in  hooks.Input
 		err error
 	}
-	done := make(chan result, 1) // after the timeout, the process ends without waiting for the goroutine
+	done := make(chan result, 1) // buffered: after the timeout, the result is not received, and the process ends without waiting for the goroutine
 	go func() {
 		var r result
 		r.err = guard.Do(func() error { return handleHookInput(ctx, a, agent, &r.in) })
@@ -129,7 +129,7 @@ func recordHookResult(a *app, agent string, in hooks.Input, err error) {
 		message += "; see " + log
 	}
 	if w := hooks.WarningOutput(agent, message); w != nil {
-		_ = a.printJSON(w) // endCommand reports an error of the output
+		_ = a.printJSON(w) // endCommand reports a failed write
 	}
 }
 
@@ -146,7 +146,7 @@ func handleHookInput(ctx context.Context, a *app, agent string, in *hooks.Input)
 
 	p, c, err := a.openClientHere(ctx)
 	if errors.Is(err, locate.ErrNotMounted) {
-		wd, _ := a.commandDir() // it did not fail in openClientHere
+		wd, _ := a.commandDir() // openClientHere has already called it without an error
 		return errs.Fail(errs.NotExist, "%s is not inside an amberfs mount; start the agent in a run: amberfs run --from . -- AGENT", quote(wd))
 	}
 	if err != nil {

@@ -166,7 +166,7 @@ func (b *treeBody) WriteTo(w io.Writer) (int64, error) {
 	}
 }
 
-// Read implements io.Reader. It is not called.
+// Read implements io.Reader. It is not called, because net/http calls WriteTo.
 func (b *treeBody) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
 // A stoppingWriter writes to a connection. Write returns errDaemonStopped after stop, and when the connection fails.
@@ -214,13 +214,13 @@ func (i *importer) sendAll(ctx context.Context) (imported service.Imported, err 
 	err = c.Do(ctx, i.req, client.Streams{In: body}, &imported)
 	stop()
 
-	var serr error // the error of send
+	var serr error // the error of send, if send has returned
 	if err == nil {
 		serr = <-body.sendResult
 	} else {
 		select {
 		case serr = <-body.sendResult:
-		default: // send is blocked in a read of its input
+		default: // send is still blocked in a read of its input, and has no error
 		}
 	}
 
@@ -242,7 +242,8 @@ func (i *importer) setGitSource(source gitbridge.GitSource) (err error) {
 	return err
 }
 
-// setDirSource makes a directory the source of the import, without the mount and the store of the workspace.
+// setDirSource sets the source of the import to a directory. The import leaves out the mount and the store of the
+// workspace.
 func (i *importer) setDirSource(name string) error {
 	i.req.From = service.FromDir
 	dir, err := i.a.absPath(name)
@@ -250,7 +251,7 @@ func (i *importer) setDirSource(name string) error {
 		return err
 	}
 
-	debug.SetGCPercent(400) // a quarter of the processor time, for 10 MB of memory
+	debug.SetGCPercent(400) // saves a quarter of the processor time, and uses 10 MB more memory
 	i.send = i.entrySender(func(ctx context.Context, sink stream.Sink) error {
 		return hostdir.Read(ctx, dir, sink, hostdir.ReadOptions{
 			Options: i.streamOptions(), Exclude: []string{i.location.Store, i.location.Mount.Mountpoint},
@@ -266,7 +267,7 @@ func (i *importer) setDirSource(name string) error {
 func (i *importer) setTarSource(name string) error {
 	i.req.From = service.FromTar
 	in, err := i.a.openInput(name)
-	total := int64(0) // unknown, for a pipe
+	total := int64(0) // stays 0 for a pipe, whose size is unknown
 	if f, ok := in.(*os.File); ok {
 		if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
 			total = st.Size()

@@ -170,8 +170,8 @@ type page struct {
 	NextIndex   int    `json:"next_index,omitempty" jsonschema:"start_index of what follows"`
 }
 
-// cutPage returns the part p of a text twice: as text for a model, with a line about the next page, and as a page. A text
-// is cut after a whole line, if the page has one.
+// cutPage returns the part p of a text twice: as text for a model, with a line about the next page, and as a page.
+// The part ends after a whole line, if it has one.
 func (p pageRange) cutPage(text string) (string, page, error) {
 	if p.StartIndex < 0 || p.StartIndex > len(text) || p.MaxLength < 0 {
 		return "", page{}, fmt.Errorf("start_index is %d and max_length %d, of a text of %d bytes", p.StartIndex, p.MaxLength, len(text))

@@ -58,7 +58,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 	cmd.Flags().StringVar(&o.from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
 	cmd.Flags().BoolVar(&o.Shared, "shared", false, "end with the last `amberfs run` that uses the mount")
 	cmd.Flags().UintSliceVar(&o.Groups, "group", nil, "a supplementary `ID` of the user, who alone exists in the user namespace")
-	_, _ = cmd.Flags().MarkHidden("shared"), cmd.Flags().MarkHidden("group") // there are such flags
+	_, _ = cmd.Flags().MarkHidden("shared"), cmd.Flags().MarkHidden("group") // MarkHidden fails only for a flag that does not exist
 	cmd.Flags().BoolVar(&o.Relink, "relink", false, "with --from DIR, make absolute symbolic links into DIR relative in the copy")
 	cmd.Flags().BoolVar(&o.OrEmpty, "or-empty", false, "begin empty if REMOTE has no such snapshot")
 	cmd.Flags().BoolVarP(&o.foreground, "foreground", "f", false, "stay in the foreground")
@@ -149,7 +149,7 @@ func startMount(ctx context.Context, a *app, cfg daemon.Config, foreground bool)
 			c := keeper.Config{Args: cfg.Args(), Log: daemon.LogLine, Patience: cfg.Patience()}
 			c.ReadyPipe, c.ReadyEnv = pipe, daemon.ReadyEnv
 			status, err := keeper.Run(c)
-			if !errors.Is(err, keeper.ErrNoChild) { // under an emulator, this process becomes the daemon
+			if !errors.Is(err, keeper.ErrNoChild) { // after ErrNoChild (under an emulator), this process becomes the daemon
 				return a.statusError(status, err)
 			}
 		}

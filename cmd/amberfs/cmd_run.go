@@ -30,7 +30,7 @@ type runOptions struct {
 	otherDirs     []string
 	name          string
 	applyMode     string          // "", applyFlagAsk or applyFlagYes
-	conflictSides service.Refresh // with resume: the side of conflicts that is taken
+	conflictSides service.Refresh // with resume: the side that conflicts take
 
 	resume, newRun, discard bool
 }
@@ -263,10 +263,10 @@ func (k *keptRun) runStore(ctx context.Context, c sandbox.Config, remote string)
 			return err
 		},
 		func(e sandbox.Outcome) error {
-			defer earlier.close() // the daemon ends with the last connection
+			defer earlier.close() // the daemon can end when the last connection is closed
 
 			hasKeptChanges = e.Started && k.applyMode != ""
-			if !e.Started || !e.StillServed { // RunOuter has reported it
+			if !e.Started || !e.StillServed { // RunOuter has reported the reason
 				return nil
 			}
 
@@ -361,8 +361,8 @@ func noteOnlyRoot(a *app, reason string) {
 	}
 }
 
-// runStatusError is statusError for a run that applied its changes at the end. applyErr is the error of the apply. It is
-// only printed if the program has failed.
+// runStatusError is statusError for a run that applied its changes at the end. applyErr is the error of the apply. If
+// the program or the run has failed, runStatusError only prints applyErr.
 func (a *app) runStatusError(status int, err, applyErr error) error {
 	if err == nil && status == 0 {
 		err = applyErr

@@ -67,7 +67,7 @@ func runBisect(ctx context.Context, a *app, req search.BisectArgs) error {
 
 	done, err := search.Bisect(ctx, searchWorkspace(a, p), req, func(r search.Round) {
 		if a.json {
-			_ = a.printJSON(r) // endCommand reports an error of the output
+			_ = a.printJSON(r) // endCommand reports a failed write
 		} else {
 			a.printf("%s\n", r.Text())
 		}
@@ -138,7 +138,7 @@ func runExplore(ctx context.Context, a *app, req search.ExploreArgs) error {
 	isLive, drawnLines := !a.json && !a.quiet && isTerminal(a.stderr) && env.Get("TERM") != "dumb", 0
 	done, err := search.Explore(ctx, searchWorkspace(a, p), req, func(all []*search.Attempt, ended *search.Attempt) {
 		if a.json && ended != nil {
-			_ = a.printJSON(ended) // endCommand reports an error of the output
+			_ = a.printJSON(ended) // endCommand reports a failed write
 		} else if isLive {
 			var text string
 			width, height := terminalSize(a.stderr)
@@ -178,7 +178,7 @@ func discardForks(ctx context.Context, a *app, argv []string) error {
 	return searchWorkspace(a, p).DiscardOtherForks(context.WithoutCancel(ctx), argv[1], a.stdin)
 }
 
-// beforeDashCheck returns a check of the arguments before --. It also fails if no COMMAND follows.
+// beforeDashCheck returns a check of the arguments before --. The check also fails if no COMMAND follows --.
 func beforeDashCheck(min, max int, usage string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, argv []string) error {
 		before, command := splitDash(cmd, argv)

@@ -85,7 +85,7 @@ func showPage(ctx context.Context, a *app, o uiOptions) error {
 	return serveUI(ctx, a, p, o)
 }
 
-// forwardedPort is the port to which ssh forwards the socket of a page.
+// forwardedPort is the local port that the printed ssh command forwards to the socket of the page.
 const forwardedPort = "8080"
 
 // serveUI serves the page of a store until ctx ends.
@@ -136,7 +136,7 @@ func serveUI(ctx context.Context, a *app, p locate.Location, ui uiOptions) error
 
 	srv := &http.Server{
 		Handler: page.Handler(), ReadHeaderTimeout: 10 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return ctx }, // the end of ctx ends streams
+		BaseContext: func(net.Listener) context.Context { return ctx }, // the end of ctx ends all requests, also the streams of events
 	}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
@@ -207,13 +207,13 @@ func openBrowser(a *app, url string) (remove func()) {
 		a.note("cannot open a browser: %v; open the address yourself", err)
 	}
 
-	return func() { os.RemoveAll(dir) } // for "" it does nothing
+	return func() { os.RemoveAll(dir) } // if dir is "", RemoveAll does nothing
 }
 
 // listenUI listens on a loopback address, or on a socket for its user alone.
 func listenUI(address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		oldUmask := unix.Umask(0o177) // others must not connect before a chmod
+		oldUmask := unix.Umask(0o177) // otherwise other users could connect before a chmod
 		l, err := net.Listen("unix", path)
 		unix.Umask(oldUmask)
 		if err != nil {

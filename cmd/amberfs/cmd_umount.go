@@ -91,7 +91,7 @@ func umount(ctx context.Context, a *app, point string, lazy bool) error {
 			return errs.Fail(errs.Failed, "the store %s of this mount cannot be reached from here: %w", m.Source, err).
 				WithHint("run it outside of the sandbox, or use `fusermount3 -u %s`", m.Mountpoint)
 		}
-		if storedir.HolderIsDying(m.Source) { // no keeper is left to end the connection of the mount
+		if storedir.HolderIsDying(m.Source) { // no keeper is left that could end the connection of the mount
 			_ = mounts.Abort(m.Mountpoint, m.Source) // fails if the connection has ended, or if the user has no right
 		}
 		if err := daemon.UnmountLazily(m.Mountpoint); err != nil {

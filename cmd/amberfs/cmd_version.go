@@ -15,16 +15,16 @@ var version, commit, date string
 type buildInfo struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
-	Date    string `json:"date,omitempty"` // of the commit, RFC 3339
+	Date    string `json:"date,omitempty"` // the date of the commit, RFC 3339
 	Go      string `json:"go"`
 	System  string `json:"system"`
 }
 
-// versionText returns the version of the release, or of the source that the build has recorded.
+// versionText returns the version that was set with -ldflags or, without one, the version of the module, or "devel".
 func versionText() string { return thisBuild().Version }
 
 func thisBuild() buildInfo {
-	info, _ := debug.ReadBuildInfo() // does not fail for a program that is built as a module
+	info, _ := debug.ReadBuildInfo() // fails only for a program that is not built as a module
 	b := readBuildInfo(info)
 	b.Version = cmp.Or(version, b.Version)
 	if commit != "" {

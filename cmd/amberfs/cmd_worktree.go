@@ -136,16 +136,16 @@ func checkNotFork(p locate.Location) error {
 		WithHint("go into the repository's main worktree")
 }
 
-// repositoryHere returns the repository of the current directory, and the location of the workspace with its
-// worktrees. For a directory outside of a mount, the workspace is a copy of the directory. If makesCopy is set,
-// repositoryHere makes or refreshes the copy.
+// repositoryHere returns the repository of the current directory, and the location of the workspace in which the
+// repository's worktrees are made. For a directory outside of a mount, this workspace is a copy of the directory. If
+// makesCopy is set, repositoryHere makes or refreshes the copy.
 func repositoryHere(ctx context.Context, a *app, makesCopy bool) (*worktrees.Repository, locate.Location, error) {
 	wd, err := a.commandDir()
 	if err != nil {
 		return nil, locate.Location{}, err
 	}
 	if real, err := filepath.EvalSymlinks(wd); err == nil {
-		wd = real // a link may lead into a fork
+		wd = real // a symbolic link may lead into a fork
 	}
 
 	p, err := a.locationOf(wd)
@@ -171,7 +171,7 @@ func repositoryHere(ctx context.Context, a *app, makesCopy bool) (*worktrees.Rep
 	return r, p, err
 }
 
-// addWorktree makes a fork, and a worktree of git in it. link becomes a link to the worktree.
+// addWorktree makes a fork, and a worktree of git in it. It makes a symbolic link to the worktree at the path link.
 func addWorktree(ctx context.Context, a *app, name, link, branch string) (w worktrees.Worktree, err error) {
 	r, p, err := repositoryHere(ctx, a, true)
 	if err != nil {
@@ -211,7 +211,7 @@ func addWorktree(ctx context.Context, a *app, name, link, branch string) (w work
 	return w, err
 }
 
-// removeWorktree removes the worktree with a name. If path is not "", it fails if the worktree has another path.
+// removeWorktree removes the worktree with a name. It fails if path is not "" and the worktree has another path.
 func removeWorktree(ctx context.Context, a *app, name, path string, force bool) (deleted service.DeletedFork, err error) {
 	r, p, err := repositoryHere(ctx, a, false)
 	if err != nil {
@@ -276,8 +276,8 @@ func handleWorktreeHook(ctx context.Context, a *app, argv []string) error {
 }
 
 // plainRepository returns the repository in which git makes a new worktree for the current directory. If the current
-// directory is in a fork that is a worktree, plainRepository also returns this worktree: the new worktree begins at its
-// commit. Otherwise the second result is nil.
+// directory is in a fork that is a worktree, plainRepository also returns this worktree, at whose commit the new
+// worktree begins. Otherwise the second result is nil.
 func plainRepository(ctx context.Context, a *app) (*worktrees.Repository, *worktrees.Worktree, error) {
 	wd, err := a.commandDir()
 	if err != nil {
@@ -292,7 +292,7 @@ func plainRepository(ctx context.Context, a *app) (*worktrees.Repository, *workt
 		err = checkNotFork(p)
 	}
 
-	if err == nil || errs.ScriptKind(err) == errs.NotExist { // no mount
+	if err == nil || errs.ScriptKind(err) == errs.NotExist { // wd is in a workspace that is no fork, or outside of a mount
 		r, err := worktrees.OpenPlain(ctx, wd)
 		return r, nil, err
 	}

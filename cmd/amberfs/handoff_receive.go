@@ -184,8 +184,8 @@ func explainUnreachable(err error) error {
 	return err
 }
 
-// prepareReceipt makes the directory and its receipt, or returns the receipt of the directory if the line was
-// received there and interrupted.
+// prepareReceipt makes the directory and its receipt. If the line was already being received in the directory, and
+// that was interrupted, it returns the existing receipt.
 func prepareReceipt(line handoff.Line, dir string) (*receipt, error) {
 	r, err := readReceipt(dir)
 	if err != nil {
@@ -230,8 +230,8 @@ func (r *receipt) writeTree(ctx context.Context, a *app, objects *handoff.Object
 	if err != nil {
 		return nil, err
 	}
-	// The base has the owner of the handed-off root. So Apply does not change the owner of the directory, which only root
-	// may do.
+	// emptyBase has the owner of the handed-off root. So Apply finds no change of the owner, and does not try to
+	// change the owner of the directory, which only root may do.
 	emptyBase := tree.NewRoot(1, unix.S_IFDIR, root.UID, root.GID, 0)
 
 	done, err := hostdir.Apply(ctx, r.Path, hostdir.ApplyOptions{

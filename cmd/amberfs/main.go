@@ -114,9 +114,9 @@ type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }
 
-// mountHelperArgs turns the ways in which mount(8) calls a file system's helper
-// into the command `mount`: as /sbin/mount.fuse.amberfs, or through
-// /sbin/mount.fuse as `amberfs STORE MOUNTPOINT -o …`.
+// mountHelperArgs returns the arguments of the program. If mount(8) started the program as the helper of a file
+// system, it changes them to arguments of the command `mount`. mount(8) starts a helper directly, as
+// /sbin/mount.fuse.amberfs, or through /sbin/mount.fuse, as `amberfs STORE MOUNTPOINT -o …`.
 func mountHelperArgs(root *cobra.Command, argv []string) []string {
 	args := argv[1:]
 	helper := strings.HasPrefix(filepath.Base(argv[0]), "mount.")
@@ -194,7 +194,7 @@ Without a command, it prints what "amberfs status" prints.`,
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if word := firstWord(a.argv); cmd == root && word != "" && !isCommand(root, word) {
-			return noSuchCommandError(root, word) // word is a misspelt command, and the flags belong to it
+			return noSuchCommandError(root, word) // word is a misspelt command, whose flags the root command does not have
 		}
 		return errs.Fail(errs.Invalid, "%v", err).WithHint("see `%s`", helpCommandLine(cmd))
 	})
@@ -245,7 +245,8 @@ Without a command, it prints what "amberfs status" prints.`,
 	return root
 }
 
-// refuseUnknownTopics makes the command help fail for an unknown command, for which cobra prints the general help.
+// refuseUnknownTopics makes `amberfs help WORD` fail if WORD is not a command. Cobra alone would print the general
+// help.
 func refuseUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 
@@ -294,10 +295,10 @@ func firstWord(argv []string) string {
 	return ""
 }
 
-// subcommandNames has, by the names of commands of other programs, the subcommands that correspond to them.
+// subcommandNames has, for the names of commands of other programs, the corresponding subcommands of amberfs.
 var subcommandNames = map[string]string{"ps": "runs", "prune": "runs prune"}
 
-// foreignNames has, by the names of commands of amberfs, the names of such commands in other programs.
+// foreignNames has, for commands of amberfs, the names of the corresponding commands of other programs.
 var foreignNames = map[string]string{
 	"snapshot": "checkpoint commit create save take", "restore": "checkout reset rollback rewind", "rm": "delete destroy remove",
 	"umount": "unmount", "history": "versions", "status": "info", "fork": "branch clone", "list": "snapshots",

@@ -45,7 +45,7 @@ type answerWriter struct {
 	mu         sync.Mutex
 	w          io.Writer
 	unanswered map[string]bool // the ids of requests without an answer
-	answered   chan struct{}   // has a value after an answer
+	answered   chan struct{}   // gets a value when an answer is recorded
 }
 
 // A messageHeader has the fields of a message by which requests, answers and notifications differ.
@@ -76,7 +76,7 @@ func (l *answerWriter) recordRequest(line []byte) {
 	defer l.mu.Unlock()
 
 	var h messageHeader
-	_ = json.Unmarshal(line, &h) // it fails if params is a list, which is no cancellation
+	_ = json.Unmarshal(line, &h) // fails if params is a list: then line cancels no request
 
 	switch {
 	case h.Method == "notifications/cancelled":
@@ -154,7 +154,7 @@ func forwardMessages(in *bufio.Reader, session io.Writer, answers *answerWriter)
 		var asked struct {
 			ID json.RawMessage `json:"id"`
 		}
-		_ = json.Unmarshal(line, &asked) // without an id, it is null
+		_ = json.Unmarshal(line, &asked) // if the line has no id, asked.ID stays empty
 		if len(asked.ID) == 0 || asked.ID[0] == '{' || asked.ID[0] == '[' {
 			asked.ID = json.RawMessage("null")
 		}

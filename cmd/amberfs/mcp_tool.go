@@ -55,8 +55,8 @@ func (t *tool) commonArgNames(setIndex int) []string {
 	return []string{"workspace"}
 }
 
-// A toolInput describes the arguments of a tool. argsType is a struct type with a field for each argument, which has the
-// name of the argument in the tool.
+// A toolInput describes the arguments of a tool. argsType is a struct type with a field for each argument. The JSON
+// name of the field is the name that the argument has in the tool.
 type toolInput struct {
 	argsType          reflect.Type
 	fieldIndex        [][]int // for each argument, the index of the field that it sets
@@ -110,7 +110,7 @@ func (in *toolInput) splitArguments(args, preset any) (_ any, c commonArgs) {
 
 		to = to.FieldByIndex(at)
 		switch {
-		case v.IsZero(): // the preset stays
+		case v.IsZero(): // the value of preset stays
 		case v.Type() != to.Type():
 			to.Set(reflect.Append(to, v))
 		default:
@@ -199,7 +199,7 @@ func (m *mcpServer) addOperationTool(setIndex int, t *tool) {
 
 	in := t.describeInput(setIndex)
 	schema := mustSchema(in.argsType)
-	if schema.Properties == nil { // some clients want an object
+	if schema.Properties == nil { // some clients expect an object, even if it is empty
 		schema.Properties = map[string]*jsonschema.Schema{}
 	}
 

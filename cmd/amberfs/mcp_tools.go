@@ -188,7 +188,7 @@ func (m *mcpServer) makeForkRef(ctx context.Context, p locate.Location, workspac
 	for n := 1; ; n++ {
 		var made service.Forked
 		err := m.a.call(ctx, p, snapshot.ForkOptions{Name: fmt.Sprintf("%s-%d", workspace, n), Snapshot: state}, &made)
-		if errs.ScriptKind(err) != errs.Exist { // the next name is tried if this one is in use
+		if errs.ScriptKind(err) != errs.Exist { // for Exist, the loop tries the next name
 			return refResult{Ref: made.Name, Path: made.Path}, err
 		}
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// addOperationCommands adds the commands of the operations that have one in their row. If the command line names a
-// command, it adds no others: making all takes a millisecond.
+// addOperationCommands adds the commands of the operations that have one in their row. If the command line names one
+// of these commands, it adds only this one, because making all takes a millisecond.
 func addOperationCommands(a *app, root *cobra.Command, add func(group string, cmd *cobra.Command)) {
 	word := firstWord(a.argv)
 	named := func(c service.Command) bool {

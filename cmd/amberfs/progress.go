@@ -131,12 +131,12 @@ func newBar(m service.Progress) *progressbar.ProgressBar {
 		progressbar.OptionThrottle(100 * time.Millisecond),
 		progressbar.OptionClearOnFinish(),
 		progressbar.OptionFullWidth(),
-		progressbar.OptionSetSpinnerChangeInterval(0), // otherwise a goroutine draws, even after Clear
+		progressbar.OptionSetSpinnerChangeInterval(0), // with another interval, a goroutine draws the bar, even after Clear
 	}
 	if total > 0 {
 		o = append(o, progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true))
 	} else {
-		total = -1 // a spinner
+		total = -1 // a spinner in place of a bar
 	}
 
 	if m.Unit == "bytes" {

@@ -118,8 +118,8 @@ func (k *keptRun) noteOutsideChanges(ctx context.Context, fork *client.Client) {
 	}
 }
 
-// noteStillRunning prints that another program is in the run. The command of the last program will apply or remove the
-// run. If this command should apply the run, noteStillRunning returns an error.
+// noteStillRunning prints that another program is still running in the run. The command of the last program will
+// apply or remove the run. If this command should apply the run, noteStillRunning returns an error.
 func (k *keptRun) noteStillRunning() error {
 	k.a.noteText("the run " + k.name + " goes on: another program is in it\n\tlook at it: amberfs runs diff " + k.name)
 	if k.applyMode != "" {

@@ -48,7 +48,7 @@ func runInWorkspace(ctx context.Context, a *app, p locate.Location, o *runOption
 		return err
 	}
 
-	runtime.LockOSThread() // never unlocked: commandInWorkspace sets no_new_privs for this thread
+	runtime.LockOSThread() // never unlocked: commandInWorkspace may set no_new_privs for this thread, which cannot be undone
 	cmd, ready, err := commandInWorkspace(ctx, a, p.InFork(c.Fork), dir, c)
 	if err != nil {
 		return err
@@ -95,8 +95,8 @@ type task struct {
 // forOtherDir returns the task of another directory of the run.
 func (t *task) forOtherDir() task { return task{actor: t.actor, printsChanges: t.printsChanges} }
 
-// prepare creates the fork, unless it exists or its name is "", and registers the actor. The fork or, without one, the
-// workspace gets the restrictions of fork.
+// prepare creates the fork, unless it exists or its name is "", and registers the actor. It adds the restrictions in
+// the argument fork to the policy of the fork or, without a fork, of the workspace.
 func (t *task) prepare(ctx context.Context, a *app, p locate.Location, fork snapshot.ForkOptions) error {
 	if fork.Name != "" {
 		err := a.call(ctx, p, fork, nil)

@@ -41,8 +41,8 @@ type restrictions struct {
 	hideArgs       []string // values of --hide
 	readOnlyValues []string // values of --read-only
 
-	// found has the paths of the command line that are in one of the directories of the run. notFound has the paths
-	// that are outside of one of these directories.
+	// relativeTo records paths of the command line for checkAllFound. found has a path that is in at least one
+	// directory of the run. notFound has a path that is outside of at least one directory. A path can be in both.
 	found, notFound []string
 }
 
@@ -98,7 +98,7 @@ func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hid
 }
 
 // relativeTo converts a path of the command line to a path relative to a directory. ok is false if the path is not in
-// the directory. It records a path that is not relative already in found or notFound.
+// the directory. relativeTo records the path in found or notFound, unless it was already relative.
 func (x *restrictions) relativeTo(dir, p string) (rel string, ok bool, err error) {
 	if !filepath.IsAbs(p) && !strings.HasPrefix(p, "./") && !strings.HasPrefix(p, "../") {
 		return p, true, nil
@@ -219,8 +219,8 @@ func committedPaths(ctx context.Context, dir string, paths []string) []string {
 	})
 }
 
-// setHiddenOfResumed sets k.hidden for the refresh of a resumed run. It then contains the paths that are hidden in the
-// run, and the paths that .amberhide hides now.
+// setHiddenOfResumed sets k.hidden for the refresh of a resumed run: to the paths that are hidden in the run, and
+// those that .amberhide hides now.
 func (k *keptRun) setHiddenOfResumed(ctx context.Context, fork *client.Client) error {
 	var current policy.Policy
 	if err := fork.Do(ctx, service.Policy{}, client.Streams{}, &current); err != nil {

@@ -141,7 +141,7 @@ func (k *keptRun) afterProgram(ctx context.Context, e sandbox.Outcome) (applyErr
 	switch {
 	case !e.Started && !k.resume:
 		return nil, k.forEach(func(m *keptRun) error { return m.deleteFork(ctx) })
-	case !e.StillServed: // RunOuter has reported it
+	case !e.StillServed: // RunOuter has reported the reason
 		k.a.note("the run %s is kept\n\tgo on with: amberfs run --resume %s -- COMMAND", k.name, k.name)
 		return nil, nil
 	case !e.Started:
@@ -200,8 +200,8 @@ func (k *keptRun) prepareFork(ctx context.Context) error {
 	return k.task.prepare(ctx, k.a, k.location(), snapshot.ForkOptions{Name: k.name, ReadOnly: k.forkOptions.ReadOnly})
 }
 
-// makeFork makes the fork of a new run, after it has refreshed the copy of the directory. It takes the chosen name, or
-// the next free one.
+// makeFork makes the fork of a new run, after it has refreshed the copy of the directory. The run gets the chosen
+// name or, without one, the next free name.
 func (k *keptRun) makeFork(ctx context.Context, main *client.Client, allRuns []runs.Run) error {
 	var names []string
 	for _, r := range allRuns {
@@ -242,12 +242,12 @@ func (k *keptRun) makeFork(ctx context.Context, main *client.Client, allRuns []r
 			continue
 		}
 
-		names = append(names, k.name) // a run that began at the same time, or one of another directory, has the name
+		names = append(names, k.name) // the name is used by a run that began at the same time, or by a run of another directory
 	}
 }
 
-// releaseStaleName releases the name of the run, k.name, which another store has claimed, if that store has no run with
-// this name any more. owner is the path of that store.
+// releaseStaleName is called if another store has claimed the name k.name. owner is the path of that store. If that
+// store no longer has a run with the name, releaseStaleName releases the name. Otherwise it returns an error.
 func (k *keptRun) releaseStaleName(ctx context.Context, owner string) error {
 	return runFinder(k.a).WithStore(ctx, owner, func(main *client.Client) error {
 		dir, _ := runs.SourceDir(owner)

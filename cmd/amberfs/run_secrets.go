@@ -26,7 +26,7 @@ var (
 // The maximum numbers of names that are examined, and of bytes that are read of an .npmrc.
 const (
 	maxSecretEntries = 200_000
-	maxHookEntries   = 20_000 // while an agent waits
+	maxHookEntries   = 20_000 // few, because an agent waits for the hook
 	maxNpmrcBytes    = 64 << 10
 )
 
@@ -46,7 +46,7 @@ func warnSecrets(a *app, agent string, p locate.Location) {
 	}
 	text := newSecretsText(root, hostdir.Hidden{}, maxHookEntries)
 	if w := hooks.WarningOutput(agent, "amberfs: "+text); text != "" && w != nil {
-		_ = a.printJSON(w) // endCommand reports an error of the output
+		_ = a.printJSON(w) // endCommand reports a failed write
 	}
 }
 

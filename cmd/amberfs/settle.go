@@ -50,7 +50,7 @@ func (a *app) callMerge(ctx context.Context, p locate.Location, args, result any
 // resolvesConflicts reports whether commands ask the user about conflicts.
 func (a *app) resolvesConflicts() bool { return a.canAsk() && !a.json }
 
-// cannotAskError returns the error of a command that has a question, if app.canAsk is false.
+// cannotAskError returns the error of a command that has to ask the user, but cannot (see app.canAsk).
 func cannotAskError(hint string) error {
 	return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("%s", hint)
 }

@@ -175,8 +175,9 @@ func terminalSize(f any) (width, height int) {
 	return width, height
 }
 
-// usePager sends the output through $AMBERFS_PAGER, $PAGER or less, if it is a terminal. If less is
-// not installed, or a pager fails before it has read anything, the output appears without one.
+// usePager sends the standard output, if it is a terminal, through the pager $AMBERFS_PAGER or $PAGER, by default
+// less. If less is not installed, or the pager fails before it has read anything, the output is printed without a
+// pager.
 func (a *app) usePager() {
 	if a.json || a.closePager != nil || !isTerminal(a.stdout) {
 		return
@@ -221,7 +222,7 @@ func (a *app) usePager() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		defer r.Close() // after that, writes fail with EPIPE
+		defer r.Close() // then writes to the pager fail with EPIPE
 
 		if cmd.Wait() == nil {
 			return

@@ -74,7 +74,8 @@ func updateCopy(ctx context.Context, a *app, c *client.Client, cfg daemon.Config
 		if err == nil {
 			err = c.Do(ctx, service.Remove{Names: []string{snapshotName}, Forget: true}, client.Streams{}, nil)
 		}
-		if err != nil && errs.ScriptKind(err) != errs.NotExist { // NotExist: the first update was interrupted before its snapshot
+		// A missing snapshot is no error: the first update was interrupted before it took the snapshot.
+		if err != nil && errs.ScriptKind(err) != errs.NotExist {
 			return err
 		}
 	}
@@ -97,7 +98,7 @@ func mountCopy(ctx context.Context, a *app, cfg daemon.Config) (isNew bool, err 
 		return false, err
 	}
 
-	_ = os.MkdirAll(cfg.Mountpoint, 0o777) // it fails at a dead mount, which the daemon clears; the daemon reports other errors
+	_ = os.MkdirAll(cfg.Mountpoint, 0o777) // the daemon unmounts a dead mount, at which MkdirAll fails, and reports other errors
 	bar := a.newProgress()
 	defer bar.done()
 

@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// ExecutedPaths returns the paths of a plan whose new files other programs execute.
+// ExecutedPaths returns the paths in a plan at which an apply would write a file that other programs execute.
 func ExecutedPaths(plan []hostdir.PlannedChange) (out []naming.BytePath) {
 	for _, c := range plan {
 		if IsExecuted(c.Path.String(), c.After) {
@@ -24,8 +24,8 @@ func ExecutedPaths(plan []hostdir.PlannedChange) (out []naming.BytePath) {
 }
 
 // IsExecuted reports whether other programs execute the file with the path p. file is nil for a deleted file. In a
-// git directory all files count, except for names that are known as harmless. A file or a link .git also
-// counts, because it can name another repository.
+// git directory, it reports true for all files, except for names that are known as harmless. It also reports true for
+// a file or a link .git, because that can name another repository.
 func IsExecuted(p string, file *tree.Inode) bool {
 	if file == nil || file.IsDir() {
 		return false

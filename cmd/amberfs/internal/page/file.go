@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxTextBytes and maxImageBytes are the sizes up to which a text and an image are shown.
+	// maxTextBytes and maxImageBytes are the largest sizes in bytes of a text and of an image that are shown.
 	maxTextBytes  = 32 << 20
 	maxImageBytes = 64 << 20
 	// maxAnswerLines is the maximum number of lines in an answer. Lines are cut to maxLineBytes.
@@ -76,7 +76,7 @@ func (p *Page) serveFile(w http.ResponseWriter, r *http.Request) {
 
 	text := bufio.NewReaderSize(body, 64<<10)
 	head, _ := text.Peek(8 << 10)
-	binary := bytes.IndexByte(head, 0) >= 0 // git decides it in the same way
+	binary := bytes.IndexByte(head, 0) >= 0 // git uses the same test
 	out, err := readLines(text, max(from, 0), n)
 	switch {
 	case err != nil:
@@ -157,7 +157,7 @@ func (p *Page) serveImage(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		_, err = content.ReadByte()
 	}
-	if err != io.EOF { // too large, or broken off: the connection is cut, so that the browser shows no partial image
+	if err != io.EOF { // too large or incomplete: close the connection, so that the browser shows no part of the image
 		panic(http.ErrAbortHandler)
 	}
 }

@@ -44,8 +44,8 @@ var staticVersion = sync.OnceValue(func() string {
 type Options struct {
 	// Daemon sends requests to the HTTP API on the store's socket.
 	Daemon http.RoundTripper
-	// Mountpoint is the mount point, and Workspace the workspace that the page shows first: the names of
-	// forks from main on, separated by /; empty for main.
+	// Mountpoint is the mount point. Workspace is the workspace that the page shows first: the names of the forks on
+	// the way from main to it, separated by /, or "" for main.
 	Mountpoint, Workspace string
 	// Writable allows changes: the page has buttons.
 	Writable bool
@@ -167,7 +167,7 @@ func sendResult(w http.ResponseWriter, v any, err error) {
 
 func newSecret() string {
 	var b [32]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // rand.Read never fails
 	return hex.EncodeToString(b[:])
 }
 
@@ -265,8 +265,8 @@ var (
 // maxRequestBytes is the maximum size of a request in bytes, as in the daemon.
 const maxRequestBytes = 16 << 20
 
-// apiHandler returns a handler that passes requests on to the daemon. It leaves out the browser's headers, because the
-// daemon identifies the caller by the socket.
+// apiHandler returns a handler that passes requests on to the daemon. It does not pass on the browser's headers: the
+// daemon needs only the socket to identify the caller.
 func (p *Page) apiHandler() http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Transport: p.options.Daemon,
@@ -277,7 +277,7 @@ func (p *Page) apiHandler() http.Handler {
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			sendError(w, http.StatusBadGateway, "the daemon does not answer; is the workspace still mounted?")
 		},
-		ErrorLog: log.New(io.Discard, "", 0), // each reload of the page would log a closed stream of events
+		ErrorLog: log.New(io.Discard, "", 0), // otherwise each reload of the page would log a closed stream of events
 	}
 
 	// pass reads the whole request before it sends it. Otherwise the daemon could answer before it has read

@@ -66,7 +66,7 @@ func daemonPIDs(c Config) []int {
 func killDaemons(c Config) {
 	for _, id := range daemonPIDs(c) {
 		if id > 0 {
-			_ = unix.Kill(-id, unix.SIGKILL) // the group of the keeper
+			_ = unix.Kill(-id, unix.SIGKILL) // a negative id is a process group, here of the keeper
 		}
 	}
 }

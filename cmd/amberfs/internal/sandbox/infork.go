@@ -77,8 +77,8 @@ func RunInFork(ctx context.Context, root, fork string, out *os.File, env []strin
 	return exitStatus(cmd.ProcessState, err)
 }
 
-// MainInFork is the process between RunInFork and the program. It adopts the processes that the
-// program leaves behind, and ends them. A signal ends ctx.
+// MainInFork is the main function of the process between RunInFork and the program. It adopts the processes that the
+// program leaves behind, and ends them. ctx ends when this process gets a signal; then the program gets SIGTERM.
 func MainInFork(ctx context.Context, argv []string) (int, error) {
 	runtime.LockOSThread() // capabilities and the parent-death signal belong to a thread
 	kind, dir, fork, argv := argv[0], argv[1], argv[2], argv[3:]

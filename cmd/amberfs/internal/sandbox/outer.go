@@ -56,7 +56,7 @@ type Server struct {
 
 // The descriptors that inner gets besides the standard ones. Process 1 of a container gets configFD and handlersFD.
 const (
-	configFD    = 3 // a file with the Config: a command can be longer than an environment variable
+	configFD    = 3 // a file with the Config, because a command can be too long for an environment variable
 	lockFD      = 4 // keeps the lock of the temporary directory, if there is one
 	startedFD   = 5 // gets a byte when the program has been started
 	treeFD      = 6 // a copy of the daemon's mount, if Server.HasTree
@@ -388,7 +388,7 @@ func hasForeignEntries(dir string) bool {
 
 // attachMount mounts the copy of the daemon's mount, whose descriptor is copyFD, at the mount point of this run.
 func attachMount(c Config, copyFD int) error {
-	if !c.Server.HasTree { // the daemon has no right to copy its mount
+	if !c.Server.HasTree { // the daemon sent no copy, because it has no right to copy its mount
 		var err error
 		if copyFD, err = unix.OpenTree(unix.AT_FDCWD, c.Server.Mountpoint, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
 			return errs.Fail(errs.Busy, "the store %s is mounted at %s, and the mount cannot be used here: %w", c.Store, c.Server.Mountpoint, err).

@@ -95,7 +95,8 @@ func waitWithStops(pid int) {
 
 		_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // so that this stop is not reported again
 
-		// The terminal stops this process with the child, and both go on at the same time.
+		// If the terminal stopped the child, it stopped and continued this process together with the child. If the
+		// child is still stopped, a signal stopped only the child: then this process stops itself.
 		if time.Sleep(settle); isStopped(pid) {
 			// The signal must stop this thread first. If another thread stopped first, this thread could
 			// continue the child before the shell has taken the terminal back.

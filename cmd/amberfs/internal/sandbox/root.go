@@ -70,8 +70,8 @@ func CommandInRoot(ctx context.Context, dir string, argv []string, image *info.I
 	}, nil
 }
 
-// MainInRoot is process 1 of a container. It returns the exit status of the program; all
-// other processes end with it.
+// MainInRoot is the main function of process 1 of a container. It returns the exit status of the program. When
+// process 1 ends, the kernel kills all other processes of the container.
 func MainInRoot(ctx context.Context, printNote func(string)) (int, error) {
 	runtime.LockOSThread() // capabilities belong to a thread
 	c, err := readInheritedConfig(os.NewFile(configFD, "configuration"))
@@ -97,7 +97,7 @@ func MainInRoot(ctx context.Context, printNote func(string)) (int, error) {
 
 	for i := range unix.CAP_LAST_CAP + 1 {
 		if !slices.Contains(containerCapabilities, i) {
-			_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(i), 0, 0, 0) // an older kernel has fewer
+			_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(i), 0, 0, 0) // fails for a capability that an older kernel does not have
 		}
 	}
 
@@ -112,7 +112,7 @@ func MainInRoot(ctx context.Context, printNote func(string)) (int, error) {
 
 	signals.passTo(cmd.Process)
 
-	for { // as process 1, reap orphans
+	for { // process 1 also waits for orphans
 		var ws unix.WaitStatus
 		switch pid, err := unix.Wait4(-1, &ws, 0, nil); {
 		case err != nil && !errors.Is(err, unix.EINTR):
@@ -219,7 +219,7 @@ func mountSystemDirs(rootFD int, printNote func(string)) error {
 
 	for _, name := range []string{"etc/resolv.conf", "etc/hosts"} {
 		if err := bindFromHost("/"+name, rootFD, name, true); err != nil {
-			printNote(fmt.Sprintf("the fork has its own /%s: %v", name, err)) // mostly a dangling link
+			printNote(fmt.Sprintf("the fork has its own /%s: %v", name, err)) // usually because this file is a dangling link
 		}
 	}
 
@@ -363,7 +363,7 @@ func (c *Config) imageCommand(printNote func(string)) (*exec.Cmd, error) {
 
 	for _, v := range vars {
 		if path, ok := strings.CutPrefix(v, "PATH="); ok {
-			err = os.Setenv("PATH", path) // for lookPath
+			err = os.Setenv("PATH", path) // lookPath reads it
 		}
 	}
 

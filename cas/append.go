@@ -14,7 +14,7 @@ type appender struct {
 	mu              sync.Mutex
 	pack            *pack // the newest pack, nil until the first write
 	bytesSinceCheck int64 // bytes appended since the last check of the free space
-	mustCheckSpace  bool  // the next append checks the free space: the last check failed, or there was none
+	mustCheckSpace  bool  // the next append checks the free space, because the last check failed or there was no check yet
 }
 
 // appendObject appends a built record to the newest pack and adds its place to the index.
@@ -122,7 +122,8 @@ func (ps *packSet) writeRecord(p *pack, rec []byte, off int64) error {
 	if _, err := f.WriteAt(rec, off); err != nil {
 		err = fmt.Errorf("append to pack %s: %w", p.name(), errs.WrapNoSpace(err))
 		if terr := f.Truncate(off); terr != nil {
-			// The store must not append after an incomplete record that could not be cut off.
+			// The incomplete record could not be cut off, and a record after it could not be read:
+			// all later writes fail.
 			return ps.failure.set(errors.Join(err, terr))
 		}
 

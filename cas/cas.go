@@ -56,7 +56,7 @@ func (d *Damage) Error() string {
 	switch {
 	case !d.Hash.IsZero():
 		what = "object " + d.Hash.String()
-	case d.Length == 0: // a copy of the manifest
+	case d.Length == 0: // damage of a copy of the manifest has no length
 		return d.Pack + ": " + d.Reason
 	}
 
@@ -81,27 +81,27 @@ type Options struct {
 	NoCommit bool         // make Commit fail, and do not change the manifest
 	Takeover bool         // open the store even if another process has it open; the other process must have stopped writing
 
-	indexDir string // for tests that keep the packs in memory
+	indexDir string // directory of the index; only tests set it, which keep the packs in memory
 }
 
 // A MetaOp sets or deletes one small piece of metadata. Keys are not empty and
 // do not begin with a zero byte.
 type MetaOp = manifest.Op
 
-// GCResult sums up a collection.
+// GCResult is the result of a collection.
 type GCResult struct {
 	RemovedObjects int64 // objects
 	FreedBytes     int64 // bytes of disk that the packs occupied before and do not occupy now
 }
 
-// VerifyResult sums up a verification.
+// VerifyResult is the result of a verification.
 type VerifyResult struct {
 	Packs   int
 	Objects int64 // intact records
 	Bytes   int64 // bytes of packs that were read
 }
 
-// RepairResult sums up a repair.
+// RepairResult is the result of a repair.
 type RepairResult struct {
 	Packs       int
 	Objects     int64    // objects in the new index
@@ -113,7 +113,7 @@ type RepairResult struct {
 // Stats are the numbers of objects and bytes of a store.
 type Stats struct {
 	Objects     int64 // in the index
-	PlainBytes  int64 // plain bytes of these objects
+	PlainBytes  int64 // bytes of these objects before compression
 	StoredBytes int64 // bytes of packs that these objects occupy, headers included
 	Packs       int   // pack files
 }

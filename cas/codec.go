@@ -13,8 +13,9 @@ const (
 	minCompressLen = 128         // bytes; in shorter objects a zstd frame costs more than it saves
 	samplePartLen  = 4 << 10 / 3 // bytes of each part of a sample, see looksRandom
 	minSampledLen  = 16 << 10    // bytes; shorter objects are compressed without sampling
-	// maxRandomEstimate separates random from compressible bytes by the result of compress.Estimate: 98 % of
-	// random samples have a smaller result, and hardly any sample of compressible bytes has one.
+	// maxRandomEstimate separates random from compressible bytes by the result of compress.Estimate. The
+	// result is smaller for 98 % of the samples of random bytes, and larger for nearly all samples of
+	// compressible bytes.
 	maxRandomEstimate = 0.05
 )
 
@@ -34,7 +35,7 @@ func newCodec() *codec {
 	dec, derr := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxObject), zstd.WithDecoderConcurrency(0),
 		zstd.WithDecoderLowmem(true))
 	if err = errors.Join(err, derr); err != nil {
-		panic(err) // the options above are wrong
+		panic(err) // impossible: the options above are valid
 	}
 
 	c := &codec{enc: enc, dec: dec}

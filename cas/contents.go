@@ -46,7 +46,7 @@ func (s *Store) eachRecordOf(ctx context.Context, p *pack, fn func(place string,
 	return sc.run(ctx, func(it *item) error {
 		place := fmt.Sprintf("pack %s at %d", p.name(), it.off)
 		if it.damage != "" {
-			return nil // Verify reports it
+			return nil // damage is skipped here, because Verify reports it
 		}
 		if it.isObject() {
 			if plain, err = s.codec.expand(it.flags, it.plainLen, it.body(), plain[:0]); err != nil {

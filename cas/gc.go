@@ -33,7 +33,7 @@ func (g *gcState) acquire(ctx context.Context, lock *semaphore.Weighted) error {
 // A keepSet has the records that the running collection must not remove.
 type keepSet struct {
 	packEnds  map[uint64]int64    // ends of the packs when the collection began; later records are new
-	packInfos map[uint64]packInfo // numbers of objects and bytes in the packs at that time
+	packInfos map[uint64]packInfo // numbers of objects and bytes in the packs when the collection began
 
 	mu     sync.Mutex
 	places placeSet // places of the records that a Marker has named, or that a Put or Has has found
@@ -255,7 +255,7 @@ func (s *sweeper) yield() {
 	}
 }
 
-// objects returns the number of objects when the collection began.
+// objects returns the number of objects that the store had when the collection began.
 func (s *sweeper) objects() (n int64) {
 	for _, i := range s.keepSet.packInfos {
 		n += i.objects
@@ -272,8 +272,9 @@ func (s *sweeper) collect(ctx context.Context, allowMissing bool, mark func(*Mar
 	}
 
 	if allowMissing {
-		// With allowMissing, Mark does not fail for a missing object, so it does not detect a damaged
-		// index. The collection would remove the objects that such an index lacks.
+		// A damaged index may lack objects that are in use, and the collection would remove these.
+		// Without allowMissing, Mark fails for such an object. With allowMissing it does not, so the
+		// index is checked here.
 		if err := s.store.index.db.Check(); err != nil {
 			return err
 		}
@@ -293,7 +294,8 @@ func (s *sweeper) collect(ctx context.Context, allowMissing bool, mark func(*Mar
 		return err
 	}
 
-	// After this flush only new objects are missing in the database.
+	// sweep looks objects up in the database. After this flush, the database lacks only new
+	// objects, which sweep keeps.
 	if err := s.store.index.flush(); err != nil {
 		return err
 	}
@@ -386,7 +388,7 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 // a good index look old.
 func (s *sweeper) countCollection() error {
 	n := collectionCount(s.store.manifest) + 1
-	s.store.index.writeMu.Lock() // a flush would overwrite the new number with the smaller one in the manifest
+	s.store.index.writeMu.Lock() // so that no flush overwrites the new number before the manifest has it, too
 	defer s.store.index.writeMu.Unlock()
 
 	b := s.store.index.db.Batch(s.store.space.checkForIndex)

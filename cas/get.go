@@ -39,8 +39,8 @@ func (s *Store) PlainPlace(h Hash) (PlainPlace, bool) {
 	return PlainPlace{l}, ok && err == nil && l.flags&flagZstd == 0
 }
 
-// ReadPlain fills p with the bytes of the object at a place, from the offset off in the object on. It reports
-// whether it has filled p. It does not compare the bytes with the hash: after a gc they may be the
+// ReadPlain fills p with bytes of the object at a place, beginning at the offset off in the object. It
+// reports whether it has filled p. It does not compare the bytes with the hash: after a gc they may be the
 // bytes of another object.
 func (s *Store) ReadPlain(place PlainPlace, p []byte, off int64) bool {
 	if off+int64(len(p)) > int64(place.plainLen) || s.beginCall(false) != nil {

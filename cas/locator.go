@@ -257,7 +257,7 @@ func (x *locator) writeBatch(places overlay, infos map[uint64]packInfo) error {
 	b := x.db.Batch(x.space.checkForIndex)
 	b.Put([]byte{keyHead}, indexHead(x.collectionCount()))
 	if x.placesChanged.Load() {
-		b.Delete([]byte{keyGenerations}) // first: their places are outdated, and a kill may lose the rest of the batch
+		b.Delete([]byte{keyGenerations}) // deleted first: the batch makes their places outdated, and a kill may lose the rest of the batch
 	}
 	for h, l := range places.objects {
 		b.Put(objectKey(h), encodeLoc(l))

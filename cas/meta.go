@@ -71,8 +71,8 @@ func (s *Store) commit(ops []MetaOp) error {
 	ops = append(ops[:len(ops):len(ops)], MetaOp{Key: keyDurable, Value: s.packs.syncedPlace().encode()})
 	err := s.manifest.Commit(ops...)
 	if errors.Is(errs.WrapNoSpace(err), ErrNoSpace) && !errors.Is(err, errs.Failed) {
-		// Manifest.Commit has found free space on the disk, so the error may be of a quota. The reserve
-		// also counts for the quota.
+		// The disk has free space, as Manifest.Commit has checked, so a quota may be used up. The
+		// reserve counts for the quota, too: without it, the second attempt may succeed.
 		s.space.deleteReserve()
 		err = s.manifest.Commit(ops...)
 	}

@@ -42,7 +42,7 @@ type pack struct {
 	syncedEnd int64 // offset before which all bytes are on disk
 	noAppend  bool  // the pack is damaged: no record is appended
 	info      packInfo
-	dirty     bool // info differs from the index
+	dirty     bool // info differs from the pack's entry in the index
 
 	hasGarbage bool // a record became dead after the last sweep
 	sweeping   bool // a sweep has deleted keys from the index, but not yet freed their records
@@ -185,7 +185,7 @@ func (ps *packSet) all() []*pack {
 	return slices.SortedFunc(maps.Values(ps.byID), func(a, b *pack) int { return cmp.Compare(a.id, b.id) })
 }
 
-// hasRecords reports whether a pack had records when the store was opened.
+// hasRecords reports whether at least one pack had records when the store was opened.
 func (ps *packSet) hasRecords() bool {
 	return slices.ContainsFunc(ps.all(), func(p *pack) bool { return p.size > packHeaderSize })
 }
@@ -279,9 +279,9 @@ func (ps *packSet) closeFile(p *pack) {
 	}
 }
 
-// create makes an empty pack and syncs it. The caller, the appender, is a user of its file. The id has
-// a serial number in the upper half and a random lower half, which salts the checksums of the
-// records.
+// create makes an empty pack and syncs it. The appender, which calls create, is then a user of the
+// pack's file. The id has a serial number in the upper half and a random lower half, which salts the
+// checksums of the records.
 func (ps *packSet) create() (*pack, error) {
 	ps.mu.Lock()
 	id := (ps.lastID>>32+1)<<32 | uint64(rand.Uint32())

@@ -110,7 +110,7 @@ func checkLengths(kind Kind, flags uint8, plainLen, storedLen uint32) error {
 // A loc is the place of an object, and the fields of the record's header that are needed to read it.
 type loc struct {
 	pack      uint64
-	off       int64 // of the header
+	off       int64 // offset of the record's header in the pack
 	plainLen  uint32
 	storedLen uint32
 	kind      Kind
@@ -126,8 +126,8 @@ func (l loc) size() int64 { return headerSize + padded(int64(l.storedLen)) }
 
 // A place identifies a record.
 type place struct {
-	pack uint64 // id
-	off  int64  // of the header
+	pack uint64 // id of the pack
+	off  int64  // offset of the record's header in the pack
 }
 
 func (l loc) place() place { return place{l.pack, l.off} }

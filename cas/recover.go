@@ -211,7 +211,7 @@ func (s *recovery) recoverTail(p *pack, f vfs.File, from int64) error {
 	if err := f.Truncate(tornOff); err != nil {
 		return fmt.Errorf("cut pack %s: %w", p.name(), err)
 	}
-	if err := f.Sync(); err != nil { // the next commit writes into the manifest that these records are on disk
+	if err := f.Sync(); err != nil { // durable now, because the next commit records in the manifest that they are
 		return fmt.Errorf("cut pack %s: %w", p.name(), err)
 	}
 
@@ -230,7 +230,7 @@ func (s *recovery) rewriteRecord(p *pack, f vfs.File, it *item, tornOff int64) e
 		}
 	}
 	if it.raw == nil {
-		return nil // a free record
+		return nil // a free record is not written again
 	}
 	if _, err := f.WriteAt(it.raw, it.off); err != nil {
 		return fmt.Errorf("write pack %s: %w", p.name(), errs.WrapNoSpace(err))
@@ -279,7 +279,8 @@ func (s *recovery) adoptRecord(p *pack, it *item) error {
 	}
 
 	if ok {
-		// An interrupted flush may have added the old place, but not counted it in the entry of its pack.
+		// Subtract the old record from the counts of its pack only if it was counted there: an
+		// interrupted flush may have written the old place, but not the entry of its pack.
 		q := s.store.packs.get(old.pack)
 		if old.pack != p.id || old.off != it.off {
 			s.store.index.placesChanged.Store(true)

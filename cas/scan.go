@@ -35,7 +35,7 @@ type item struct {
 	length    int64  // bytes up to the next item
 	raw       []byte // the whole record if scan.readBodies is set; overwritten by the next readItem
 	damage    string // why the record is damaged; empty if it is good
-	headerBad bool   // the header is damaged: the embedded one is zero
+	headerBad bool   // the header is damaged, and the embedded header is zero
 }
 
 // body returns the stored bytes of a record whose raw bytes were read.

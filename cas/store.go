@@ -107,8 +107,9 @@ func (s *Store) openRoot() error {
 	return err
 }
 
-// indexDir returns the path of the index that Badger opens. It contains a file descriptor if the disk is
-// a vfs.Root: so Badger, which takes only paths, uses the same directory.
+// indexDir returns the path of the index that Badger opens. If the disk is a vfs.Root, the path refers
+// to the root's file descriptor. So Badger, which accepts only paths, uses the same directory as the
+// store.
 func (s *Store) indexDir() string {
 	if s.o.indexDir != "" {
 		return s.o.indexDir
@@ -139,7 +140,8 @@ func (r *userPathError) Error() string { return r.names.Replace(r.error.Error())
 func (r *userPathError) Unwrap() error { return r.error }
 
 func (s *Store) open() error {
-	// Headers of packs are checked before any file is changed: they may be of another version.
+	// The headers of the packs are checked first: if they are of another version, no file may be
+	// changed.
 	if err := s.loadPacks(); err != nil {
 		return err
 	}
@@ -210,7 +212,7 @@ func (s *Store) openIndex() (err error) {
 
 	s.log.Warn("rebuilding the index from the packs", "reason", err)
 	if s.o.NoCommit && errors.Is(err, index.ErrDamagedTable) {
-		s.badIndexReason = err.Error() // the store was opened to be verified
+		s.badIndexReason = err.Error() // for Verify: without commits, the store was opened to be verified
 	}
 
 	return (&recovery{store: s}).rebuild()
@@ -253,7 +255,8 @@ func (s *Store) Close() error {
 	if !s.o.ReadOnly && s.failure.err() == nil {
 		err = s.index.flush()
 		if errors.Is(err, ErrNoSpace) {
-			// The next Open reads the objects that the index lacks from the packs.
+			// Without the flush, the index lacks some objects. The next Open reads these from the
+			// packs.
 			err = s.packs.sync()
 		}
 	}

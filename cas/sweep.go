@@ -104,9 +104,9 @@ func (s *sweeper) dropDeadRecords(w *sweepPlan) error {
 	b := s.store.index.db.Batch(s.store.space.checkForIndex)
 	defer b.Discard()
 
-	// excess begins as the counts of the pack's entry. Each object that the index has in this pack is
-	// subtracted below. A kill during an earlier dropDeadRecords can leave a remainder, by which the entry is
-	// then corrected.
+	// excess is the part of the entry's counts for which the index has no object in this pack. An interrupted
+	// dropDeadRecords can leave such a part, and the entry is corrected by it. It begins as all counts of the
+	// entry; each object that the index has in this pack is subtracted below.
 	excess := s.keepSet.packInfos[w.p.id]
 	var removed []loc
 
@@ -116,7 +116,7 @@ func (s *sweeper) dropDeadRecords(w *sweepPlan) error {
 			continue
 		}
 
-		if s.keepSet.isKept(place{w.p.id, r.off}) { // then the index has the object in this pack
+		if s.keepSet.isKept(place{w.p.id, r.off}) { // kept objects are in the index, with a place in this pack
 			excess.subtract(packInfo{objects: 1, plainBytes: r.plainLen, storedBytes: r.length})
 			w.liveBytes += r.length
 			continue
@@ -129,7 +129,7 @@ func (s *sweeper) dropDeadRecords(w *sweepPlan) error {
 
 		r.dead = true
 		w.deadCount++
-		if ok && l.pack == w.p.id && l.off == r.off { // otherwise the record is a second copy
+		if ok && l.pack == w.p.id && l.off == r.off { // otherwise the record is a second copy, and the index does not refer to it
 			excess.remove(l)
 			b.Delete(objectKey(r.hash))
 			info.remove(l)
@@ -137,7 +137,7 @@ func (s *sweeper) dropDeadRecords(w *sweepPlan) error {
 		}
 	}
 
-	if w.damaged { // the remainder may be objects in damaged ranges, which are not listed
+	if w.damaged { // damaged ranges are not listed; excess may be their objects, so the entry is not corrected
 		excess = packInfo{}
 	}
 	if w.deadCount == 0 && excess.objects == 0 {
@@ -179,7 +179,7 @@ func (s *sweeper) tryEmptyPack(ctx context.Context, w *sweepPlan) (removed bool,
 	if w.liveBytes > 0 {
 		if err := s.moveLiveRecords(ctx, w); err != nil {
 			if errors.Is(err, ErrNoSpace) || errors.Is(err, ErrDamaged) {
-				s.marker.remembers = false // some records may have been moved
+				s.marker.remembers = false // some records may have been moved, and the generations lack their new places
 				return false, nil          // the caller punches holes, which needs no space
 			}
 			return false, err

@@ -97,7 +97,7 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 	}
 
 	if x.db, err = openBadger(o); err != nil {
-		_ = x.lockedDir.Close() // Close fails if lockedDir is nil
+		_ = x.lockedDir.Close() // an index in memory has no lockedDir: then Close returns an error, which does not matter
 		return nil, err
 	}
 	if dir == "" {
@@ -307,9 +307,9 @@ func (x *DB) Close() error {
 		select {
 		case err := <-done:
 			if err == nil && x.markedForLog {
-				err = removeMark(x.dir) // all entries are in tables now
+				err = removeMark(x.dir) // all entries are in tables now, so the mark is not needed
 			}
-			_ = x.lockedDir.Close() // Close fails if lockedDir is nil, or if the index was closed before
+			_ = x.lockedDir.Close() // fails without effect for an index in memory, or if the index was closed before
 			if err != nil {
 				return fmt.Errorf("close index: %w", err)
 			}

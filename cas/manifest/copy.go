@@ -146,8 +146,8 @@ func (c *copyScan) behindError(seq uint64) error {
 	return fmt.Errorf("it ends at commit %d of %d", c.seq, seq)
 }
 
-// A copyFile is a copy that is open for writing. File is nil if the copy could not be rewritten,
-// because the disk is full, until a later rewrite succeeds.
+// A copyFile is a copy that is open for writing. If the disk was too full to rewrite a copy, its
+// File is nil until a later rewrite succeeds.
 type copyFile struct {
 	vfs.File
 	end     int64 // offset after the last record

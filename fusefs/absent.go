@@ -20,7 +20,7 @@ import (
 // takeDelay returns the cas.DelayError of such a status.
 type parkingLot struct {
 	mu              sync.Mutex // guards the fields below
-	lastDelayNumber int32      // of the newest delay
+	lastDelayNumber int32      // the number of the newest delay in delays
 	delays          map[int32]cas.DelayError
 	// parked has a channel for each parked request, by the request's number. An INTERRUPT closes the
 	// channel.
@@ -36,7 +36,7 @@ func newParkingLot() *parkingLot {
 	return &parkingLot{delays: make(map[int32]cas.DelayError), parked: make(map[uint64]chan struct{}), interrupted: make(map[uint64]bool)}
 }
 
-// minDelayStatus is the lowest status that stands for a cas.DelayError.
+// minDelayStatus is the status of the delay with the number 0. It is larger than all errnos.
 const minDelayStatus = 1 << 20
 
 // addDelay stores a delay, and returns the status that stands for the delay.
@@ -48,8 +48,8 @@ func (a *parkingLot) addDelay(err cas.DelayError) fuse.Status {
 	return fuse.Status(minDelayStatus + a.lastDelayNumber)
 }
 
-// takeDelay returns the delay whose status is in the header of an answer, and removes it from delays. It
-// returns nil for an answer with another status.
+// takeDelay returns the delay whose status is in the header of an answer, and removes the delay from a.delays.
+// It returns nil if the status is the status of no delay.
 func (a *parkingLot) takeDelay(answer []byte) cas.DelayError {
 	if len(answer) < wire.OutHeaderSize {
 		return nil

@@ -17,7 +17,7 @@ import (
 // minUncoverInterval is the shortest time between two calls of dropUncovered, which reads the mount tables.
 const minUncoverInterval = time.Second
 
-// anyView stands for all views.
+// anyView is the view that a caller passes to pathsInView for the mount points in all views.
 const anyView = math.MaxUint32
 
 // mountedNames are outdated names that are mount points of other file systems. If the kernel dropped
@@ -58,7 +58,7 @@ func (n *notifier) deferMounted(all []live.Entry) (droppable []live.Entry) {
 	return droppable
 }
 
-// dropUncovered drops the names in the views that have no mount points any more.
+// dropUncovered drops the names in n.mountedNames whose views have no mount points any more.
 func (n *notifier) dropUncovered() {
 	b := &n.mountedNames
 	b.mu.Lock()
@@ -83,8 +83,8 @@ func (n *notifier) dropUncovered() {
 	}
 }
 
-// mountPoints reads the mount points on the file system that is mounted at a path. It returns a
-// function that returns the mount points in a view, as paths from its root.
+// mountPoints reads the mount points on the file system that is mounted at mountpoint. The returned function
+// returns the mount points in a view, as paths from the root of the view.
 func mountPoints(s *snapshot.Store, mountpoint string) func(view uint32) []string {
 	var all []string
 	if m, err := mounts.TopmostAt(mountpoint); err == nil && m != nil {

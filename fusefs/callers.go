@@ -10,8 +10,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// callers finds the caller of a request and the caller's actor, and whether an earlier daemon carried the
-// request out.
+// callers determines the caller of a request and the caller's actor. It also determines whether an earlier
+// daemon carried the request out.
 type callers struct {
 	store  *snapshot.Store
 	forest *live.Forest
@@ -63,7 +63,8 @@ func (c *callers) controlRequest(cancel <-chan struct{}, h *fuse.InHeader) contr
 	if r.Resent {
 		r.Carried = c.store.ResultOf(r.Caller.Request)
 	}
-	if r.Carried != nil { // if the request was an edit, the kernel must have its notices before the answer
+	// If the request was an edit, the kernel must receive the notices of the edit before the answer.
+	if r.Carried != nil {
 		c.awaitNotices()
 	}
 

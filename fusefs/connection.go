@@ -30,7 +30,7 @@ func (s *Server) Connection() (fd int, c takeover.Connection) { return s.readers
 // connection must not be taken over: clients would wait for answers for ever.
 func (s *Server) CanResend() bool { return s.connection.Offers(fuse.CAP_HAS_RESEND) }
 
-// AnswerInit returns the answer of a mount with these options to INIT.
+// AnswerInit returns the answer that a mount with the options o would give to INIT.
 func AnswerInit(o Options, init []byte) ([]byte, error) {
 	return answerInit(fuse.NewProtocolServer(fuse.NewDefaultRawFileSystem(), o.serverOptions()), init)
 }

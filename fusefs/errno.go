@@ -51,7 +51,8 @@ func (r *replies) status(op string, id live.NodeID, err error) fuse.Status {
 
 	code := errno(err)
 	storeFailed := code == syscall.EIO || code == syscall.ENOSPC
-	if storeFailed && errs.KindOf(err) != errs.Unreachable { // package remote logs that a remote does not answer
+	// If a remote does not answer, package remote logs it, so it is not logged here.
+	if storeFailed && errs.KindOf(err) != errs.Unreachable {
 		r.log.Error("request failed", "op", op, "node", uint64(id), "err", err)
 	}
 

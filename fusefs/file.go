@@ -142,11 +142,11 @@ func (fs *filesystem) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.Lseek
 	return fs.replies.status("lseek", id, err)
 }
 
-// CopyFileRange shares the bytes instead of copying them.
+// CopyFileRange makes the two files share the bytes, and copies none.
 func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
 	from, to := live.NodeID(in.NodeId), live.NodeID(in.NodeIdOut)
 	if control.IsNode(from) || control.IsNode(to) {
-		return 0, fuse.EXDEV // makes the kernel read and write instead
+		return 0, fuse.EXDEV // EXDEV makes the kernel copy by reads and writes instead
 	}
 
 	h := in.InHeader
@@ -165,8 +165,8 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 	return uint32(n), fs.killPriv("copy_file_range", writer, to, &h)
 }
 
-// Ioctl supports no request. Programs expect ENOTTY then, not ENOSYS. It is also the only answer to
-// FS_IOC_GETFLAGS with which overlayfs copies a file up from this file system.
+// Ioctl supports no request. Programs expect ENOTTY for such a request, not ENOSYS. ENOTTY is also the only
+// answer to FS_IOC_GETFLAGS after which overlayfs copies a file up from this file system.
 func (fs *filesystem) Ioctl(_ <-chan struct{}, _ *fuse.IoctlIn, _ []byte, _ *fuse.IoctlOut, _ []byte) fuse.Status {
 	return fuse.Status(unix.ENOTTY)
 }

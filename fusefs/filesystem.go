@@ -88,13 +88,14 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 	return fuse.OK
 }
 
-// lookupHandle finds a node by its number (name "."), or the parent of the node (name ".."). The kernel asks
-// for them in open_by_handle_at(2) and for NFS, whose file handles are node ids. The name "/" also stands for
-// the node: overlayfs before Linux 6.16 looks this name up to find out whether the node still exists.
+// lookupHandle answers with the node id itself if name is ".", and with its parent if name is "..". The kernel
+// looks these names up for open_by_handle_at(2) and for NFS, whose file handles are node ids. For the name "/"
+// the answer is also the node itself: overlayfs before Linux 6.16 looks this name up to find out whether the
+// node still exists.
 func (fs *filesystem) lookupHandle(id live.NodeID, name string, out *fuse.EntryOut) fuse.Status {
 	if name == ".." {
 		if id.Ino() == live.RootIno {
-			return fuse.ENOENT // the parent of a root is not in the forest
+			return fuse.ENOENT // a root has no parent in the forest
 		}
 		parent, err := fs.forest.Parent(id)
 		if err != nil {
@@ -113,7 +114,7 @@ func (fs *filesystem) lookupHandle(id live.NodeID, name string, out *fuse.EntryO
 	return fuse.OK
 }
 
-// Forget subtracts the n references to a node that the kernel dropped.
+// Forget is called when the kernel has dropped n references to a node.
 func (fs *filesystem) Forget(nodeid, n uint64) {
 	id := live.NodeID(nodeid)
 	if control.IsNode(id) {
@@ -196,8 +197,8 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 		return fs.replies.answerFailedSetAttr(id, s, err, out)
 	}
 
-	// Only a truncation drops the set-group-ID bit here: for chown the kernel sets the flag even for root and
-	// group members.
+	// The bit is dropped here only after a truncation. For chown the kernel asks for it even if the caller is
+	// root or a member of the group, who may keep the bit.
 	if s.KillPriv && s.Size != nil && a.Mode&unix.S_ISGID != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG {
 		if err := fs.permissions.dropSgid(writer, a, &in.InHeader); err != nil {
 			return fs.replies.status("setattr", id, err)

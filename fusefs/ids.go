@@ -90,7 +90,9 @@ func (p *permissions) shownAttr(a live.Attr) live.Attr {
 	if a.UID != ids.UID && a.Mode&unix.S_IFMT != unix.S_IFLNK && !control.IsNode(a.ID) {
 		a.Mode = a.Mode&^unix.S_IRWXU | p.access(&a)<<6
 		if a.Mode&unix.S_IFMT == unix.S_IFREG {
-			a.Mode &^= unix.S_ISUID | unix.S_ISGID // a copy belongs to the user and must not have these bits
+			// A program that copies the file with its mode makes a file of the user, which must not have these
+			// bits.
+			a.Mode &^= unix.S_ISUID | unix.S_ISGID
 		}
 	}
 
@@ -150,7 +152,8 @@ func (p *permissions) checkRemoval(parent live.NodeID, name string) fuse.Status 
 		return fuse.EPERM
 	}
 
-	return fuse.OK // if Lookup failed, the removal fails too
+	// If the lookup has failed, the removal itself fails with the same error, so the check need not fail.
+	return fuse.OK
 }
 
 // checkLink makes the checks of may_linkat(9).

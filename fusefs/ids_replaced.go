@@ -78,7 +78,8 @@ func (p *permissions) recordCopy(writer live.Writer, id, original live.NodeID) e
 
 	hidden := from.Mode &^ p.shownAttr(from).Mode & unix.S_IWUSR
 	if n.Mode&0o777&^(p.shownAttr(from).Mode&0o777) != 0 || hidden == 0 || n.Mode&unix.S_IWUSR != 0 {
-		return nil // the copy was not created with the shown permissions
+		// The program did not copy the mode of the original, or no permission is missing in the copy.
+		return nil
 	}
 
 	mode := n.Mode | hidden
@@ -118,7 +119,8 @@ func (p *permissions) completeSetAttr(id live.NodeID, s *live.SetAttr) {
 func (p *permissions) inheritFromReplaced(writer live.Writer, fromDir live.NodeID, from string, toDir live.NodeID, to string) error {
 	n, err := p.forest.Lookup(fromDir, from)
 	if err != nil || !p.copies.get(n.ID).ownerSet {
-		return nil // if Lookup failed, the rename will fail with the same error
+		// Nothing is inherited. If the lookup has failed, the rename itself fails with the same error.
+		return nil
 	}
 
 	replaced, err := p.forest.Lookup(toDir, to)

@@ -120,7 +120,8 @@ func (n *notifier) invalidate(inv live.Invalidation, onDropped func()) {
 	n.staleNameCount.Add(int64(len(inv.Entries)))
 	n.await(n.enqueue(&n.treeQueue, func() { n.drop(inv); onDropped() }), len(inv.Entries))
 	n.pendingEditCount.Add(-1)
-	n.await(n.treeQueue.lastWritten(), 0) // wait for the notices of onRenamed
+	// Wait also for the notices that onRenamed has enqueued since, because they drop outdated names too.
+	n.await(n.treeQueue.lastWritten(), 0)
 }
 
 // await waits until done, a channel that enqueue returned, is closed. After slowNoticeTime it logs a warning
@@ -151,8 +152,8 @@ func (n *notifier) DropPages(id live.NodeID) {
 	waitFor(n.enqueue(&n.pageQueue, func() { n.send(wire.InvalPages(id, 0)) }), maxPageWait)
 }
 
-// dropRefusedPages has the kernel drop the pages of a file, because the daemon has refused to write some of them
-// back.
+// dropRefusedPages has the kernel drop the pages of a file. It is called when the daemon has refused a request
+// by which the kernel wrote some of the pages back.
 func (n *notifier) dropRefusedPages(id live.NodeID) {
 	n.enqueue(&n.pageQueue, func() { n.send(wire.InvalPages(id, 0)) })
 }
@@ -161,13 +162,13 @@ func (n *notifier) dropRefusedPages(id live.NodeID) {
 // must not be called for a request that has locked a page of the node; only a write locks pages.
 func (n *notifier) DropTail(id live.NodeID, off int64) { n.send(wire.InvalPages(id, off)) }
 
-// dropAttr drops the attributes of a node before it returns. The kernel takes no lock for this notice that a
-// waiting request could hold.
+// dropAttr drops the attributes of a node before it returns. It may be called while a request is answered: for
+// this notice the kernel needs no lock that the program behind the request could have.
 func (n *notifier) dropAttr(id live.NodeID) { n.send(wire.InvalPages(id, -1)) }
 
-// isOutdated reports whether an edit may have replaced a node after a program found it by its name, and the
-// kernel has not dropped this name yet. Then the caller answers with ESTALE, and the kernel looks the whole
-// path up again and repeats the request.
+// isOutdated reports whether the kernel may have found a node under a name that is outdated: an edit has
+// replaced the node, and the kernel has not dropped the name yet. Then the caller answers with ESTALE, and the
+// kernel looks the whole path up again and repeats the request.
 func (n *notifier) isOutdated(forest *live.Forest, id live.NodeID) bool {
 	if n.pendingEditCount.Load() == 0 {
 		return false
@@ -200,8 +201,8 @@ func (n *notifier) drop(inv live.Invalidation) {
 }
 
 func (n *notifier) dropNames(entries []live.Entry) {
-	// When the kernel drops the name of a directory, it also drops the names below, so directories come
-	// first.
+	// If there are many names, those of directories are dropped first, because with the name of a directory the
+	// kernel also drops the names below it.
 	if len(entries) > maxEntryNotices {
 		entries = slices.Clone(entries)
 		slices.SortStableFunc(entries, func(a, b live.Entry) int { return cmp.Compare(dropOrder(a), dropOrder(b)) })
@@ -213,11 +214,12 @@ func (n *notifier) dropNames(entries []live.Entry) {
 	for _, e := range n.deferMounted(entries) {
 		switch {
 		case !n.mayHold(e.Parent):
-			// The kernel has no names of a directory that it does not hold.
+			// No notice is needed: the kernel does not hold the directory, so it has none of its names.
 		case e.HeldNode != 0 && !e.WasDir:
 			n.send(wire.DeleteEntry(e.Parent, e.Name, e.HeldNode))
 		default:
-			// The removal of a directory is not reported to inotify: the library @parcel/watcher would crash.
+			// For a directory, the notice is not DeleteEntry, so inotify does not report the removal: the
+			// report would crash the library @parcel/watcher.
 			n.send(wire.InvalEntry(e.Parent, e.Name))
 		}
 

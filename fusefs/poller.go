@@ -39,8 +39,8 @@ func (p *poller) requestWaits(fd int) bool {
 	return n != 0 || errno != 0
 }
 
-// await returns when a request can be read, or when the reader should sleep in read(2). began is the present
-// time. foundAtOnce reports whether the first poll found a request.
+// await returns when a request can be read, or when the reader should sleep in read(2). The caller passes the
+// present time as began. foundAtOnce reports whether the first poll found a request.
 func (p *poller) await(fd int, began time.Time) (foundAtOnce bool) {
 	if !severalCPUs || began.Before(p.pausedTill) {
 		return false
@@ -50,8 +50,9 @@ func (p *poller) await(fd int, began time.Time) (foundAtOnce bool) {
 		waiting := p.requestWaits(fd)
 		now := time.Now()
 		if polled := now.Sub(last); polled > maxPollCall {
-			// Other threads want the processor, so the reader sleeps: a thread that sleeps gets the processor
-			// as soon as a request arrives, a thread that has used up its share does not.
+			// Other threads need the processor, so the reader stops polling and sleeps. When a request arrives,
+			// a sleeping thread gets the processor at once. A thread that has used up its share of the time
+			// would have to wait.
 			p.pausedTill = now.Add(pauseFactor * polled)
 			return false
 		}

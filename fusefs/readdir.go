@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// The first offsets of a listing stand for the names that the forest does not list. The
-// offsets of the forest begin at 16.
+// The first offsets of a listing are for the names that the forest does not list. The offsets of names that the
+// forest lists begin at 16.
 const (
 	offDot = iota + 1
 	offDotDot

@@ -24,19 +24,19 @@ const (
 	maxReaders = 256
 	// maxImmediateRead is the longest duration of a read(2) whose request was already waiting.
 	maxImmediateRead = 3 * time.Microsecond
-	// crowdedReadCount is a number of requests in a row. If so many requests were already waiting when they
-	// were read, one more reader is started.
+	// crowdedReadCount is the number of requests in a row that must have been waiting already when they were
+	// read. Then the reads are called crowded, and one more reader is started.
 	crowdedReadCount = 4
 	// calmTime is the time without crowded reads after which a second reader ends.
 	calmTime = 20 * time.Millisecond
 	// yieldTime is the time between two calls by which a reader yields to Go's scheduler. The runtime's
-	// monitor, sysmon, preempts a goroutine that has not yielded for 10 ms. For a reader that never yielded,
-	// sysmon would take the processor away in each read(2), and would wake every 20 µs.
+	// monitor, sysmon, preempts a goroutine that has not yielded for 10 ms. If a reader never yielded, sysmon
+	// would take its processor away in each read(2), and would itself wake every 20 µs.
 	yieldTime = 5 * time.Millisecond
-	// yieldTimeCrowded takes the place of yieldTime while requests of several clients wait. If the read(2) of
-	// another reader takes long, Go's scheduler gives that reader's processor to another goroutine. The
-	// request that was read then waits until a goroutine yields. With one client at a time no request waits
-	// for that reason, and a reader that yields would only wait for the goroutines that seal snapshots.
+	// yieldTimeCrowded replaces yieldTime while requests of several clients wait. If the read(2) of another
+	// reader takes long, Go's scheduler gives that reader's processor to another goroutine. The request that
+	// was read then waits until a goroutine yields. With one client at a time no request waits for that reason,
+	// and a reader that yields would only wait for the goroutines that seal snapshots.
 	yieldTimeCrowded = 100 * time.Microsecond
 	// stuckTime is how long all readers may be busy with one request each before another reader is started.
 	stuckTime = time.Millisecond
@@ -68,9 +68,9 @@ type readers struct {
 	wg          sync.WaitGroup
 	readerCount atomic.Int32  // readers
 	idleCount   atomic.Int32  // readers in read(2)
-	progress    atomic.Uint64 // requests read and answers given
-	crowdedAt   atomic.Int64  // when reads last were crowded (ns since 1970)
-	mixedAt     atomic.Int64  // when crowded reads last came from more than one client (ns since 1970)
+	progress    atomic.Uint64 // the number of requests read, plus the number of answers given
+	crowdedAt   atomic.Int64  // when reads were last crowded (ns since 1970), see crowdedReadCount
+	mixedAt     atomic.Int64  // when crowded reads last had requests of more than one client (ns since 1970)
 	ended       chan struct{} // closed when the workspace is unmounted
 	end         func()        // closes ended
 
@@ -99,7 +99,7 @@ func (r *readers) CallBlocking(fn func()) {
 // run answers requests until the workspace is unmounted.
 func (r *readers) run() {
 	r.addReader()
-	r.watch()   // returns after the unmount, and starts no more readers then
+	r.watch()   // returns after the unmount; from then on no reader is started
 	r.wg.Wait() // for the readers that still answer
 }
 
@@ -110,9 +110,9 @@ func (r *readers) addReader() {
 		return
 	}
 
-	// The new reader counts as idle from now on, so that no second one is started for the same reason. The
-	// last other reader may end as soon as it sees the idle one. So wg must count the new reader before idle
-	// does, otherwise run would return.
+	// The new reader counts as idle from now on, so that no second one is started for the same reason. As soon
+	// as idleCount is increased, the last other reader may end. So the new reader must be added to wg before,
+	// otherwise wg would reach zero, and run would return.
 	r.wg.Add(1)
 	r.idleCount.Add(1)
 	go func() {
@@ -139,7 +139,8 @@ type reader struct {
 	lastClient uint32 // the id of the client thread of the last request
 }
 
-// loop reads and answers requests until the other readers are enough, or the workspace is unmounted.
+// loop reads and answers requests. It returns when another reader waits for requests and reads are not crowded,
+// or when the workspace is unmounted.
 func (r *reader) loop() {
 	for {
 		n, wasWaiting, err := r.next()
@@ -162,7 +163,7 @@ func (r *reader) loop() {
 		if r.watcherSleeps.Load() {
 			select {
 			case r.wake <- struct{}{}:
-			default: // another reader woke the watcher
+			default: // the watcher is awake already
 			}
 		}
 
@@ -174,7 +175,7 @@ func (r *reader) loop() {
 
 		r.progress.Add(1)
 		if r.idleCount.Load() > 0 && !isRecent(&r.crowdedAt) {
-			return // the reader in read(2) is enough
+			return // another reader is in read(2), and one is enough
 		}
 		r.idleCount.Add(1)
 	}
@@ -323,7 +324,9 @@ func (r *readers) watch() {
 		quietTicks = 0
 		r.watcherSleeps.Store(true)
 
-		if r.progress.Load() == last { // do not sleep if a reader has made progress: it may not have seen watcherSleeps
+		// If a reader has made progress, it may not have seen that watcherSleeps is set, and may not wake the
+		// watcher. So the watcher does not sleep.
+		if r.progress.Load() == last {
 			select {
 			case <-r.ended:
 				return

@@ -22,7 +22,7 @@ import (
 // maxIO is the largest READ and WRITE, in bytes.
 const maxIO = 1 << 20
 
-// A kernel implements the interface through which control.Tree reaches the kernel.
+// A kernel implements control.Kernel for a mount.
 type kernel struct {
 	*notifier
 	*readers
@@ -104,7 +104,7 @@ func newServer(o Options, fd int, previous *takeover.Connection) (*Server, error
 	fs.opts.Store.Hooks.OnReplaced(n.onReplaced)
 	fs.opts.Store.Hooks.OnInvalidate(func(inv live.Invalidation, onDropped func()) {
 		n.invalidate(inv, onDropped)
-		if len(inv.Entries) > 0 { // all entries are of one view
+		if len(inv.Entries) > 0 { // all entries are of one view, so the first one has it
 			fs.removals.recordChange(inv.Entries[0].Parent.View())
 		}
 		if o.OnNamesDropped != nil {
@@ -126,10 +126,11 @@ func (o *Options) serverOptions() *fuse.MountOptions {
 	m := &fuse.MountOptions{
 		Name:     "amberfs",
 		MaxWrite: maxIO,
-		// There is room for many requests, so that readahead requests that wait for a remote do not delay
-		// others.
+		// The kernel may send this many readahead and other background requests at a time. The number is large,
+		// so that requests that wait for a remote do not delay others.
 		MaxBackground: 512,
-		// The forest has released its locks by deferred calls, so only this one request fails.
+		// Deferred calls have released the locks of the forest, so other requests go on, and only this one
+		// fails.
 		PanicHandler: func(v any) fuse.Status {
 			o.Logger.Error("a request panicked", "panic", v, "stack", string(debug.Stack()))
 			return fuse.EIO

@@ -31,8 +31,8 @@ func (f Flags) storesXattr(name string) bool {
 	return false
 }
 
-// checkXattrName returns an error for the name of an attribute that cannot exist: a name of an unknown namespace, or
-// a namespace alone, such as "user.". Other filesystems return the same errors.
+// checkXattrName returns an error for a name that no attribute can have: a name in an unknown namespace, or a
+// namespace alone, such as "user.". Other filesystems return the same errors.
 func (f Flags) checkXattrName(name string) fuse.Status {
 	if f.NoXattr {
 		return fuse.ENOSYS // the kernel sends no more requests for attributes
@@ -57,8 +57,8 @@ func copyValue(value, dest []byte) (uint32, fuse.Status) {
 	return uint32(len(value)), fuse.OK
 }
 
-// GetXAttr returns an attribute. As a rule there is none: the kernel asks for security.capability before the
-// first write to each inode.
+// GetXAttr returns an attribute. Most requests are for an attribute that a file does not have: the kernel asks
+// for security.capability before the first write to each inode.
 func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
 	if bad := fs.opts.checkXattrName(name); bad != fuse.OK {
 		return 0, bad
@@ -126,7 +126,7 @@ func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name stri
 	return fs.changeXattr("removexattr", h, name, func(writer live.Writer, id live.NodeID) error {
 		err := writer.RemoveXattr(id, name)
 		if isACL(name) && errors.Is(err, errs.NoAttr) {
-			return nil // other filesystems report no error either
+			return nil // the list did not exist, which is no error in other filesystems either
 		}
 		return err
 	})
@@ -150,7 +150,9 @@ func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, chan
 	}
 
 	who, writer := fs.callers.writerFor(h)
-	if !isACL(name) { // a resent request may set an access control list again: the list takes several changes
+	// A resent request that sets an access control list may be carried out again: it makes several changes, and
+	// an earlier daemon may have made only some of them.
+	if !isACL(name) {
 		who, writer = fs.callers.onceWriterFor(h)
 	}
 	if err := change(writer, id); err != nil {

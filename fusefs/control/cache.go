@@ -15,14 +15,14 @@ import (
 // fail with ESTALE, and the next lookup of its name renders the file again. Answers and scratch files
 // cannot be rendered again, and are lost.
 const (
-	// forkCacheBytes is the size of the part of a fork of main with the forks in it.
+	// forkCacheBytes is the size of the part of the cache for a fork of main and all forks in it.
 	forkCacheBytes = 8 << 20
-	// mainCacheBytes is the size of the part of main.
+	// mainCacheBytes is the size of the part of the cache for main.
 	mainCacheBytes = 64 << 20
-	// maxTenantNodes is the most nodes of a tenant.
+	// maxTenantNodes is the largest number of nodes that one tenant may have in the cache.
 	maxTenantNodes = 1024
-	// maxTotalBytes is the most bytes of all tenants together. Above it, nodes of the largest tenants are
-	// removed.
+	// maxTotalBytes limits the bytes of all tenants together. If there are more, nodes of the largest tenants
+	// are removed.
 	maxTotalBytes = 128 << 20
 )
 
@@ -43,7 +43,7 @@ type cache struct {
 		dirs       map[uint32]*directory // by view of the workspace
 		tenants    map[uint32]*tenant    // by view of the tenant's outermost workspace
 		lastNumber uint64                // number of the newest node, see firstFileNumber
-		bytes      int64                 // of all tenants
+		bytes      int64                 // the bytes of all tenants together
 	}
 }
 
@@ -62,13 +62,14 @@ func (c *cache) chargeLocked(k *tenant, bytes int64) {
 
 // reserve reserves addedBytes in a tenant's part of the cache for a content, for which reservedBytes are
 // reserved already. To make room, reserve removes other nodes. It fails with errs.TooBig if the content is
-// larger than the part, and with errs.Quota if contents that are being written take too much.
+// larger than the part, and with errs.Quota if too many bytes are reserved for contents that are being written.
 func (c *cache) reserve(k *tenant, reservedBytes, addedBytes int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	switch {
-	case reservedBytes+addedBytes > k.maxBytes-maxCommandBytes: // room is left for the command that asked for the content
+	case reservedBytes+addedBytes > k.maxBytes-maxCommandBytes:
+		// maxCommandBytes are left for the command that asked for the content.
 		return errs.New(errs.TooBig, "the text is larger than %d MiB, the limit for control files of this workspace; name paths, or use the command line",
 			(k.maxBytes-maxCommandBytes)>>20)
 	case k.reservedBytes+addedBytes > k.maxBytes:
@@ -125,7 +126,8 @@ func (c *cache) trimLocked(k *tenant) {
 
 func (k *tenant) oldestNode() node { return k.nodes.Back().Value.(node) }
 
-// addLocked makes n, a new node, the node of a key. The kernel may still have the key's old node.
+// addLocked makes n, a new node, the node of a key. The key's old node is removed, unless the kernel has a
+// reference to it.
 func (c *cache) addLocked(d *directory, s nodeKey, n node) {
 	c.mu.lastNumber++
 	f := n.core()

@@ -29,9 +29,9 @@ type commands struct {
 }
 
 // write runs a command, whose error becomes the error of write(2). Neither OPEN nor FLUSH reaches the daemon,
-// so each write counts as a whole command unless its text shows that more follows. The offset of the write
-// does not matter. Afterwards the file has blanks up to the end of the write, and the answer after them, so
-// that a program that continues with read(2) gets the whole answer.
+// so each write counts as a whole command unless its text shows that more follows. A write at any offset is a
+// command. Afterwards the file has blanks up to the end of the write, and the answer after them, so that a
+// program that continues with read(2) gets the whole answer.
 func (c *commands) write(n node, data []byte, off int64, r Request) (int, error) {
 	f, in := n.core(), n.input()
 	if f.mode&0o200 == 0 {
@@ -74,7 +74,7 @@ func (c *commands) write(n node, data []byte, off int64, r Request) (int, error)
 
 	in.runningCount--
 
-	if a := answerOf(n); a != nil { // n shows answers; the content of other nodes has no blanks before it
+	if a := answerOf(n); a != nil { // only nodes that show answers have blanks before the content
 		if a.blankCount = off + int64(wrote); a.blankCount > maxBlanks {
 			a.blankCount = 0
 		}
@@ -83,7 +83,8 @@ func (c *commands) write(n node, data []byte, off int64, r Request) (int, error)
 	return wrote, err
 }
 
-// maxBlanks is the most blanks before an answer.
+// maxBlanks is the largest number of blanks before an answer. After a write with a larger offset, the answer
+// has none.
 const maxBlanks = 64 << 20
 
 // submit runs the command in line. It was written to the node n of the file called name. n is nil for a
@@ -101,7 +102,8 @@ func (c *commands) submit(ws *snapshot.Workspace, name string, n node, line []by
 
 	args, err := service.FindLineOp(name).ParseLine(string(line))
 	if err != nil && r.Carried != nil {
-		return errUnanswered // the line is only the end of a command; the previous daemon has received the beginning
+		// The line is only the end of a command. The previous daemon received its beginning, which is lost.
+		return errUnanswered
 	}
 
 	return c.perform(ws, name, n, r, args, err)
@@ -129,7 +131,7 @@ func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Reques
 	}
 
 	o.err, o.duration = err, time.Since(began)
-	if e := (*errs.Error)(nil); err != nil && !errors.As(err, &e) { // package service logs its own errors
+	if e := (*errs.Error)(nil); err != nil && !errors.As(err, &e) { // package service has logged its own errors already
 		c.service.Log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
 	}
 
@@ -188,7 +190,8 @@ func (c *commands) keepAnswer(ws *snapshot.Workspace, name string, n node, who a
 	case d.nodes[private.key] == n:
 		newest.mode, newest.owner = private.mode, private.owner
 		c.cache.addLocked(d, private.key, callFile{newest})
-	default: // the private file was removed or renamed
+	default:
+		// The private file was removed or renamed, so no name gets a new node.
 		private.content = text
 		c.cache.rechargeLocked(n)
 		return
@@ -199,7 +202,8 @@ func (c *commands) keepAnswer(ws *snapshot.Workspace, name string, n node, who a
 	}
 
 	written.content, written.replacement, written.mtime = text, nil, now()
-	if text.Size() > maxBlockSize { // a large content is charged for one node only
+	// A large content is charged only once: n shows the content of the new node, instead of having it too.
+	if text.Size() > maxBlockSize {
 		written.content, written.replacement = nil, newest
 	}
 
@@ -247,7 +251,7 @@ func (c *commands) runCall(ws *snapshot.Workspace, name string, n node, request 
 	return err
 }
 
-// call waits for the turn of a request in JSON, and runs it.
+// call runs a request in JSON when it is the tenant's turn.
 func (c *commands) call(ws *snapshot.Workspace, r Request, q *service.Request, request []byte) (a service.Answer, err error) {
 	args, err := service.ParseCall(request)
 	if err != nil {
@@ -262,8 +266,8 @@ func (c *commands) call(ws *snapshot.Workspace, r Request, q *service.Request, r
 	return a, err
 }
 
-// keepStream makes the stream of an answer a file, unless the file with the answer was removed. s is the key
-// of the file with the answer.
+// keepStream stores the stream of an answer in a file of its own, unless the file with the answer was removed.
+// s is the key of the file with the answer.
 func (c *commands) keepStream(ws *snapshot.Workspace, s nodeKey, n node, w *contentWriter) {
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()

@@ -75,7 +75,7 @@ func (c *cache) newContentWriter(ws *snapshot.Workspace) *contentWriter {
 
 func (w *contentWriter) Write(p []byte) (int, error) {
 	if need := w.size + int64(len(p)); need > w.reservedBytes {
-		// Reserve in steps, so that not each of many small writes locks cache.mu.
+		// Reserve more than is needed now, so that not each of many small writes locks cache.mu.
 		more := need - w.reservedBytes
 		if need > maxBlockSize {
 			more = max(more, maxBlockSize)

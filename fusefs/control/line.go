@@ -14,7 +14,7 @@ import (
 // maxCommandBytes is the size of the longest command.
 const maxCommandBytes = 1 << 20
 
-// An input has the commands that are being written to a file. cache.mu guards it.
+// An input has the beginnings of the commands that are being written to a file. cache.mu guards it.
 type input struct {
 	partials      []partialCommand
 	runningCount  int   // the number of commands that run
@@ -22,7 +22,7 @@ type input struct {
 	unendedOffset int64 // the offset of the end of the last command if it had no newline, else 0
 }
 
-// sizeLocked returns the bytes to charge for the partials.
+// sizeLocked returns the bytes to charge for in.partials.
 func (in *input) sizeLocked() (size int64) {
 	for _, p := range in.partials {
 		size += partialOverheadBytes + int64(len(p.line))
@@ -66,7 +66,7 @@ func (c *commands) assembleCommand(n node, data []byte, who actors.Caller) []byt
 	return nil
 }
 
-// dropPartial removes the partial of a process that truncates the file.
+// dropPartial removes the partial command of a process that truncates the file.
 func (c *commands) dropPartial(n node, who actors.Caller) {
 	if !c.hasPartial(n) {
 		return
@@ -85,7 +85,7 @@ func (c *commands) hasPartial(n node) bool {
 	return len(n.input().partials) > 0
 }
 
-// takePartialLocked removes the partial of a process, and returns its line.
+// takePartialLocked removes the partial command of a process, and returns its line.
 func (in *input) takePartialLocked(uid, pid uint32) []byte {
 	i := slices.IndexFunc(in.partials, func(p partialCommand) bool { return p.uid == uid && p.pid == pid })
 	if i < 0 {

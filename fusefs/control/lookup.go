@@ -123,7 +123,9 @@ func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, e
 
 	next := &answerFile{inode: inode{mode: f.kind | f.mode}}
 	switch {
-	case ok: // a command runs: the kernel has locked n, and a write to n would wait for the command's end
+	case ok:
+		// A command runs, and the kernel has locked n until it ends. So the name gets a new node with the same
+		// content: a write to n would wait.
 		next.mode, next.content = n.mode, n.contentLocked()
 	case ws.View() < t.firstNewView.Load():
 		next.content = lostAnswer

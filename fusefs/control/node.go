@@ -48,10 +48,10 @@ type inode struct {
 	// workspace's owner.
 	owner *actors.Caller
 
-	element      *list.Element // in the tenant's nodes, nil after the node was removed
+	element      *list.Element // the node's element in tenant.nodes, nil after the node was removed
 	chargedBytes int64
 
-	kernelRefs uint64 // lookups that returned the node, less the lookups that the kernel has forgotten
+	kernelRefs uint64 // how many lookups returned the node, less those that the kernel has forgotten
 	mode       uint32
 	mtime      int64 // ns
 }
@@ -93,7 +93,7 @@ func (n *renderedFile) read(p []byte, off int64) (int, error) {
 type answerFile struct {
 	inode
 	content     *content
-	replacement *answerFile // if set, a newer node of the key with the content of this node
+	replacement *answerFile // if set, a newer node of the key, whose content this node shows
 	blankCount  int64       // the number of blanks before the content, see commands.write
 	commands    input
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// A renderer makes the contents of generated files that may take long.
+// A renderer makes the contents of generated files whose rendering may take long.
 type renderer struct {
 	cache      *cache
 	queue      *queue
@@ -208,7 +208,7 @@ func (g *renderer) awaitRendering(ws *snapshot.Workspace, r Request, other *rend
 
 // render runs the rendering mine, and publishes the file.
 func (g *renderer) render(ws *snapshot.Workspace, name string, mode uint32, r Request, mine *rendering, render func(context.Context, io.Writer) error) (e Entry, err error) {
-	mine.err = context.Canceled // stays if render panics; then the waiting requests try again
+	mine.err = context.Canceled // mine.err keeps this value if render panics; then the waiting requests try again
 	defer func() {
 		g.cache.mu.Lock()
 		defer g.cache.mu.Unlock()

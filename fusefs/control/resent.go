@@ -41,7 +41,8 @@ func (c *commands) recreateNode(id live.NodeID, data []byte, r Request) (node, e
 	var n node = a
 	if isPrivate(id) {
 		n, a.mode, a.owner = callFile{a}, typeFile|0o600, &r.Caller
-		a.key.name += "./" // the name of the call file is not known: no lookup finds this name
+		// The name of the call file is not known. No lookup finds a name that ends in "./".
+		a.key.name += "./"
 	}
 
 	c.cache.mu.Lock()
@@ -78,7 +79,7 @@ func (c *commands) renameLostFile(ws *snapshot.Workspace, to string, r Request) 
 	carried := r.Carried
 	switch {
 	case isPrivateName(to):
-		return nil // the file no longer exists under either name
+		return nil // there is nothing to rename: the file no longer exists under either name
 	case carried == nil || to != r.carriedFile(nil):
 		return errUnanswered
 	}

@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// maxRenderings is the number of files of a tenant that are rendered at a time, unless the policy sets
-	// another number for forks.
+	// maxRenderings limits how many files of a tenant are rendered at the same time. The policy of main can set
+	// a different limit for forks.
 	maxRenderings = 4
-	// maxCommands is the number of commands of a tenant that run at a time.
+	// maxCommands limits how many commands of a tenant run at the same time.
 	maxCommands = 16
-	// maxWaitingRequests is the number of requests of a tenant that may wait for renderings, and the number
-	// that may wait for commands.
+	// maxWaitingRequests limits how many requests of a tenant wait for renderings. The same limit holds for
+	// those that wait for commands.
 	maxWaitingRequests = 60
 )
 
 // A tenant is main, or a fork of main with all forks in it, which share limits.
 type tenant struct {
 	renderings, commands *limiter
-	waiting              atomic.Int64 // requests that wait for the rendering of another request
+	waiting              atomic.Int64 // the number of requests that wait for a rendering that another request has started
 
 	// The tenant's part of the cache, which cache.mu guards.
 	maxBytes      int64
-	chargedBytes  int64      // for the nodes, plus reservedBytes
+	chargedBytes  int64      // the bytes of the nodes, plus reservedBytes
 	reservedBytes int64      // bytes for contents that are being written
-	nodes         *list.List // of node, the most recently used first
+	nodes         *list.List // the elements are nodes; the most recently used node is the first
 }
 
 // A limiter lets a few requests run at a time.
@@ -100,8 +100,8 @@ type queue struct {
 	turns  *turns.Turns
 }
 
-// renderLimiter returns the limiter for renderings of a workspace. The policy of main has the limit for
-// forks.
+// renderLimiter returns the limiter for renderings of a workspace. For a fork, the limit is the one in the
+// policy of main, if that policy has one.
 func (q *queue) renderLimiter(ws *snapshot.Workspace) *limiter {
 	limit := maxRenderings
 	if n := q.cache.store.Main().Policy().Forks.Renderings; ws.IsFork() && n > 0 {
@@ -112,7 +112,8 @@ func (q *queue) renderLimiter(ws *snapshot.Workspace) *limiter {
 	defer q.cache.mu.Unlock()
 
 	k := q.cache.dirLocked(ws).tenant
-	if k.renderings.limit != int64(limit) { // renderings that run now will release the old limiter
+	// A new limiter is needed, because renderings that run now will release the old one.
+	if k.renderings.limit != int64(limit) {
 		k.renderings = newLimiter(limit)
 	}
 
@@ -136,8 +137,8 @@ func (q *queue) runLimited(l *limiter, r Request, fn func(ctx context.Context) e
 	return err
 }
 
-// compute calls fn, which uses much processor time. It waits for the limiter of the tenant, and takes turns
-// with other tenants. The tenant main has priority.
+// compute calls fn, which uses much processor time. Before the call it waits for the tenant's limiter for
+// renderings, and then for its turn among the tenants. The tenant main has priority.
 func (q *queue) compute(ws *snapshot.Workspace, r Request, fn func(ctx context.Context) error) error {
 	return q.runLimited(q.renderLimiter(ws), r, func(ctx context.Context) error {
 		if !ws.IsFork() {

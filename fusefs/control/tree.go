@@ -38,8 +38,8 @@ type Kernel interface {
 	CallBlocking(fn func())
 }
 
-// A Request describes a request of the kernel without its arguments: the caller, and whether the kernel sent
-// it again.
+// A Request has what all requests of the kernel have: the caller, and whether the kernel sent the request
+// again. It has no arguments.
 type Request struct {
 	actors.Caller
 	// Cancel is closed at the first signal that the caller gets while it waits.
@@ -99,7 +99,7 @@ func (t *Tree) CaptureTime(view uint32) (ns int64, ok bool) {
 	return info.Created.UnixNano(), ok
 }
 
-// Parent returns the control directory that has the root of a fork or snapshot. ok is false for main.
+// Parent returns the control directory in which the root of a fork or snapshot is listed. ok is false for main.
 func (t *Tree) Parent(view uint32) (dir live.NodeID, ok bool) {
 	ws := t.store.WorkspaceOf(view)
 	switch {

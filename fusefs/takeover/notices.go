@@ -46,7 +46,8 @@ func (n *Notices) Repeat(in live.Inheritance) {
 	for view, names := range in.Stale {
 		n.Log.Info("the kernel may have outdated names of a workspace, and drops all", "view", view)
 
-		// The workspace's root may have had these names in a state that no longer exists.
+		// First drop the given names in the root. dropAllNames may miss them, because the root may have had
+		// them in a state that no longer exists.
 		var root live.Invalidation
 		for _, name := range names {
 			root.Entries = append(root.Entries, live.Entry{Parent: live.Node(view, live.RootIno), Name: name})
@@ -104,7 +105,7 @@ func (n *Notices) mountPointNames(view uint32, paths []string) map[live.Entry]bo
 			names[live.Entry{Parent: dir, Name: name}] = true
 			a, err := n.Store.Forest().Lookup(dir, name)
 			if err != nil {
-				break // the name was removed, and the file system is still mounted on it
+				break // the name was removed, although a file system is mounted on it; no names below it can be found
 			}
 			dir = a.ID
 		}

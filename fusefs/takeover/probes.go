@@ -26,8 +26,8 @@ type Probes struct {
 	unanswered map[live.NodeID]bool
 	postponed  []live.NodeID
 	closed     bool
-	running    bool           // the goroutine runs
-	goroutine  sync.WaitGroup // waits for the goroutine
+	running    bool           // the goroutine that asks is running
+	goroutine  sync.WaitGroup // for the end of the goroutine
 }
 
 // NewProbes returns the probes of a mount whose device is fd.

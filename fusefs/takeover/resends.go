@@ -18,7 +18,7 @@ type Resends struct {
 	onSettled func(answered []live.NodeID)
 	poison    map[uint64]bool // requests that daemons died of, by number
 	allRead   atomic.Bool     // all resent requests were read
-	mu        sync.Mutex      // until allRead is set, a reader locks mu from its read(2) to the return of Read
+	mu        sync.Mutex      // until allRead is set, mu is locked from before read(2) until Read returns
 }
 
 // NewResends returns a Resends of a takeover. Requests in poison are not carried out. report, which may be nil, is
@@ -48,7 +48,9 @@ func (s *Resends) Read(fd int, b []byte) (int, error) {
 	}
 
 	switch op, unique := wire.Opcode(b[:n]), wire.Unique(b); {
-	case op == wire.OpForget || op == wire.OpBatchForget || op == wire.OpInterrupt: // the kernel sends these ahead of the resent requests
+	case op == wire.OpForget || op == wire.OpBatchForget || op == wire.OpInterrupt:
+		// The kernel sends these before the resent requests, so they do not show that all resent requests were
+		// read.
 	case unique&wire.ResentBit != 0:
 		s.takeover.WasCarriedOut(unique &^ wire.ResentBit)
 	default:

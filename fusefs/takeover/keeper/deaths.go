@@ -46,7 +46,7 @@ type deaths struct {
 	// disk. FirstShortage is the time at which the first of them failed.
 	Shortages     int
 	FirstShortage time.Time          `json:"Short"`
-	Suspects      map[uint64]suspect `json:"Requests"` // by the number of the request
+	Suspects      map[uint64]suspect `json:"Requests"` // the keys are the numbers of the requests
 	Poison        []uint64           // numbers of requests
 	readySince    time.Time          // when the daemon became ready
 }
@@ -126,7 +126,7 @@ func (d *deaths) blameRequests(begun map[uint64]bool, killed bool) {
 // suspects returns the requests that the next daemon carries out one at a time.
 func (d *deaths) suspects() []uint64 { return slices.Sorted(maps.Keys(d.Suspects)) }
 
-// pause is how long the keeper waits before the next start.
+// pause returns how long the keeper waits before the next start.
 func (d *deaths) pause() time.Duration {
 	n := d.Failed + d.Shortages + max(0, d.Killed-killsWithoutPause)
 	if n == 0 {
@@ -135,14 +135,14 @@ func (d *deaths) pause() time.Duration {
 	return min(longestPause, firstPause<<min(n-1, 10))
 }
 
-// mustBeFrugal reports whether the next daemon should take less memory to open the store.
+// mustBeFrugal reports whether the next daemon must use less memory to open the store.
 func (d *deaths) mustBeFrugal() bool { return d.Killed >= killsBeforeFrugal }
 
 // removeSuspect removes a suspect whose request was answered.
 func (d *deaths) removeSuspect(unique uint64) { delete(d.Suspects, unique) }
 
-// giveUpReason returns the reason why the keeper starts no further daemon, "" if it may start one. patience
-// is how long starts may fail for want of a resource. If it is negative, there is no limit.
+// giveUpReason returns the reason why the keeper starts no further daemon, "" if it may start one. patience is
+// how long starts may fail for want of a resource; a negative patience is no limit.
 func (d *deaths) giveUpReason(patience time.Duration) string {
 	switch {
 	case d.Shortages > 0 && patience >= 0 && time.Since(d.FirstShortage) > patience:

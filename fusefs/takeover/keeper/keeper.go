@@ -134,10 +134,11 @@ func (k *keeper) startDaemon() error {
 	}
 
 	k.mu.Unlock()
-	_ = p.Release() // reap waits for the process by its id
+	_ = p.Release() // p is not needed any more: reap waits for the process by its id
 	k.Link = pair[0]
 	if err := k.sendStart(); err != nil {
-		// Without the Start the child would wait for ever. Kill fails if the child has died already.
+		// Kill the child, which would wait for the Start for ever. An error of Kill is ignored: then the child
+		// has died already.
 		k.failure = &Failure{Reason: err.Error(), Shortage: errs.IsShortage(err)}
 		_ = unix.Kill(k.Child, unix.SIGKILL)
 	}
@@ -256,7 +257,8 @@ func reap(pid int) (ws unix.WaitStatus) {
 	}
 }
 
-// signalStatusBase is added to the number of the signal that killed a daemon, as shells do.
+// signalStatusBase is added to the number of the signal that killed a daemon, and the sum is the exit status of
+// Run, as in shells.
 const signalStatusBase = 128
 
 func exitStatus(ws unix.WaitStatus) int {
@@ -287,7 +289,7 @@ func (k *keeper) handleMessage(m Message, fds []int) {
 		unix.Close(k.Socket)
 
 	case m.ServiceState != "":
-		_, _ = systemd.SdNotify(false, m.ServiceState) // there may be no service manager
+		_, _ = systemd.SdNotify(false, m.ServiceState) // an error is ignored, because there may be no service manager
 	case m.User != nil:
 		k.addOrUpdateUser(*m.User, fds)
 	case m.LeftUser != 0:

@@ -28,7 +28,7 @@ type Link struct {
 	socket         int
 	connectionSent bool          // the keeper has received this daemon's Connection
 	mu             sync.Mutex    // guards lastUserID, and serializes messages to the keeper
-	lastUserID     int           // the highest ID of a user
+	lastUserID     int           // the highest ID that a user has got
 	acks           chan struct{} // receives a value when the keeper has received the Connection
 	keeperEnded    chan struct{} // closed when the keeper has ended
 }

@@ -72,7 +72,7 @@ type Start struct {
 // A Message is sent by a daemon to its keeper. One field is set.
 type Message struct {
 	Connection *Connection `json:"connection,omitempty"` // with the device, the lock and the socket
-	Ready      bool        `json:"ready,omitempty"`      // the mount answers
+	Ready      bool        `json:"ready,omitempty"`      // the daemon answers the requests of the mount
 	Ending     bool        `json:"ending,omitempty"`     // the mount will end with this daemon
 	// ServiceState is the state of the daemon for the service manager, as for sd_notify(3).
 	ServiceState string   `json:"notify,omitempty"`
@@ -172,5 +172,5 @@ func receive(socket int, m any) (fds []int, err error) {
 	return fds, json.Unmarshal(b[:n], m)
 }
 
-// buffers are for received messages.
+// buffers has spare buffers for received messages.
 var buffers = sync.Pool{New: func() any { return new([maxMessageBytes]byte) }}

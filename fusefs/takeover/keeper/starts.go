@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/internal/mounts"
 )
 
-// loop serves the running daemon, and starts another one after each death, until the mount ends or no further
-// daemon may be started.
+// loop serves the running daemon, and starts another one after each death, until the mount ends or waitToStart
+// gives a reason to give up.
 func (k *keeper) loop() (status int, err error) {
 	for {
 		ws := k.serveDaemon()
@@ -33,7 +33,7 @@ func (k *keeper) loop() (status int, err error) {
 			}
 
 			k.failure = &Failure{Reason: err.Error(), Shortage: errs.IsShortage(err)}
-			k.recordDeath(unix.WaitStatus(1 << 8)) // as for exit status 1
+			k.recordDeath(unix.WaitStatus(1 << 8)) // the wait status of a process with the exit status 1
 		}
 	}
 }

@@ -42,8 +42,8 @@ func registerActor(_ context.Context, r *Request, a Actor) (Registered, error) {
 	return Registered{a.Name, id}, r.Workspace.Store().Actors().Register(id, r.Caller.UID, r.Workspace.View(), a.Name)
 }
 
-// actorProcess returns the id of the process to register. 0 stands for all processes that the daemon cannot
-// see. A caller in the mount can register only itself and its ancestors.
+// actorProcess returns the id of the process to register. The id 0 registers the actor for all processes that the
+// daemon cannot see. A caller in the mount can register only itself and its ancestors.
 func actorProcess(r *Request, a Actor) (uint32, error) {
 	switch {
 	case r.Caller.ViaSocket && a.PID != 0:
@@ -125,8 +125,8 @@ func checkActor(ctx context.Context, r *Request, actor string) error {
 	return WithSuggestion(errs.Fail(errs.NotExist, "there is no actor %s", actor), actor, names, "see `amberfs actors`")
 }
 
-// completeUndoOptions completes the options of a request to undo the changes of an actor. If o.Since is not the
-// name of a snapshot, completeUndoOptions reads it as a time, and moves it to o.After.
+// completeUndoOptions completes the options of a request to undo the changes of an actor. If o.Since is not the name
+// of a snapshot, completeUndoOptions parses it as a date or duration, sets o.After to that time, and clears o.Since.
 func completeUndoOptions(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
 	if err := checkActor(ctx, r, o.Actor); err != nil {
 		return o, err
@@ -196,7 +196,8 @@ func pathsChangedBy(ctx context.Context, r *Request, actor, a, b string, paths [
 		}
 	}
 
-	// The intervals are ordered from the newest to the one that begins with the base.
+	// The loop begins with the newest interval. within becomes true at the interval that ends with the snapshot to,
+	// and ended after the interval that begins with the snapshot from.
 	var out []naming.BytePath
 	within, ended := b == "", false
 

@@ -19,16 +19,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// LookLabel is the label of snapshots that the operation Changed took. A look is one call of this operation;
-// the value of the label is the name of the caller who looked.
+// LookLabel is the label of the snapshots that the operation Changed takes. A look is one call of this operation. The
+// value of the label is the name of the caller who looked.
 const LookLabel = "look"
 
-// sinceLastLook is the value of Changed.Since for the snapshot of the last look.
+// sinceLastLook is the value of Changed.Since that asks for the changes since the last look.
 const sinceLastLook = "last"
 
-// lookAtChanges compares the workspace with the snapshot a.Since. The default is the snapshot of the caller's last
-// look: then lookAtChanges also takes a snapshot for this look, if the workspace differs or there was no look
-// before.
+// lookAtChanges compares the workspace with the snapshot a.Since. If a.Since names no snapshot, it compares with the
+// snapshot of the caller's last look. In this case it also takes a snapshot for this look, unless there was a look
+// before and nothing has changed since.
 func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, error) {
 	a.Look = cmp.Or(a.Look, r.Caller.Actor, "caller")
 	sinceLook := a.Since == "" || strings.EqualFold(a.Since, sinceLastLook)
@@ -71,8 +71,8 @@ func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, err
 // maxLookLabelBytes is the largest length of the value of LookLabel.
 const maxLookLabelBytes = 200
 
-// lastLookOf returns the name of the snapshot of the last look that has the value look of LookLabel. If there was no
-// such look, isFirst is true, and name is the newest snapshot or, without snapshots, the base.
+// lastLookOf returns the name of the newest snapshot that has the label LookLabel with the value look. If there is no
+// such snapshot, isFirst is true, and name is the newest snapshot or, without snapshots, the base.
 func lastLookOf(r *Request, look string) (name string, isFirst bool) {
 	newest := ""
 	for i := range r.Workspace.Snapshots().NewestFirst() {
@@ -89,7 +89,7 @@ func lastLookOf(r *Request, look string) (name string, isFirst bool) {
 // itself maintains in git directories: d.Git describes their changes in the terms of git.
 func setEffects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChanged) error {
 	src := r.source()
-	repos := make(map[string]bool) // by the path of a git directory: whether both states have it
+	repos := make(map[string]bool) // for the path of each git directory: whether both states have the directory
 	inGit := func(p string) bool {
 		repo, rel, ok := threeway.SplitGitPath(p)
 		if !ok || gitdir.IsOrdinaryFile(rel) {
@@ -133,9 +133,10 @@ func setEffects(ctx context.Context, r *Request, from, to *tree.State, d *WhatCh
 }
 
 // markIgnored sets Ignored for the files in list that were added or overwritten and that .gitignore names. It does
-// not mark deletions: git has no copy of an ignored file, so a report must not treat its deletion as unimportant.
+// not mark deletions. A report only sums up the files that are marked, but it must list a deleted file even if git
+// ignores the file: git cannot restore it.
 func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEffect) error {
-	const maxLookups = 10_000 // further paths are listed as not ignored, without asking git
+	const maxLookups = 10_000 // git is not asked about further paths; they are listed as not ignored
 	var paths []string
 	byPath := make(map[string]*PathEffect)
 

@@ -11,8 +11,8 @@ import (
 )
 
 // claim returns the fork of a label, and creates it if there is none. a.From can be a snapshot on a remote that
-// another machine pushed from its fork of the label. If the label was claimed in this store before, and that
-// snapshot is a later state of the fork, claim first restores the fork to it.
+// another machine pushed from its fork of the label. If the label was claimed in this store before, and that snapshot
+// is a later state of the fork, claim first restores the snapshot in the fork.
 func (fs *forks) claim(ctx context.Context, r *Request, a Claim) (Claimed, error) {
 	_, err := policy.ParseTTL(a.TTL)
 	if err != nil {
@@ -43,16 +43,17 @@ func (fs *forks) claim(ctx context.Context, r *Request, a Claim) (Claimed, error
 }
 
 // catchUp compares the state of the label's fork with the snapshot a.From on a remote. If that snapshot is a later
-// state of the fork, catchUp restores the fork to it and returns the snapshot's name in the fork. If the fork has
-// ended, it returns the snapshot's name in the workspace, for a new fork. It returns "" if the fork has that state
-// or a later one. It also returns "" if the remote does not answer, so that sandboxes start without the remote.
+// state of the fork, catchUp restores the snapshot in the fork, and returns the snapshot's name there. If the fork
+// has ended, catchUp adds the snapshot to the workspace, and returns its name there, so that a new fork can begin
+// with it. It returns "" if the fork has that state or a later one. It also returns "" if the remote does not answer,
+// so that sandboxes start without the remote.
 func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, error) {
 	ref, err := fs.claimedRef(ctx, r, a)
 	if err != nil {
 		r.log.Warn("claim: the remote cannot be asked for a later state", "label", a.Label, "from", a.From, "err", err)
 		return "", nil
 	}
-	if ref.Claim != a.Label { // the snapshot is a common starting point of several labels
+	if ref.Claim != a.Label { // the snapshot is no state of this label's fork
 		return "", nil
 	}
 
@@ -67,7 +68,7 @@ func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, erro
 	inFork := *r
 	inFork.Workspace, inFork.op = fork, nil
 	name := ""
-	err = r.Turns.Do(ctx, func(ctx context.Context) (err error) { // unlike the rest of a claim, this takes long
+	err = r.Turns.Do(ctx, func(ctx context.Context) (err error) { // a restore takes long, so it waits for its turn
 		since := fork.Remotes().NewestWithID(ref.Lineage)
 		if since == "" || changedSince(ctx, fork, since) {
 			return errDiverged(a)
@@ -83,8 +84,9 @@ func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, erro
 	return name, err
 }
 
-// claimedRef finds the snapshot a.From on its remote. If the snapshot is a state of the label, claimedRef
-// asks the remote again, because each push under that name replaces the snapshot.
+// claimedRef finds the snapshot a.From on its remote. The first answer may come from the cache. If the snapshot is a
+// state of the label's fork, the cached answer may be out of date, because each push of the fork replaces the
+// snapshot. Then claimedRef asks the remote itself.
 func (fs *forks) claimedRef(ctx context.Context, r *Request, a Claim) (*remote.Ref, error) {
 	ref, err := fs.remotes.remoteRef(ctx, r, a.From, false)
 	if err != nil || ref.Claim != a.Label {
@@ -93,8 +95,8 @@ func (fs *forks) claimedRef(ctx context.Context, r *Request, a Claim) (*remote.R
 	return fs.remotes.remoteRef(ctx, r, a.From, true)
 }
 
-// catchUpEnded does the work of catchUp for a label whose fork has ended. The fork may have left a snapshot of its
-// last state.
+// catchUpEnded does the work of catchUp for a label whose fork has ended. It compares the snapshot on the remote with
+// the snapshot that the fork left of its last state. If the fork left none, it returns "".
 func (fs *forks) catchUpEnded(ctx context.Context, r *Request, a Claim, ref *remote.Ref) (string, error) {
 	lastState, ok := r.Workspace.Forks().LastState(a.Label)
 	if !ok {

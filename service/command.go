@@ -22,23 +22,23 @@ type Command struct {
 	Aliases                          []string
 	Preset                           any        // arguments that are the same in every call; the type is Op.Args
 	Args                             Positional // the fields that the words of the command line set
-	ArgsText                         string     // describes the words in an error; if empty, the words of Use
+	ArgsText                         string     // names the expected words in an error message; if empty, the message has the words of Use
 	DashField                        string     // the field that the words after -- set; if empty, they are ordinary words
 	Flags                            []Flag
-	// PreferSides has two lists of values of the flag --prefer, separated by blanks. The values in the first list
-	// stand for --ours, those in the second list for --theirs.
+	// PreferSides has two lists of values of the flag --prefer, separated by blanks. A value in the first list means
+	// --ours, a value in the second list means --theirs.
 	PreferSides [2]string
 	// Convert, if set, converts the arguments that the command line sets to the arguments of the call. The result may
 	// be arguments of another operation. See convertFunc.
 	Convert      func(args any, g *ParsedLine) (any, error)
 	UsesPager    bool // on a terminal, the text is shown by the pager
 	PrintsDamage bool // if an error is of the kind Damaged, its result is printed, too
-	WorksOutside bool // the command also works outside of a mount, and describes the directory there
+	WorksOutside bool // outside of a mount, the command describes the current directory instead of failing
 	// AsksAboutConflicts is set if the command asks the user about conflicts, and repeats the call with the answers.
 	AsksAboutConflicts bool
 	Forms              map[string]Form // text forms that replace Op.Text, by the flag that selects them
-	// PathHint is the format of a hint for the case that a word is not a snapshot, but an existing path. The argument
-	// of the format is the path, quoted for a shell.
+	// PathHint is the format of the hint in the error for a word that names no snapshot, but an existing path. The
+	// argument of the format is the path, quoted for a shell.
 	PathHint string
 }
 
@@ -232,7 +232,8 @@ func convertFork(a snapshot.ForkOptions, g *ParsedLine) (any, error) {
 	return DeleteFork{Name: a.Name, Discard: discards, Force: g.IsSet("force")}, nil
 }
 
-// convertActor sets the parent process of the command as the default, because the command itself ends at once.
+// convertActor makes the call register the parent process of the command if no process was given, because the process
+// of the command ends at once.
 func convertActor(a Actor, _ *ParsedLine) (any, error) {
 	if a.PID == 0 {
 		a.Up = 1

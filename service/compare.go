@@ -42,11 +42,11 @@ func writeDiff(ctx context.Context, r *Request, a Diff) (None, error) {
 	})
 }
 
-// withStates calls fn with the states that the names a and b stand for, see holdState. Only b can be "", which
-// stands for the present state. The states are protected from gc until fn returns.
+// withStates calls fn with the states with the names a and b, see holdState. Only b can be "", the name of the
+// present state. The states are protected from gc until fn returns.
 func withStates(r *Request, a, b string, fn func(from, to *tree.State) error) error {
 	if a == "" {
-		_, err := r.Workspace.Find(a) // the error for an empty name
+		_, err := r.Workspace.Find(a) // fails with the error for an empty name
 		return err
 	}
 
@@ -103,8 +103,8 @@ func holdState(r *Request, name string) (st *tree.State, release func(), err err
 	return ws.HoldState(name)
 }
 
-// listChanges lists the files that differ between two states. If the request asks for it, each file has its
-// numbers of changed lines.
+// listChanges lists the files that differ between two states. If a.Lines is set, it also counts the changed lines of
+// the first files, see countLines.
 func listChanges(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 	d := Diffed{Paths: []DiffedFile{}}
 	charge := r.listMemoryCharge()

@@ -63,9 +63,10 @@ func (c *Connection) ConnectFunc(ctx context.Context) func(snapshot.ConnectArgs)
 	}
 }
 
-// startState returns the snapshot with which a new store begins: the snapshot of an interrupted attempt, or
-// c.StartSnapshot. It returns nil for a store that begins empty, and for an existing store (isNew is false). If
-// c.StartSnapshot is set for an existing store, startState records that the user agrees to requests to its remote.
+// startState returns the snapshot with which a new store begins: the snapshot that an interrupted first mount
+// recorded, else c.StartSnapshot. It returns nil for a store that begins empty, and for an existing store (isNew is
+// false). If c.StartSnapshot is set for an existing store, startState records that the user agrees to requests to its
+// remote.
 func (c *Connection) startState(ctx context.Context, isNew bool) (*snapshot.StartSnapshot, error) {
 	url, name, _ := known.SplitSnapshotURL(c.StartSnapshot)
 	if !isNew && c.StartSnapshot != "" {
@@ -158,9 +159,9 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 	}
 }
 
-// CheckStore verifies a store that is not mounted. journalBytes is the largest size in memory of the contents of the
-// store's journal. If the store can be opened and has damage, the error is of the kind Damaged and has the report as
-// its result.
+// CheckStore verifies a store that is not mounted. journalBytes is the largest number of bytes of memory for the
+// changes that are only in the store's journal. If the store can be opened and has damage, the error is of the kind
+// Damaged and has the report as its result.
 func CheckStore(ctx context.Context, dir string, journalBytes int64, show func(Progress)) (*repair.Report, error) {
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
@@ -181,8 +182,8 @@ func CheckStore(ctx context.Context, dir string, journalBytes int64, show func(P
 	return nil, errs.Fail(errs.Damaged, "cannot open the store %s: %w", dir, err).WithHint("%s", hint)
 }
 
-// RepairStore repairs a store that is not mounted. journalBytes is as in CheckStore. If paths stay incomplete,
-// RepairStore returns an error of the kind Damaged.
+// RepairStore repairs a store that is not mounted. journalBytes is as in CheckStore. If some files could not be
+// repaired, RepairStore returns an error of the kind Damaged.
 func RepairStore(ctx context.Context, dir string, journalBytes int64, show func(Progress)) (*repair.Report, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()

@@ -5,8 +5,8 @@
 //
 // # One operation, two ways in
 //
-// An operation is an Op: a name, a type of arguments, a type of result and the function that does the work.
-// These interfaces are made from the list of operations:
+// An operation is an Op, a row of the tables in ops_*.go. It has a name, a type of arguments, a type of result and
+// the function that does the work. These interfaces are made from the list of operations:
 //
 //   - the routes of the HTTP server on the socket STORE/socket (http.go), and docs/api/openapi.yaml, of
 //     which the clients are made;
@@ -15,8 +15,8 @@
 //   - the other control files (Op.ControlFiles), which call Do with arguments of the operation's type;
 //   - commands (Op.Commands) and MCP tools (Op.Tools).
 //
-// An option is a field of the type of the arguments. HTTP and `.snapshots/call` take each field.
-// Commands, tools and lines take the fields that the row names.
+// An option is a field of the type of the arguments. HTTP and `.snapshots/call` accept each field. Commands, tools
+// and lines accept only the fields that the row names.
 //
 // Package client uses HTTP and `.snapshots/call`. The command line and the MCP server use package client.
 //
@@ -46,5 +46,6 @@
 // is the body. After the stream, the trailer has the result in Amberfs-Result or the error in Amberfs-Error.
 // Events are server-sent events. In the answer of a control file, text and events are fields of the object.
 //
-// This package holds no lock of its own while an operation works in the store.
+// An operation can hold a lock of its family while it works in the store: imports.blobsLock, remotes.addLock,
+// remotes.handoffLock or freezes.mu.
 package service

@@ -98,7 +98,7 @@ func (es *Exports) exportWhileAlive(ctx context.Context, r *Request, a Export) (
 		return ExportDone{}, err
 	}
 
-	if r.Workspace.IsFork() && !es.isAlive(r.Workspace.View()) { // Drop may have listed the refs before this ref was written
+	if r.Workspace.IsFork() && !es.isAlive(r.Workspace.View()) { // Drop may have missed the new ref, so it must run again
 		es.needsPrune.Store(true)
 		return ExportDone{}, errForkEnded
 	}
@@ -185,7 +185,7 @@ func (es *Exports) Drop(ctx context.Context) error {
 	return gitbridge.Prune(ctx, repo)
 }
 
-// withoutExports calls fn while no export runs.
+// withoutExports waits until no export runs, and then calls fn. No export begins before fn returns.
 func (es *Exports) withoutExports(ctx context.Context, fn func() error) error {
 	if err := es.runningExports.Acquire(ctx, allExports); err != nil {
 		return err
@@ -195,8 +195,9 @@ func (es *Exports) withoutExports(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// deleteOtherRefs deletes each ref of the store's own repository from which a commit can be reached that is not in
-// commits, and the objects that only these refs need. It returns the refs. If dryRun is set, it deletes nothing.
+// deleteOtherRefs deletes the refs of the store's own repository that lead to a commit outside of the set commits,
+// and the objects that only these refs need. It returns the deleted refs. If dryRun is set, it deletes nothing, and
+// returns the refs that it would delete.
 func (es *Exports) deleteOtherRefs(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
 	return gitbridge.KeepOnlyCommits(ctx, es.repository(), commits, dryRun)
 }
@@ -212,7 +213,7 @@ func (es *Exports) contextWhileAlive(ctx context.Context, ws *snapshot.Workspace
 	return loops.WhileNeeded(ctx, 100*time.Millisecond, errForkEnded, func() bool { return es.isAlive(ws.View()) })
 }
 
-// isAlive reports whether the workspace with a view exists, that is, has not ended.
+// isAlive reports whether the workspace with the given view has not ended.
 func (es *Exports) isAlive(view uint32) bool {
 	_, alive := es.store.Workspace(view)
 	return alive
@@ -282,7 +283,7 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 	}
 	e := &exportSource{storedSnapshot: held}
 
-	// Earlier exports may have files that the policy leaves out now.
+	// If the policy leaves out files now, earlier exports may contain these files, so they cannot be bases.
 	sendsAll := ws.Remotes().SendsAll()
 
 	// If this snapshot was exported before, it is the best base.

@@ -223,13 +223,13 @@ func (fs *forks) runState(ctx context.Context, ws *snapshot.Workspace, name stri
 		run.State = RunKept
 	}
 	if run.State == RunApplied {
-		_, _ = fmt.Sscanf(i.Labels[AppliedLabel], AppliedFormat, &run.Files, &run.InGit) // 0 without the label
+		_, _ = fmt.Sscanf(i.Labels[AppliedLabel], AppliedFormat, &run.Files, &run.InGit) // without the label, both numbers stay 0
 	}
 
 	switch {
 	case fs.joinedPrograms(name) > 0:
 		run.State, run.Files, run.InGit = RunRunning, 0, 0
-	case run.State == RunRunning: // `amberfs run` was killed
+	case run.State == RunRunning: // `amberfs run` was killed before it set another state
 		run.State = RunKept
 	}
 

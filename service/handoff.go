@@ -202,8 +202,8 @@ type HandedBack struct {
 	snapshot.PromoteResult
 }
 
-// handoffBack restores the snapshot that another machine sent back in the fork of the handoff, and merges the
-// fork.
+// handoffBack merges the changes of another machine. It pulls the snapshot that the machine sent back, restores it in
+// the fork of the handoff, and merges the fork. If a.Fetch is set, it does not merge.
 func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (HandedBack, error) {
 	rs.handoffLock.Lock()
 	defer rs.handoffLock.Unlock()

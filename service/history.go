@@ -111,8 +111,8 @@ func historyEntries(ctx context.Context, r *Request) (entries []HistoryEntry, er
 // pathUnchanged is the action in a HistoryEntry if the snapshot did not change the path.
 const pathUnchanged = "unchanged"
 
-// comparePath compares the file at a path in two states. The parameter old is the file in the previous state. The
-// result now is the file in the other state. action is "" if neither state has a file at the path.
+// comparePath compares the file at a path in the states previous and state. The parameter old is the file in
+// previous. The result now is the file in state. action is "" if neither state has a file at the path.
 func comparePath(ctx context.Context, src *tree.Source, previous, state *tree.State, old *tree.Inode, path string) (now *tree.Inode, action string, err error) {
 	now, err = state.InodeAt(src, path)
 	if err != nil || old == nil && now == nil {
@@ -128,7 +128,7 @@ func comparePath(ctx context.Context, src *tree.Source, previous, state *tree.St
 	return now, tree.Change{Before: old, After: now}.Action(), nil
 }
 
-// A contentChange is a change of a file's contents in an interval. It is the beginning of a version of the file.
+// A contentChange is a change of a file's contents in an interval. A version of the file begins with it.
 type contentChange struct {
 	catalogue.Interval
 	tree.Change

@@ -86,7 +86,7 @@ func (s *Service) Listen(dir string, socket *os.File) (*Server, error) {
 	}
 
 	return s.serveOn(l.(*net.UnixListener), func() {
-		_ = unix.Unlink(path) // the listener cannot remove the name, because it was created with the descriptor
+		_ = unix.Unlink(path) // a listener that was made from a descriptor does not remove the path of its socket
 		release()
 	}), nil
 }
@@ -292,7 +292,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 
 // An answer writes the answer to one request over HTTP. Its methods are safe for concurrent use.
 type answer struct {
-	ctx           context.Context // the context of the request; a stream ends with it
+	ctx           context.Context // the context of the request; when it ends, a stream is cut off
 	w             http.ResponseWriter
 	controller    *http.ResponseController
 	op            *Op
@@ -369,7 +369,7 @@ func (a *answer) sendProgress(p Progress) {
 	}
 
 	a.lastProgressAt = now
-	_ = a.writeEvent("progress", p) // if the client has closed the connection, the request's context ends
+	_ = a.writeEvent("progress", p) // an error means that the client has closed the connection, which ends the request's context
 }
 
 // sendResult sends the result or the error, in the form that the client expects.

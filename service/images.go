@@ -97,8 +97,8 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 	im.Digest, im.Config, im.Platform = manifest.String(), m.Config.Digest.String(), image.PlatformName(c.Platform)
 	im.Entrypoint, im.Cmd, im.Env, im.User, im.WorkingDir = c.Config.Entrypoint, c.Config.Cmd, c.Config.Env, c.Config.User, c.Config.WorkingDir
 
-	// Each layer is read twice: its whiteouts delete files of the layers below, and must not delete
-	// files that the layer itself adds.
+	// Each layer is read twice, first its whiteouts and then its files. So its whiteouts delete only files of the
+	// layers below, and no files of the layer itself.
 	for i, d := range m.Layers {
 		im.Layers = append(im.Layers, d.Digest.String())
 		if _, err := nextBlob(d.Digest, nil); err != nil {

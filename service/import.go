@@ -24,9 +24,9 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// importTree reads a tree from the stream of a client, and puts the whole tree into the workspace in one
-// step. Only the client opens files, with the rights of its user, perhaps in this mount. It sends large files
-// as descriptors, see package descriptors.
+// importTree reads a tree from the stream of a client, and puts the whole tree into the workspace in one step. The
+// daemon must not open the files, because they may be in this mount. So the client opens them, with the rights of its
+// user. It sends large files as descriptors, see package descriptors.
 func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Imported, error) {
 	base, rest, err := graftPoint(r.Workspace, string(a.Path))
 	if err != nil {
@@ -243,7 +243,8 @@ func readOverlay(ctx context.Context, r *Request, base cas.Hash) (st *tree.State
 	return st, store.Hold(st), nil
 }
 
-// addOverlayEntry adds an entry to b. The entry differs from the tree with which b began.
+// addOverlayEntry changes one path of the tree with which b began: it adds the entry e, or e is a whiteout and
+// deletes the file.
 func addOverlayEntry(b *importer.Builder, e stream.Entry) error {
 	if e.Path == "." {
 		return b.Add(e)
@@ -252,7 +253,7 @@ func addOverlayEntry(b *importer.Builder, e stream.Entry) error {
 }
 
 // OverlayState returns a copy of the sealed state base with the entries that the function feed passes to a sink. It
-// puts the objects of changed pages and files into the object store objects.
+// stores changed pages and the contents of changed files in objects.
 func OverlayState(ctx context.Context, src *tree.Source, objects content.ObjectStore, base cas.Hash, feed func(stream.Sink) error) (*tree.State, error) {
 	b, err := importer.NewFrom(ctx, src, objects, importer.Destination{IsWorkspaceRoot: true}, base)
 	if err != nil {
@@ -264,8 +265,9 @@ func OverlayState(ctx context.Context, src *tree.Source, objects content.ObjectS
 	return b.Finish()
 }
 
-// recordApply records the state of a directory before an apply (then a.Number is 0) or after it. The client reads
-// the directory, and sends the entries that differ from a state of the store.
+// recordApply records the state of a directory before an apply (if a.Number is 0) or after it. The client sends the
+// entries of the directory that differ from the state a.Base or, after the apply, from the state that was recorded
+// before it.
 func recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply, error) {
 	base := a.Base
 	if a.Number != 0 {

@@ -63,7 +63,7 @@ type Progress struct {
 	Total int64  `json:"total,omitempty"`
 	// Unit is "bytes", "files" or, in a push, "parts".
 	Unit string `json:"unit,omitempty"`
-	// Bytes is the number of bytes done, if Unit is not bytes.
+	// Bytes is the number of bytes done, if Done counts files or parts.
 	Bytes int64 `json:"bytes,omitempty"`
 }
 
@@ -127,12 +127,12 @@ func op[A, R any](o Op, run func(context.Context, *Request, A) (R, error)) *Op {
 	return familyOp(o, func(_ noFamily, ctx context.Context, r *Request, a A) (R, error) { return run(ctx, r, a) })
 }
 
-// noFamily stands for the family of operations that need only their request.
+// noFamily is the family of all operations that share no state: they need only their request.
 type noFamily struct{}
 
 func (s noFamily) familyOf(*Service) noFamily { return s }
 
-// familyOp does as op, for an operation that is a method of a family.
+// familyOp does what op does, for an operation that is a method of a family.
 func familyOp[F family[F], A, R any](o Op, run func(F, context.Context, *Request, A) (R, error)) *Op {
 	o.Args, o.Result = reflect.TypeFor[A](), reflect.TypeFor[R]()
 	if o.Result.Kind() == reflect.Pointer {

@@ -95,14 +95,14 @@ type storedSnapshot struct {
 	release func()
 }
 
-// idOf returns the id of a state that has one.
+// idOf returns the id of a state as text. The caller passes only states that have an id.
 func idOf(st *tree.State) string {
 	id, _ := st.ID()
 	return id.String()
 }
 
-// holdStored protects the objects of a snapshot from gc until the caller calls release of the result. It fails if the
-// snapshot has no id yet. The function hold is Workspace.HoldState or, for an export, calls Remotes.HoldToSend.
+// holdStored protects the objects of a snapshot from gc until the caller calls storedSnapshot.release. It fails if
+// the snapshot has no id yet. The function hold is Workspace.HoldState or, for an export, calls Remotes.HoldToSend.
 func holdStored(i info.Info, hold func(name string) (*tree.State, func(), error)) (storedSnapshot, error) {
 	st, release, err := hold(i.Name)
 	if err != nil {
@@ -142,7 +142,7 @@ func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 	return sendChanges(ctx, r, base, now)
 }
 
-// holdStateID protects the state with an id from gc until release is called.
+// holdStateID protects the state with the given id from gc until release is called.
 func holdStateID(s *snapshot.Store, id string) (release func(), err error) {
 	h, err := cas.ParseHash(id)
 	if err != nil {

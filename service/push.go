@@ -55,7 +55,7 @@ func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, er
 		done.Pushed = append(done.Pushed, p)
 	}
 
-	// The list on the remote is a cache of its snapshots. If it is not written, the next listing is slower.
+	// An error here does not fail the push: the list is only a cache, and without it the next listing is slower.
 	if err := target.UpdateList(ctx); err != nil {
 		r.log.Warn("push: the list of the remote's snapshots was not written", "remote", a.Remote, "err", err)
 	}
@@ -345,7 +345,7 @@ func (bs *Backups) backUpOne(ctx context.Context, p policy.Push, target *remote.
 		Caller:    actors.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), ViaSocket: true, Command: "amberfs (policy)"},
 		Workspace: bs.main, core: bs.core,
 	}
-	name := fmt.Sprintf("cp-%d", i.Seq) // valid even if a user renames the snapshot now
+	name := fmt.Sprintf("cp-%d", i.Seq) // this name finds the snapshot even if a user renames it now
 	pushed, err := bs.push(ctx, r, Push{Remote: p.Remote}, target, name)
 	if errors.Is(err, remote.ErrExists) {
 		found, ferr := bs.main.Find(name)

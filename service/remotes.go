@@ -183,7 +183,7 @@ func (p pullSource) Get(h cas.Hash, dst []byte) ([]byte, error) {
 
 func (p pullSource) Put(cas.Kind, []byte) (cas.Hash, error) { return cas.Hash{}, errors.ErrUnsupported }
 
-// InfoOf returns the description of the remote snapshot of a ref.
+// InfoOf returns the Info of the snapshot that a ref describes.
 func InfoOf(ref *remote.Ref) info.Info {
 	return info.Info{
 		Name: ref.Name, ID: ref.ID, Message: ref.Message, Labels: ref.Labels, Created: ref.Created, Kind: ref.Kind,

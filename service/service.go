@@ -35,7 +35,7 @@ type Config struct {
 	Pools map[Cost]*budget.Budget
 	// RequestDrop makes the daemon call Exports.Drop again. It must not block.
 	RequestDrop func()
-	// The daemon's functions for programs that join and leave it, and for freezing and thawing the mount.
+	// JoinHooks are called when programs join and leave the daemon, FreezeHooks when a freeze begins and ends.
 	JoinHooks   JoinHooks
 	FreezeHooks FreezeHooks
 }
@@ -61,14 +61,14 @@ type Mount struct {
 	Umount func(lazy bool) error
 }
 
-// A Daemon is the process that answers the requests.
+// A Daemon describes the process that serves the mount, and has the function that replaces it.
 type Daemon struct {
 	Version string // the version of the program
 	Started time.Time
 	// Survival reports whether the mount would survive a crash of the daemon.
 	Survival func() Survival
-	// Upgrade replaces the daemon by a daemon of another program, given by its path. It calls take for the
-	// connection of the request, on which the new daemon sends the answer.
+	// Upgrade replaces the daemon by a daemon of another program, given by its path. It calls take to get the
+	// connection of the request: the new daemon sends the answer on it.
 	Upgrade func(ctx context.Context, program string, take func() (*net.UnixConn, error)) error
 }
 

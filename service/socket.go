@@ -112,8 +112,8 @@ const joinPath = "/join"
 
 // JoinHooks are the functions of a daemon that count the users of the mount. Each joined program is a user.
 type JoinHooks struct {
-	// Join counts a user of the mount. It fails if the mount has other options; "" allows any options. mountCopy is a
-	// detached copy of the mount, or nil.
+	// Join counts a user of the mount. It fails if options differs from the options of the mount, unless options is
+	// "". mountCopy is a detached copy of the mount, or nil.
 	Join func(options string) (mountCopy *os.File, err error)
 	// Leave subtracts a user of the mount. It returns true if that was the last user, and so the daemon ends now.
 	Leave func() (ends bool)
@@ -129,7 +129,8 @@ type Joins struct {
 	mountpoint     string
 	mu             sync.Mutex     // guards programsByFork
 	programsByFork map[string]int // the number of programs that joined for each fork
-	// lastConn is the connection of the last program. The end of the process closes it.
+	// lastConn is the connection of the program that left last. It stays open until this process ends, see
+	// awaitLeave.
 	lastConn atomic.Pointer[net.UnixConn]
 }
 

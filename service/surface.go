@@ -148,7 +148,7 @@ type ControlFiles struct {
 	BriefResult func(result any) any
 }
 
-// A Line is a control file in .snapshots. A line that is written to it calls the operation.
+// A Line describes a control file in .snapshots: each line that is written to the file calls the operation.
 type Line struct {
 	File  string
 	Args  Positional

@@ -25,7 +25,8 @@ func changedLines(a Changed, d *WhatChanged) string {
 
 	var out strings.Builder
 	fmt.Fprintf(&out, "changed since %s:\n", d.Since)
-	// If more files that git ignores were overwritten, they are probably the output of a build, and are summed up.
+	// If more than maxListedIgnored ignored files were overwritten, they are probably the output of a build. Then
+	// they share one line of the report.
 	const maxListedIgnored = 20
 	var lost, rest []PathEffect
 	overwrittenIgnored := 0
@@ -119,7 +120,7 @@ func sameGroup(a, b *PathEffect) bool {
 	return a.Action == b.Action && a.From == "" && b.From == "" && !a.Dir && !b.Dir && a.Note == b.Note && path.Dir(a.rawPath()) == path.Dir(b.rawPath())
 }
 
-// linesOfGroup returns the lines for effects that sameGroup puts into one group.
+// linesOfGroup returns the lines for effects that can share a line, see sameGroup.
 func linesOfGroup(list []PathEffect) (lines []string) {
 	e := &list[0]
 	if len(list) <= maxSingleLines {

@@ -10,9 +10,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// The arguments and results of operations are promises to scripts: JSON fields are added, never renamed or
-// removed. A type with the name of an operation has its arguments. The type with the participle of that name
-// has its result, such as Push and Pushed. Op.About describes each operation.
+// The arguments and results of operations are promises to scripts: JSON fields are added, never renamed or removed. A
+// type with the name of an operation has its arguments. In most cases the type with the participle of that name has
+// its result, such as Import and Imported. Op.About describes each operation.
 
 // None is the type of empty arguments and results.
 type None struct{}

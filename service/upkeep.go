@@ -159,8 +159,8 @@ type FreezeHooks struct {
 	// NotifyKeeper, if set, is called when a freeze begins, with the time of its end, and when a freeze ends, with
 	// the zero time.
 	NotifyKeeper func(until time.Time)
-	// EndedEarlyAt is the time at which the end of the previous daemon ended a freeze. It is zero if there was no
-	// such freeze, or after a call of freeze or thaw. EndReason says how the daemon ended.
+	// If the previous daemon ended during a freeze, the freeze ended with it, and EndedEarlyAt is the time. It is
+	// zero if there was no such freeze, or after a call of freeze or thaw. EndReason says how the daemon ended.
 	EndedEarlyAt time.Time
 	EndReason    string
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/events"
 )
 
-// maxAttempts is the largest number of daemons to which a request is sent, each after the end of the one
-// before.
+// maxAttempts is the largest number of daemons to which a request is sent. It is sent to a further daemon only after
+// the previous one has ended.
 const maxAttempts = 10
 
 // smallRequestBytes is a size of arguments. A daemon reads a request with fewer bytes of arguments, and its HTTP

@@ -129,7 +129,7 @@ func newSocketClient(t Target, conn *net.UnixConn, pid int) *Client {
 	return &Client{target: t, http: &http.Client{Transport: transport}, daemonPID: pid, fileSender: files}
 }
 
-// bufferSize is the size of a connection's buffers, in bytes. A trailer fits into it.
+// bufferSize is the size of a connection's buffers, in bytes. A trailer must fit into a buffer.
 const bufferSize = 256 << 10
 
 // DaemonPID returns the process id of the daemon in this process's PID namespace. It is 0 if the daemon

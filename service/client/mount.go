@@ -140,7 +140,7 @@ func (c *Client) call(o *service.Op, request []byte, read func(file string, answ
 var errNotCarriedOut = errors.New("the request was not carried out")
 
 // callOnce writes a request, and calls the function read if there is an answer. If answered is true, err is the error
-// of read. There may also be an answer if the write fails: it has the reason.
+// of read. If the write fails, there may be an answer with the reason.
 func (c *Client) callOnce(request []byte, read func(file string, answer []byte) error) (answered bool, err error) {
 	name := filepath.Join(c.target.Root, callPath+"."+rand.Text())
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)

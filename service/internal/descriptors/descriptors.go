@@ -114,7 +114,7 @@ func (r *Receiver) Read(b []byte) (int, error) {
 	rights := make([]byte, unix.CmsgSpace(4*maxDescriptors))
 	n, got, flags, _, err := r.ReadMsgUnix(b, rights)
 	if errors.Is(err, io.EOF) {
-		return 0, io.EOF // without the address that net adds
+		return 0, io.EOF // io.EOF itself: readers compare with it, and net wraps it in an error with the address
 	}
 	if got > 0 {
 		err = errors.Join(err, r.add(rights[:got]))

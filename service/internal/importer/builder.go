@@ -126,8 +126,8 @@ func setMeta(n *tree.Inode, m stream.Meta) {
 	n.Xattrs = m.Xattrs
 }
 
-// Add adds an entry below Destination.Dir. A directory that exists gets the entry's attributes. Any other
-// file at the path is replaced. Add creates the directories on the path that do not exist.
+// Add adds an entry below Destination.Dir. If the path is a directory already, it gets the entry's attributes. If
+// another file is at the path, Add replaces the file. Add creates the directories on the path that do not exist.
 func (b *Builder) Add(e stream.Entry) error {
 	if first, _, _ := strings.Cut(e.Path, "/"); b.dest.IsWorkspaceRoot && naming.IsControlDir(first) {
 		return fmt.Errorf("%w: it has %s at its top, a name that amberfs reserves at the root of a workspace; "+
@@ -221,8 +221,8 @@ func (b *Builder) storeContents(p string, n *tree.Inode, e stream.Entry) error {
 	return b.finishPending(maxPendingFiles)
 }
 
-// finishPending waits until at most maxLeft files are pending. It adds the stored contents of the other files to
-// their inodes.
+// finishPending waits until at most maxLeft files are pending. When the contents of a file are stored, finishPending
+// adds them to the file's inode.
 func (b *Builder) finishPending(maxLeft int) error {
 	for len(b.pendingFiles) > maxLeft {
 		f := b.pendingFiles[0]

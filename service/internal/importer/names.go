@@ -91,8 +91,7 @@ func (b *Builder) addDir(p string, m stream.Meta) error {
 	return nil
 }
 
-// setName gives the file n, which is not a directory, a name. If another file has the name, it loses the
-// name.
+// setName gives the file n, which is not a directory, a name. A file that has the name already loses it.
 func (b *Builder) setName(p string, n *tree.Inode) error {
 	parent, err := b.makeDirs(path.Dir(p))
 	if err != nil {

@@ -47,8 +47,8 @@ func (l Layers) Read(ctx context.Context, r io.Reader, whiteoutsOnly bool) error
 	return err
 }
 
-// feedWhiteout feeds the whiteout that a name with whiteoutPrefix stands for. It leaves out names that Aufs uses for
-// its own files.
+// feedWhiteout feeds the whiteout for a name in a layer that begins with whiteoutPrefix. It feeds nothing for the
+// names of the files of Aufs itself, which begin with the prefix twice.
 func (c tarReader) feedWhiteout(name string) error {
 	dir, base := path.Split(name)
 	removed, ok := strings.CutPrefix(base, whiteoutPrefix)

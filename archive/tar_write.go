@@ -173,7 +173,7 @@ func (t *TarSink) Add(e stream.Entry) error {
 	}
 
 	if !utf8.ValidString(h.Name) || !utf8.ValidString(h.Linkname) {
-		h.PAXRecords["hdrcharset"] = "BINARY" // libarchive refuses such names without it
+		h.PAXRecords["hdrcharset"] = "BINARY" // without this record, libarchive refuses names that are not UTF-8
 	}
 	if e.Sparse {
 		return t.addSparse(h, e)

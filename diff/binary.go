@@ -59,8 +59,8 @@ func (w *writer) writeLiteral(n *tree.Inode, path string) error {
 
 const (
 	base85Alphabet  = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-	base85Letters   = " ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" // by the number of bytes in a line
-	base85LineBytes = 52                                                      // bytes
+	base85Letters   = " ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" // the letter for a line of n bytes has the index n
+	base85LineBytes = 52                                                      // bytes in a full line
 )
 
 // base85Lines writes bytes as the lines of a binary patch.

@@ -114,7 +114,7 @@ func (b *Blame) AddVersion(ctx context.Context, n *tree.Inode, version int) erro
 
 	// Lines outside of the edits keep their version.
 	versions := make([]int, 0, len(b.lineVersions))
-	next := 0 // the first line that is not in versions
+	next := 0 // the first line of the previous version that was not handled yet
 	for _, e := range edits {
 		versions = append(versions, b.lineVersions[next:e.a0]...)
 		versions = append(versions, slices.Repeat([]int{version}, e.b1-e.b0)...)
@@ -126,7 +126,7 @@ func (b *Blame) AddVersion(ctx context.Context, n *tree.Inode, version int) erro
 	return nil
 }
 
-// advanceTo makes n the newest version, and returns the differences between the last version and n.
+// advanceTo makes n the newest version, and returns the differences between the previous version and n.
 func (b *Blame) advanceTo(ctx context.Context, n *tree.Inode) ([]edit, error) {
 	key := pairKey(b.node, n)
 	b.Cache.mu.Lock()

@@ -19,7 +19,7 @@ type Hunk struct {
 	OldLines int    `json:"old_lines"`
 	NewStart int    `json:"new_start"`
 	NewLines int    `json:"new_lines"`
-	Section  string `json:"section,omitempty"` // the declaration above
+	Section  string `json:"section,omitempty"` // the last declaration above the hunk
 	ID       string `json:"id,omitempty" jsonschema:"a digest of its place and its lines"`
 	Lines    []Line `json:"lines"`
 }
@@ -136,7 +136,7 @@ func (h hunk) digest() string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// hunkMemoryFactor is the factor for the memory of a comparison whose hunks are copied.
+// hunkMemoryFactor is the factor by which a comparison takes more memory if its hunks are copied.
 const hunkMemoryFactor = 2
 
 // lineCount returns the number of lines in the hunk.

@@ -76,8 +76,8 @@ func slideEdits(edits []edit, oldLines, newLines [][]byte, na, nb []int32) []edi
 			continue
 		}
 
-		// The edit can move up by a line if the line above it equals its last line, and down if the
-		// line below equals its first line.
+		// The edit can move up by a line if the line above the edit equals the last line of the edit. It can move
+		// down if the line below the edit equals the first line of the edit.
 		up, down := 0, 0
 		for up < e.a0-prevA && ids[start-up-1] == ids[end-up-1] {
 			up++
@@ -86,7 +86,7 @@ func slideEdits(edits []edit, oldLines, newLines [][]byte, na, nb []int32) []edi
 			down++
 		}
 
-		// If it can reach the edit above or below, the two become one, which is moved next.
+		// If the edit can move until it touches the edit above or below, both become one edit, which is moved next.
 		switch {
 		case up > 0 && up == e.a0-prevA && len(out) > 0:
 			last := &out[len(out)-1]
@@ -193,7 +193,7 @@ func (s *splitScore) addSplit(lines [][]byte, next int) {
 	case indent > before:
 		addPenalty(-4, 10)
 	case after > indent:
-		addPenalty(24, 17) // like an "else"
+		addPenalty(24, 17) // a line such as "else", between lines that are indented more
 	default:
 		addPenalty(23, 17)
 	}

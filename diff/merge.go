@@ -282,7 +282,8 @@ func UndoHunk(ctx context.Context, src *tree.Source, a, b, present *tree.State, 
 		return nil, err
 	}
 
-	// The text without the hunk is the third text of the merge. It is about as long as the text of after.
+	// The merge compares after with two texts: with present, and with the text without the hunk, which is about as
+	// long as after. So it needs the memory of two comparisons.
 	need := 2 * hunkMemoryFactor * comparisonMemory(after, presentSurvey)
 	if !o.Memory.Fits(need) {
 		return nil, errTooLarge

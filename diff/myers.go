@@ -35,8 +35,8 @@ type stepBudget struct {
 	remaining int
 }
 
-// compareLines returns the edits from one file to another, in order and without edits that touch. The
-// files are given as the numbers of their lines, see lineIDs.
+// compareLines returns the edits from one file to another, in order. No edit touches the next one. The files are
+// given as the numbers of their lines, see lineIDs.
 func (e *stepBudget) compareLines(a, b []int32) ([]edit, error) {
 	prefix := 0
 	for prefix < len(a) && prefix < len(b) && a[prefix] == b[prefix] {

@@ -22,8 +22,9 @@ type Options struct {
 	List *budget.Charge
 	// steps has the steps that comparisons may still take; nil for maxDiffSteps.
 	steps *stepBudget
-	// SkipLines and MaxLines select hunks in TextOf. It leaves out hunks that end within the first SkipLines lines
-	// of all hunks, and hunks that begin more than MaxLines lines after these. If MaxLines is 0, there is no limit.
+	// SkipLines and MaxLines select hunks in TextOf, by the number of lines in all hunks. TextOf leaves out a hunk
+	// that ends within the first SkipLines lines. It also leaves out a hunk that follows more than SkipLines+MaxLines
+	// lines, unless MaxLines is 0.
 	SkipLines, MaxLines int
 	// Width is the number of columns for Stat, at most 1,000; 0 means 80.
 	Width int

@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/internal/turns"
 )
 
-// A span is the number of bytes of a file in pieces with the same hash.
+// A span is a hash of pieces of a file, and the number of bytes in all pieces with this hash.
 type span struct {
 	hash  uint32
 	bytes uint32
@@ -95,7 +95,7 @@ func (s spanSet) commonBytes(d spanSet) int64 {
 }
 
 // similarity returns the similarity of a deletion and an addition, given by their indexes into files: the share of
-// the larger file that is also in the other one, from 0 to maxScore. It may return 0 if the similarity is below
+// the larger file that is also in the smaller one, from 0 to maxScore. It may return 0 if the similarity is below
 // minimum.
 func (r *renamer) similarity(from, to, minimum int) (int, error) {
 	if err := turns.Yield(r.ctx); err != nil {

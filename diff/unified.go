@@ -116,7 +116,8 @@ type headingFinder struct {
 	last  int // the last declaration, -1 if none
 }
 
-// headingBefore returns the heading for a hunk that begins at a line. The lines of calls must not decrease.
+// headingBefore returns the heading for a hunk that begins at a line. The caller asks for the hunks in order, so line
+// never decreases.
 func (s *headingFinder) headingBefore(line int) []byte {
 	for ; s.next < line; s.next++ {
 		if c := s.lines[s.next][0]; c == '_' || c == '$' || 'a' <= c|0x20 && c|0x20 <= 'z' {

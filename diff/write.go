@@ -48,9 +48,9 @@ type writer struct {
 }
 
 func (w *writer) writeFile(f File) error {
-	// git apply does not support a change of the type. It also does not see that a renamed symbolic
-	// link makes room for a directory, because a rename has no mode. Such a change is written as the
-	// deletion of the old file and the addition of a new one.
+	// git apply does not support a change of the type. It also does not see that a renamed symbolic link makes room
+	// for a directory, because a rename has no mode. Both kinds of change are written as the deletion of the old file
+	// and the addition of the new one.
 	if f.Status == TypeChanged || f.Status == Renamed && f.After.IsSymlink() {
 		deletion, addition := f, f
 		deletion.Status, deletion.After, deletion.Path = Deleted, nil, f.OldPath

@@ -139,7 +139,7 @@ func (r *Remote) read(ctx context.Context, o backend.Object, encrypted, cachedOn
 		return r.o.Cache.ReadAt(ctx, o, off, n, aheadBytes, r.fetchFunc(o, cachedOnly))
 	}
 	b, err := r.readDecrypted(ctx, o, cachedOnly, off, n)
-	if errors.Is(err, errs.Damaged) { // perhaps only the cached bytes are damaged
+	if errors.Is(err, errs.Damaged) { // perhaps only the cached bytes: fetch them again
 		r.dropCached(o, true, 0, 0)
 		b, err = r.readDecrypted(ctx, o, cachedOnly, off, n)
 	}

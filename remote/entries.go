@@ -122,7 +122,7 @@ func (v *refScan) readNewestList(ctx context.Context) (usable bool, err error) {
 	case errors.Is(err, backend.ErrAway) || ctx.Err() != nil:
 		return false, err
 	case err != nil:
-		return false, nil //nolint:nilerr // the caller reads each ref
+		return false, nil //nolint:nilerr // without a list, the caller reads each ref
 	}
 
 	v.refs, v.listedObjects = refs, l.Objects
@@ -180,7 +180,8 @@ func (v *refScan) takePushedRefs() (unread []string) {
 	}
 
 	for name, own := range v.r.pushed.refs {
-		if changed[name] == nil || own.listNumberBefore != v.newestListNumber { // a newer list may include the push
+		// The record of a push is dropped if a list includes the push, or if a newer list may include it.
+		if changed[name] == nil || own.listNumberBefore != v.newestListNumber {
 			delete(v.r.pushed.refs, name)
 		}
 	}

@@ -232,7 +232,8 @@ func (f *forgetRun) removeObjects(ctx context.Context, markID string) error {
 	}
 	f.result.RemovedObjects = len(keys)
 
-	// A push that did not read the new mark may have written its ref since the first check.
+	// A push that began before the new mark was written may have written its ref since the first check. Its snapshot
+	// lacks objects, so report it.
 	if err := f.keepNeeded(ctx, func(ref, object string) {
 		f.result.Remaining[ref] = fmt.Sprintf("it was pushed meanwhile, and lacks object %s: push it again with --force --full", object)
 	}); err != nil {

@@ -134,9 +134,10 @@ const (
 	maxFullListObjects, listedParts = 2000, 2
 )
 
-// readObjects finds the objects on the remote. On a remote with entries and many objects, a run that will remove
-// none takes the objects that the list and the marks name, and lists only random parts of the remote. So the objects
-// of pushes that did not end are found after some collections. Any other run lists all objects.
+// readObjects finds the objects on the remote. On a remote with entries and many objects, a run that will remove no
+// objects does not list all of them. It adds the objects that the list and the marks name, and lists only random
+// parts of the remote. So the objects of pushes that did not end are found after some collections. Any other run
+// lists all objects.
 func (c *gcRun) readObjects(ctx context.Context) error {
 	prefixes := []string{"obj/"}
 	if c.scan.format.HasEntries && len(c.scan.listedObjects) > maxFullListObjects && !c.willRemove() {
@@ -273,7 +274,8 @@ func (c *gcRun) sweepHolds(ctx context.Context) error {
 // It also deletes due removed marks.
 func (c *gcRun) removeCondemned(ctx context.Context) error {
 	for _, m := range c.dueMarks(condemnedPrefix) {
-		// If a run removed the objects already, a push may have sent them again: they must stay.
+		// If there is a removed mark with this id, an earlier run has removed the objects. A push may have sent them
+		// again since, so they must stay.
 		if !c.hasMark(removedPrefix, m.id) {
 			if err := c.removeObjects(ctx, m.objects); err != nil {
 				return err
@@ -387,7 +389,7 @@ func (c *gcRun) unreferenced(names []string) (out []string) {
 	return out
 }
 
-// writeMark writes a mark, unless it would have no objects. Errors: backend.ErrChanged if it exists.
+// writeMark writes a mark, unless it would have no objects. Errors: backend.ErrChanged if the mark exists.
 func (c *gcRun) writeMark(ctx context.Context, key string, objects []string) error {
 	if len(objects) == 0 {
 		return nil

@@ -50,7 +50,7 @@ func (s *Snapshot) Pull(ctx context.Context, p PullOptions) error {
 		return err
 	}
 
-	slices.Reverse(pages) // the walk visits a page before the pages that it refers to
+	slices.Reverse(pages) // the walk found each page before the pages that the page refers to; these are stored first
 
 	return s.putItems(ctx, pages, p, &progress)
 }

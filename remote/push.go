@@ -157,8 +157,8 @@ type pushRun struct {
 	nonce            string
 	listNumberBefore int // number of the newest list that was known before the entry was written
 
-	condemnedObjects map[string]bool // names of objects, as of the last attempt
-	marksReadAt      time.Time       // when that attempt began; it read the marks after that
+	condemnedObjects map[string]bool // names of the objects that were condemned at the last attempt
+	marksReadAt      time.Time       // when the last attempt began; it read the marks after that
 
 	toSend        []cas.Hash     // records that the base lacks, in the order of the walk
 	reusedEntries []object.Entry // of a merge: records that stay in an object of the base

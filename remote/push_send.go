@@ -54,8 +54,8 @@ func (u *pushRun) planSend(ctx context.Context) error {
 }
 
 // planMerge plans a push that merges the indexes of its base. inBase has the records of the snapshot that the base
-// has. planMerge keeps each object of the base that is large and at least half needed. The records of the snapshot in
-// other objects are sent again.
+// has. planMerge keeps an object of the base if the object is large, and if the snapshot needs at least half of its
+// bytes. The records that the snapshot needs from the other objects are sent again.
 func (u *pushRun) planMerge(inBase []cas.Hash) {
 	base := u.base
 	liveBytes := make([]int64, len(base.Ref.Objects)) // bytes of live records
@@ -181,7 +181,8 @@ func (u *pushRun) upload(ctx context.Context, p *object.Pack, number int, isHead
 		return u.upload(ctx, p, number, isHead)
 	}
 
-	// For a small object, a request whether it exists takes as long as sending it.
+	// For a small object, a request whether it exists takes as long as sending it, so it is sent without such a
+	// request.
 	exists := false
 	if o.Size >= minReusedSize && !u.options.SendAll && len(u.format.Recipients) == 0 {
 		info, err := u.r.b.Stat(ctx, o.Key())

@@ -179,7 +179,7 @@ func (r *Remote) Find(ctx context.Context, name string) (*object.Ref, error) {
 // the objects that only these snapshots need. Errors: backend.ErrNotFound.
 func (r *Remote) Remove(ctx context.Context, names ...string) error {
 	for _, name := range names {
-		// In a registry, Get fails for a tag that is not a snapshot: the repository may have images too.
+		// In a registry the name can be the tag of an image. Get fails for such a tag, so the image is not removed.
 		_, err := backend.Get(ctx, r.b, "ref/"+name)
 		if errors.Is(err, backend.ErrNotFound) {
 			return fmt.Errorf("snapshot %q: %w", name, backend.ErrNotFound)

@@ -146,7 +146,8 @@ func (v *refScan) endScan(ctx context.Context, askService bool) error {
 
 		case errors.Is(err, backend.ErrAway) || errors.Is(err, errs.Perm) || ctx.Err() != nil:
 			return err
-		case !errors.Is(err, backend.ErrNotFound): // a ref that is not found was just removed
+		// If the ref is not found, it was removed during the scan. That is no error.
+		case !errors.Is(err, backend.ErrNotFound):
 			v.readErrors[name] = err
 		}
 
@@ -188,7 +189,7 @@ func (v *refScan) unreadRefs(ctx context.Context, askService bool) ([]string, er
 }
 
 // compareSums asks the service for the names and sums of all refs. If the list, or a push of this program, has a ref
-// with the same name and sum, compareSums takes that ref. It returns the names of all other refs.
+// with the same name and sum, compareSums puts that ref into v.refs. It returns the names of all other refs.
 func (v *refScan) compareSums(ctx context.Context) (unread []string, err error) {
 	var infos []backend.Info
 	if err := v.r.b.List(ctx, "ref/", func(i backend.Info) error { infos = append(infos, i); return nil }); err != nil {
@@ -245,7 +246,8 @@ func (r *Remote) readRef(ctx context.Context, name string) (*object.Ref, []byte,
 	if err != nil {
 		return nil, nil, fmt.Errorf("snapshot %s on the remote: %w", name, err)
 	}
-	// The key decides about the name. A disk that ignores case may return another spelling of the key.
+	// The name in the value is kept only if it is the requested name in the same or in another case: a disk that
+	// ignores case returns the ref of the other spelling. Any other name in the value is wrong.
 	if !strings.EqualFold(ref.Name, name) {
 		ref.Name = name
 	}

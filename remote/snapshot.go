@@ -72,7 +72,7 @@ func (s *Snapshot) LoadIndex(ctx context.Context) (*object.Index, error) {
 // IsLoaded reports whether the indexes were read.
 func (s *Snapshot) IsLoaded() bool { return s.index.Load() != nil }
 
-// readIndexes reads all indexes. It drops a damaged one from the cache.
+// readIndexes reads all indexes. It drops a damaged index from the cache.
 func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
 	r, ref := s.r, s.Ref
 	raw := make(map[object.Section][]byte)
@@ -229,8 +229,8 @@ func joinRanges(entries []object.Entry, gap int64) (out []byteRange) {
 	return slices.Clip(out)
 }
 
-// A readAhead decides how many bytes to read ahead. It doubles the number, up to maxReadAheadBytes, at each record
-// that follows the last record on the remote. At any other record, the number becomes 0.
+// A readAhead decides how many bytes to read ahead. If a record directly follows the record that was read before it,
+// the number is doubled, up to maxReadAheadBytes. Otherwise the number becomes 0.
 type readAhead struct {
 	mu     sync.Mutex
 	object uint32 // of the last record
@@ -270,7 +270,8 @@ func (s *Snapshot) Hold(ctx context.Context, id string) error {
 	if r.b.IsRegistry() {
 		return nil
 	}
-	// Hold writes only to a remote that was set up: another person may have chosen the URL.
+	// Format fails if no remote was set up at the URL. Then Hold must not write there, because another person may
+	// have chosen the URL.
 	if _, err := r.Format(ctx); err != nil {
 		return err
 	}

@@ -220,8 +220,8 @@ func readHunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
 }
 
 // sliceHunks returns the part of a diff that begins at the line with the number cursor and has at most maxLines
-// lines. The result next is the cursor of the following part, 0 at the end. seen is the number of lines of the diff
-// that precede hunks.
+// lines. The result next is the cursor of the following part, 0 at the end. seen is the number of lines in the hunks
+// of the diff that precede the parameter hunks.
 func sliceHunks(hunks []diff.Hunk, seen, cursor, maxLines int) (part []diff.Hunk, next int) {
 	part = []diff.Hunk{}
 	room := maxLines

@@ -224,8 +224,8 @@ func GitInfo(i info.Info, parents []string) gitbridge.Info {
 	return gitbridge.Info{Name: i.Name, ID: i.ID, Message: i.Message, Time: i.Created, Parents: parents, Authors: i.Actors}
 }
 
-// authors returns the actors that a commit names. It omits actors that stand for a user, because git adds the name of
-// the user from its configuration.
+// authors returns the actors that a commit names, without the names of users: git itself adds the user's name, from
+// its configuration.
 func authors(ws *snapshot.Workspace, names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), ws.Store().Actors().IsUserName)
 }

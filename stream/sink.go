@@ -43,7 +43,7 @@ type Entry struct {
 	Size  int64
 	Data  io.Reader
 	Holes int64 // number of bytes in holes, if the source knows it
-	// File, if set, is the file that Data reads. Sent is set by a Writer that has sent the file instead of Data.
+	// File, if set, is the file that Data reads. If a Writer sends the open file instead of its bytes, it sets Sent.
 	File OpenFile
 	Sent bool
 	// Sparse is set if Data has only the Parts of the file. Otherwise Data has zeros for the holes.
@@ -194,7 +194,7 @@ func (c *Checker) Add(e Entry) error {
 	return nil
 }
 
-// Options apply to every source.
+// Options are the options for reading any kind of source.
 type Options struct {
 	// Owner replaces the owners of the source. Files from git belong to Owner or, if it is nil, to the user of
 	// this process.

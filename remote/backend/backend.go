@@ -88,7 +88,7 @@ func DeleteAll(ctx context.Context, b Backend, keys []string) error {
 	if batch, ok := b.(batchDeleter); ok && len(keys) > 1 {
 		if err := batch.DeleteAll(ctx, keys); err == nil || ctx.Err() != nil {
 			return err
-		} // some services have no such request
+		} // some services do not support such a request, so each key is deleted by its own request
 	}
 
 	g, ctx := errgroup.WithContext(ctx)

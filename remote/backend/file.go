@@ -66,7 +66,8 @@ func (d *dir) withDir(ctx context.Context, operation, key string, fn func(b *vfs
 	defer b.Close()
 
 	err = fn(b)
-	// A missing file does not prove a loss: if the disk is not mounted, its mount point is an empty directory.
+	// If the format is missing too, the file may not be lost: perhaps the disk is not mounted, and its mount point is
+	// an empty directory.
 	if errors.Is(err, fs.ErrNotExist) && (operation == "look for" || strings.HasPrefix(key, "obj/")) {
 		if _, ferr := b.Stat(d.keyPath("format")); errors.Is(ferr, fs.ErrNotExist) {
 			return fmt.Errorf("%s %s: %w: there is no remote in %s (is its disk mounted?)", operation, key, ErrAway, d.path)
@@ -171,7 +172,7 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) erro
 
 func (d *dir) Delete(ctx context.Context, key string) error {
 	return d.withDir(ctx, "delete", key, func(b *vfs.Root) error {
-		err := vfs.Erase(b, d.keyPath(key)) // it may be an object that a user forgets
+		err := vfs.Erase(b, d.keyPath(key)) // overwritten, too: a user may delete the object to forget its contents
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

@@ -50,7 +50,7 @@ func errorOfStatus(status int) error {
 		return nil
 	case status == http.StatusNotFound:
 		return ErrNotFound
-	case status == http.StatusPreconditionFailed, status == http.StatusConflict: // two requests wrote one key
+	case status == http.StatusPreconditionFailed, status == http.StatusConflict: // the key exists, or is being written
 		return ErrChanged
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return ErrDenied
@@ -102,8 +102,8 @@ func readWhole(ctx context.Context, get func() (body io.ReadCloser, size int64, 
 	return nil, errCutShort
 }
 
-// readAnswer reads a body, and closes it. The size of the body in bytes is at most maxBytes. A negative size means
-// that the size is not known.
+// readAnswer reads a body, and closes it. It fails if the body has more than maxBytes bytes, or a number of bytes
+// other than size. If size is negative, the size is not known.
 func readAnswer(body io.ReadCloser, size, maxBytes int64) ([]byte, error) {
 	defer body.Close()
 

@@ -140,7 +140,7 @@ func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOption
 		return r.wrapError(ctx, "write", key, r.repo.Blobs().Push(ctx, d, bytes.NewReader(data)))
 	}
 
-	if o.IfAbsent { // another program may write the tag after this
+	if o.IfAbsent { // not atomic: another program may write the tag between this request and the next one
 		if _, err := r.repo.Resolve(ctx, tag); err == nil {
 			return fmt.Errorf("write %s: %w", key, ErrChanged)
 		} else if !errors.Is(err, errdef.ErrNotFound) {
@@ -314,8 +314,9 @@ func (r *registry) List(ctx context.Context, prefix string, fn func(Info) error)
 		all = append(all, tags...)
 		return nil
 	})
+	// A repository that does not exist has no tags: the first push creates it.
 	if err = r.wrapError(ctx, "list", prefix, err); err != nil && !errors.Is(err, ErrNotFound) {
-		return err // a repository that is not found is empty: the first push creates it
+		return err
 	}
 
 	for _, t := range all {

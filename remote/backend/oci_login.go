@@ -74,7 +74,7 @@ func userCredentialFunc(ref oci.Reference) (auth.CredentialFunc, error) {
 
 	file := cmp.Or(env.Get("REGISTRY_AUTH_FILE"), filepath.Join(dir, "auth.json"))
 	podman := credentials.NewMemoryStore()
-	if _, err := os.Stat(file); err == nil { // this user may not have the right to read it
+	if _, err := os.Stat(file); err == nil { // without the file, or without access to it, podman has no credentials
 		if podman, err = credentials.NewStore(file, credentials.StoreOptions{}); err != nil {
 			return nil, fmt.Errorf("the credentials of podman: %w", err)
 		}

@@ -192,8 +192,8 @@ func (c *Cache) fetchBlock(ctx context.Context, o backend.Object, block, blockCo
 			}
 		}
 
-		// The cache may have the block now. The goroutine that was waited for has stored it, unless its request
-		// failed. If there was no wait, another goroutine may have stored it before claimRun was called.
+		// The cache may have the block now: the goroutine for which fetchBlock waited has stored it, or another
+		// goroutine stored it before claimRun was called.
 		b := make([]byte, blockLen(o, block))
 		cached := c.readBlock(o, block, 0, b)
 		if done != nil {
@@ -320,7 +320,8 @@ func (c *Cache) Erase() error {
 
 	return c.withDir(func(d *vfs.Root) error {
 		for _, b := range blocks {
-			if err := vfs.Erase(d, b.Name); err != nil && !errors.Is(err, fs.ErrNotExist) { // ErrNotExist: another process removed it
+			// The block may be missing, because another process has removed it. That is no error.
+			if err := vfs.Erase(d, b.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
@@ -375,7 +376,7 @@ func (c *Cache) cleanAndListBlocks() (out []vfs.Info, total int64) {
 
 			files, err := b.ReadDir(c.path(d.Name))
 			if err != nil {
-				continue // another process may have removed it
+				continue // another process has removed the file
 			}
 
 			for _, f := range files {

@@ -1,5 +1,5 @@
-// Package handoff gives a snapshot to one other machine through a remote: by a line of text, for a limited
-// time, encrypted to a key in the line.
+// Package handoff sends an encrypted snapshot to another machine through a remote. The sender prints a line of text.
+// With this line, the other machine can read the snapshot for a limited time.
 //
 // Imported by: cmd/amberfs, remote/known, service.
 //

@@ -23,7 +23,8 @@ type ReceivedHandoff struct {
 }
 
 // claimSettleTime is the pause between the write of a claim and the read that shows who has the claim, on a remote
-// without conditional writes. There, the claim of another receiver may replace this claim.
+// without conditional writes. On such a remote, another receiver that writes its claim at the same time may replace
+// the claim of this one.
 const claimSettleTime = time.Second
 
 // Claim opens a line and claims it. receiver is a random text that identifies the receiving machine. After an

@@ -163,9 +163,8 @@ func (a *Area) FindReturned(ctx context.Context, c *cache.Cache, id string) (*re
 	return area, ref, nil
 }
 
-// Sweep removes the lines that have expired, and the snapshots of handoffs that have ended. It keeps the
-// newest snapshot, because the next handoff shares objects with it. If endAll is set, Sweep ends every handoff and
-// also
+// Sweep removes the lines that have expired, and the snapshots of handoffs that have ended. It keeps the newest
+// snapshot, because the next handoff shares objects with it. If endAll is set, Sweep ends every handoff, and also
 // removes the newest snapshot. The objects stay on the remote until its next gc, but nobody can decrypt them: their
 // keys were in the removed refs and in the area, which the caller then drops.
 func (a *Area) Sweep(ctx context.Context, c *cache.Cache, endAll bool) error {

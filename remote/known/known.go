@@ -429,7 +429,8 @@ func (k *Registry) SetBackupSeq(r *remote.Remote, seq uint64) error {
 	})
 }
 
-// AwaySince returns, for each remote that does not answer, the time since when it does not. The keys are URLs.
+// AwaySince returns the time since which a remote does not answer, for each remote that does not answer now. The keys
+// are URLs.
 func (k *Registry) AwaySince() map[string]time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()

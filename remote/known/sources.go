@@ -213,7 +213,7 @@ func (k *Registry) HasAny() bool { return len(k.sources()) > 0 }
 
 // Has reports whether a source has the object. It returns an error only if no source has it.
 func (k *Registry) Has(h cas.Hash) (bool, error) {
-	var failed error // the errors of remotes, while the other ones are asked
+	var failed error // the errors of the sources that were asked so far
 	for _, s := range sourcesLoadedFirst(k) {
 		ok, err := s.Has(k.readContext, h)
 		if ok {
@@ -323,7 +323,7 @@ func sourcesLoadedFirst(k *Registry) (out []*remote.Snapshot) {
 	return append(out, unread...)
 }
 
-// The part of the sources that Prefetch fetches.
+// These are the values of the parameter part of Prefetch. They select what is fetched from each source.
 const (
 	PrefetchNone = "none"
 	PrefetchTree = "tree" // tree pages: names and attributes
@@ -335,7 +335,7 @@ func (k *Registry) Prefetch(ctx context.Context, part string) error {
 	if part == PrefetchNone {
 		return nil
 	}
-	var g errgroup.Group // without a context: a remote without an answer does not stop the others
+	var g errgroup.Group // without a context, so that an error of one source does not stop the fetches from other sources
 
 	for _, s := range k.sources() {
 		g.Go(func() error {
@@ -354,9 +354,9 @@ func (k *Registry) Prefetch(ctx context.Context, part string) error {
 const HoldRenewal = 24 * time.Hour
 
 // Hold writes the holds of the sources, which protect their objects from collections on the remotes. The map
-// writtenAt has the time at which each hold was written, by the id of the hold. Hold skips a hold that is younger
-// than HoldRenewal, and records the times of the others in writtenAt. It returns an error if a remote does not
-// answer. If a remote refuses the write, Hold only logs the error.
+// writtenAt has the time at which each hold was written, by the id of the hold. Hold skips a hold that was written
+// less than HoldRenewal ago. It writes each other hold, and records the time in writtenAt. It returns an error if a
+// remote does not answer. If a remote refuses the write, Hold only logs the error.
 func (k *Registry) Hold(ctx context.Context, writtenAt map[string]time.Time) (awayErr error) {
 	k.mu.Lock()
 	all, sources := slices.Clone(k.file.Sources), k.sources()

@@ -120,8 +120,8 @@ func (x *Index) Add(raw []byte, s Section, objects []backend.Object) error {
 	return nil
 }
 
-// Find returns the entry of the record with a hash. As prefixes of hashes are compared, the caller must compare the
-// bytes of the record with the hash.
+// Find returns the entry of the record with a hash. Find compares only prefixes of hashes, so the caller must compare
+// the bytes of the record with the hash.
 func (x *Index) Find(h cas.Hash) (Entry, bool) {
 	for _, t := range x.tables {
 		if e, ok := t.find(h); ok {
@@ -174,7 +174,7 @@ func (p *Pack) Append(q *Pack) {
 }
 
 // EncodeIndex appends an index of entries to the pack and returns its section. The caller sets Section.Object. If two
-// entries have one hash, the index has the first of them.
+// entries have the same hash, the index has only the first of them.
 func (p *Pack) EncodeIndex(entries []Entry) Section {
 	sorted := slices.Clone(entries)
 	slices.SortStableFunc(sorted, func(a, b Entry) int { return bytes.Compare(a.Prefix[:], b.Prefix[:]) })

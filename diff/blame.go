@@ -17,7 +17,7 @@ import (
 // calls AddVersion for each version, the oldest first, then Lines.
 type Blame struct {
 	Source *tree.Source
-	Cache  *BlameCache // of earlier comparisons; not nil
+	Cache  *BlameCache // results of earlier comparisons; not nil
 	// Memory is charged with the memory of two versions and of all different lines before they are
 	// read; nil for no bounds.
 	Memory *budget.Charge

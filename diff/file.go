@@ -37,7 +37,7 @@ const (
 type File struct {
 	tree.Change
 	Status     Status
-	Similarity int    // of a rename, in percent
+	Similarity int    // similarity of a rename in percent
 	Path       string // the new path; of a deleted file, its last path
 	OldPath    string // differs from Path only for a rename
 }

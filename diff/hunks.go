@@ -15,7 +15,7 @@ import (
 // A Hunk is a run of changed lines with the unchanged lines around it, as in the
 // unified format.
 type Hunk struct {
-	OldStart int    `json:"old_start"` // of the first line, from 1
+	OldStart int    `json:"old_start"` // number of the first line, from 1
 	OldLines int    `json:"old_lines"`
 	NewStart int    `json:"new_start"`
 	NewLines int    `json:"new_lines"`

@@ -32,7 +32,7 @@ type renamer struct {
 	files     []File
 	deletions []int           // indexes into files of the deletions that are not joined
 	additions []int           // indexes into files of the additions that are not joined
-	spans     map[int]spanSet // by index into files
+	spans     map[int]spanSet // fingerprints, by index into files
 	spanCount int             // number of all spans that were computed
 }
 
@@ -145,8 +145,7 @@ func (r *renamer) pickIdentical(sources []int, to int) (from int, ok bool) {
 	return from, seen > 0
 }
 
-// sameKind reports whether one file can be a rename of the other: both are regular files, or they have
-// the same mode.
+// sameKind reports whether b can be a rename of a: both are regular files, or they have the same mode.
 func sameKind(a, b *tree.Inode) bool {
 	return (a.IsRegular() && b.IsRegular()) || gitMode(a) == gitMode(b)
 }

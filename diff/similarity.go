@@ -128,8 +128,8 @@ func (r *renamer) similarity(from, to, minimum int) (int, error) {
 	return int(spansA.commonBytes(spansB) * maxScore / large), nil
 }
 
-// spansAt returns the fingerprint of the file at index i, which it computes once. If there are maxSpans spans already,
-// it returns nil: then the file is similar to no other.
+// spansAt returns the fingerprint of the file at index i, which it computes once. If there are maxSpans spans
+// already, it returns nil: then the file is not similar to any file.
 func (r *renamer) spansAt(i int) (spanSet, error) {
 	if s, ok := r.spans[i]; ok {
 		return s, nil

@@ -43,9 +43,9 @@ const (
 
 // A refEntry is an entry that was read from the remote.
 type refEntry struct {
-	key, nonce, name string    // nonce: of the push, or random for a removal; name: of the ref
+	key, nonce, name string    // the key of the entry, the nonce of the push (random for a removal), the name of the ref
 	isRemoved        bool      // the entry is of a removal that has ended
-	writtenAt        time.Time // by the service's clock
+	writtenAt        time.Time // time by the service's clock
 }
 
 // errListReplaced: the list was deleted before it was read, because another program has written a newer one.

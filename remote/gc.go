@@ -85,8 +85,8 @@ func (r *Remote) GC(ctx context.Context) (Collected, error) {
 // A gcRun is one run of a collection.
 type gcRun struct {
 	r           *Remote
-	startedAt   time.Time // by this machine's clock
-	serviceTime time.Time // by the service's clock
+	startedAt   time.Time // beginning of the run by this machine's clock
+	serviceTime time.Time // beginning of the run by the service's clock
 	marks       []gcMark
 	scan        *refScan
 

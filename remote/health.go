@@ -30,7 +30,7 @@ const (
 // second, and waiting reads continue within seconds of its end.
 type healthTracker struct {
 	probe   func(ctx context.Context) error // a small request
-	timeout time.Duration                   // of a read; 0: no timeout
+	timeout time.Duration                   // timeout of a read; 0: none
 	report  func(away bool, since time.Time)
 
 	mu               sync.Mutex

@@ -15,10 +15,10 @@ import (
 
 // PullOptions are the arguments of Snapshot.Pull.
 type PullOptions struct {
-	// Mark is as PushOptions.Mark. It must read pages that the store lacks from the snapshot.
+	// Mark does what PushOptions.Mark does. If the store lacks a page, Mark must read it from the snapshot.
 	Mark func(ctx context.Context, keep func(cas.Hash) bool) error
-	Has  func(cas.Hash) (bool, error)                    // as cas.Store.Has
-	Put  func(kind cas.Kind, b []byte) (cas.Hash, error) // as cas.Store.Put
+	Has  func(cas.Hash) (bool, error)                    // such as cas.Store.Has
+	Put  func(kind cas.Kind, b []byte) (cas.Hash, error) // such as cas.Store.Put
 	// Progress is called with the number of bytes of records that were copied, and of all records to copy. May
 	// be nil.
 	Progress func(done, total int64)

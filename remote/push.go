@@ -43,7 +43,7 @@ type PushOptions struct {
 	// Mark walks over the records of the snapshot, and passes the hash of each to the function keep. If keep returns
 	// false, Mark does not visit the records to which this record refers.
 	Mark       func(ctx context.Context, keep func(cas.Hash) bool) error
-	ReadStored func(ctx context.Context, h cas.Hash) (cas.StoredObject, error) // as cas.Store.GetStored
+	ReadStored func(ctx context.Context, h cas.Hash) (cas.StoredObject, error) // such as cas.Store.GetStored
 	// Base is the name of the snapshot on the remote to compare with; if empty, Ref.Name.
 	Base    string
 	Force   bool // replace a snapshot of the same name
@@ -161,13 +161,13 @@ type pushRun struct {
 	marksReadAt      time.Time       // when the last attempt began; it read the marks after that
 
 	toSend        []cas.Hash     // records that the base lacks, in the order of the walk
-	reusedEntries []object.Entry // of a merge: records that stay in an object of the base
+	reusedEntries []object.Entry // in a merge: records that stay in an object of the base
 
 	sentEntries []object.Entry   // records that were sent, for the index
-	indexes     []object.Section // of the ref, the newest first
+	indexes     []object.Section // places of the ref's indexes, the newest first
 
 	mu          sync.Mutex
-	objects     []backend.Object // of the ref; an object that is being sent has no name yet
+	objects     []backend.Object // objects of the ref; an object that is being sent has no name yet
 	recordsSent int              // including records in objects that the remote had already
 	objectsSent int
 	bytesSent   int64

@@ -16,7 +16,7 @@ import (
 func (u *pushRun) planSend(ctx context.Context) error {
 	seen := make(map[cas.Hash]struct{})
 	merge := u.base != nil && len(u.base.Ref.Indexes) >= maxIndexes
-	var inBase []cas.Hash // of a merge: the records that the base has
+	var inBase []cas.Hash // in a merge: the records that the base has
 	err := u.options.Mark(ctx, func(h cas.Hash) bool {
 		if _, ok := seen[h]; ok {
 			return false

@@ -79,7 +79,7 @@ type Remote struct {
 	format      atomic.Pointer[Format]
 	pushed      pushRecord
 	maxUnlisted int        // maxUnlistedRefs; lower in tests
-	readers     sync.Map   // of encrypted objects: readerKey → io.ReaderAt
+	readers     sync.Map   // readers of encrypted objects: readerKey → io.ReaderAt
 	mu          sync.Mutex // guards o.Identities
 }
 

@@ -117,8 +117,8 @@ func (s *Snapshot) Get(ctx context.Context, h cas.Hash, dst []byte) ([]byte, err
 	return b, err
 }
 
-// GetCached does as Get, but makes no requests. If the cache lacks the object, it returns a cas.AbsentError. It
-// panics if the indexes were not loaded: see IsLoaded.
+// GetCached does what Get does, but makes no requests. If the cache lacks the object, it returns a cas.AbsentError.
+// It panics if the indexes were not loaded: see IsLoaded.
 func (s *Snapshot) GetCached(h cas.Hash, dst []byte) ([]byte, error) {
 	e, ok := s.index.Load().Find(h)
 	if !ok {
@@ -163,8 +163,9 @@ func (s *Snapshot) get(ctx context.Context, h cas.Hash, dst []byte) (rec cas.Sto
 	return rec, plain, err
 }
 
-// readExpanded reads the object at an entry, and compares it with its hash. It returns the object in its stored
-// form, and its plain bytes, appended to dst[:0]. cachedOnly and aheadBytes are as in Remote.read.
+// readExpanded reads the object h, whose place is the entry e, and checks that its bytes have the hash h. It returns
+// the object in its stored form, and its plain bytes, appended to dst[:0]. cachedOnly and aheadBytes are as in
+// Remote.read.
 func (s *Snapshot) readExpanded(ctx context.Context, h cas.Hash, e object.Entry, cachedOnly bool, aheadBytes int64, dst []byte) (cas.StoredObject, []byte, error) {
 	b, err := s.read(ctx, int(e.Object), cachedOnly, int64(e.Offset), int64(e.StoredSize), aheadBytes)
 	if err == nil && len(b) != int(e.StoredSize) {
@@ -229,13 +230,14 @@ func joinRanges(entries []object.Entry, gap int64) (out []byteRange) {
 	return slices.Clip(out)
 }
 
-// A readAhead decides how many bytes to read ahead. If a record directly follows the record that was read before it,
-// the number is doubled, up to maxReadAheadBytes. Otherwise the number becomes 0.
+// A readAhead decides how many bytes to read ahead. If a record begins at the end of the record that was read before
+// it, or less than a block behind that end, the number is doubled, up to maxReadAheadBytes. Otherwise the number
+// becomes 0.
 type readAhead struct {
 	mu     sync.Mutex
-	object uint32 // of the last record
-	end    int64  // of the last record
-	size   int64  // bytes to read ahead
+	object uint32 // index in Ref.Objects of the object with the last record
+	end    int64  // offset of the end of the last record
+	size   int64  // number of bytes to read ahead
 }
 
 // advance records a read of the record at e, and returns how many bytes to read ahead after the record.

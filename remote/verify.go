@@ -19,7 +19,7 @@ import (
 type VerifyResult struct {
 	Snapshots int   `json:"snapshots"`
 	Objects   int   `json:"objects"`
-	Bytes     int64 `json:"bytes"`   // of the objects
+	Bytes     int64 `json:"bytes"`   // size of the objects
 	Damaged   int   `json:"damaged"` // damaged snapshots
 }
 
@@ -113,7 +113,7 @@ func verifySnapshot(ctx context.Context, r *Remote, ref *object.Ref, objects map
 }
 
 // isDamage reports whether an error means that a value on the remote is missing, damaged, or of another version.
-// Other errors may come from this machine or the network.
+// Other errors may come from this machine or the network, and prove no damage.
 func isDamage(err error) bool {
 	return errors.Is(err, errs.Damaged) || errors.Is(err, object.ErrMalformed) ||
 		errors.Is(err, object.ErrNewer) || errors.Is(err, object.ErrOlder)

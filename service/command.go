@@ -68,7 +68,7 @@ type ParsedLine struct {
 	WordsBeforeDash int               // the number of words before --; -1 without --
 	Flags           map[string]string // the values of the flags that were given
 	JSON            bool              // --json was given
-	Width           int               // of the terminal, in columns
+	Width           int               // width of the terminal in columns
 	ReadFile        func(file string) ([]byte, error)
 }
 

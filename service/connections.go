@@ -28,7 +28,7 @@ type Connection struct {
 	StartSnapshot string
 	// AllowEmpty lets a new store begin empty if the snapshot StartSnapshot does not exist.
 	AllowEmpty bool
-	Timeout    time.Duration // of a read from a remote; 0: the default, negative: no timeout
+	Timeout    time.Duration // timeout of a read from a remote; 0: the default, negative: none
 	Log        *slog.Logger
 
 	Remotes *known.Registry // set by the function that ConnectFunc returns

@@ -83,9 +83,9 @@ func (rs *remotes) handoffURL(r *Request, name string, areas map[string]*handoff
 	return target.URL(), nil
 }
 
-// handoff sends the present state of the workspace to a remote, and returns the line with which another
-// machine receives it. A fork keeps the state. The snapshot that the other machine sends back is restored in
-// this fork, and merged from there.
+// handoff sends the present state of the workspace to a remote, and returns the line with which another machine
+// receives it. A fork keeps the state. When the other machine sends a snapshot back, handoffBack restores it in this
+// fork, and merges the fork.
 func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (result HandedOff, err error) {
 	lineLife, err := policy.ParseTTL(cmp.Or(a.Expires, defaultLineLife))
 	if err != nil {

@@ -80,7 +80,7 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 		return d, blobs.Decode(d, text)
 	}
 
-	// The manifest and the configuration come first.
+	// The manifest and the configuration are the first two files of the archive.
 	var m ocispec.Manifest
 	var c ocispec.Image
 	manifest, err := nextBlob("", &m)

@@ -71,8 +71,8 @@ func sendChanges(ctx context.Context, r *Request, base, target string) (None, er
 	return sendAndWait(ctx, r, OpenedChanges{Base: base, Now: target, Hide: rules.Hide, HideAsEmpty: rules.HideAsEmpty})
 }
 
-// sealedState waits until a snapshot has its id, and returns its state. The name "" stands for the present
-// state. The state's objects are protected from gc until release is called.
+// sealedState waits until a snapshot has its id, and returns its state. The name "" is the present state. The state's
+// objects are protected from gc until release is called.
 func sealedState(ctx context.Context, ws *snapshot.Workspace, name string) (st *tree.State, release func(), err error) {
 	if name == "" {
 		return ws.SealPresent(ctx)
@@ -117,8 +117,8 @@ func holdStored(i info.Info, hold func(name string) (*tree.State, func(), error)
 	return storedSnapshot{i, st, release}, nil
 }
 
-// openUndo does as openChanges for the undo of an apply: the changes lead from the state of the directory after the
-// apply to its state before the apply.
+// openUndo does what openChanges does, for the undo of an apply: the changes lead from the state of the directory
+// after the apply to its state before the apply.
 func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 	op, err := r.Workspace.Ops().ByNumber(number)
 	if err != nil {

@@ -285,8 +285,8 @@ func explainRemoteError(name string, err error) error {
 	return err
 }
 
-// explainTransferError does as explainRemoteError, for a push or a pull. If the remote does not answer, the hint says
-// that the same command continues the transfer.
+// explainTransferError does what explainRemoteError does, for a push or a pull. If the remote does not answer, the
+// hint says that the same command continues the transfer.
 func explainTransferError(name string, err error) error {
 	if errors.Is(err, backend.ErrAway) && !errors.Is(err, backend.ErrUntrusted) {
 		return errs.Fail(errs.Failed, "remote %s: %w", name, err).WithHint("what was transferred is kept: run the same command again to continue")

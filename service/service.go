@@ -158,7 +158,7 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 			return err
 		}
 
-		if o.Mutates && r.Caller.ViaSocket && s.Mount.ReadOnly() { // in the mount, the kernel refuses the write
+		if o.Mutates && r.Caller.ViaSocket && s.Mount.ReadOnly() { // for a caller in the mount, the kernel has refused the write to the control file
 			return errs.Fail(errs.Perm, "the mount at %s is read-only", s.mountpoint).WithHint("mount it without ro")
 		}
 		if err := o.Admit(ctx, r, args); err != nil {

@@ -41,7 +41,7 @@ func Lines[R any](lines func(*R) string) Form {
 	return Form{lines: func(_, result any) string { return lines(result.(*R)) }}
 }
 
-// LinesOf does as Lines, for a function that also gets the arguments of the call.
+// LinesOf does what Lines does, for a function that also gets the arguments of the call.
 func LinesOf[A, R any](lines func(A, *R) string) Form {
 	return Form{lines: func(args, result any) string { return lines(args.(A), result.(*R)) }}
 }

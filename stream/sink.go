@@ -84,7 +84,7 @@ var (
 // Limits are the limits of a stream. 0 means the default.
 type Limits struct {
 	Entries int64 // default 20 million
-	Bytes   int64 // of the files, without known holes; default 1 TiB
+	Bytes   int64 // bytes of all files, without known holes; default 1 TiB
 }
 
 // The limits of Linux, which are also the limits of a tree. NoID is -1 as a uint32: Linux gives this id to no user or
@@ -264,7 +264,7 @@ func (e Entry) DataSize() (n int64) {
 // Progress has the numbers of entries and bytes that were read so far.
 type Progress struct {
 	Files int64
-	Bytes int64 // of contents
+	Bytes int64 // bytes of contents
 }
 
 // Omission is a path that was left out, in whole or in part, and the reason.

@@ -72,7 +72,8 @@ type batchDeleter interface {
 	DeleteAll(ctx context.Context, keys []string) error
 }
 
-// maxParallelDeletes is the largest number of requests at the same time that each delete one key or version.
+// maxParallelDeletes is the largest number of requests under way at a time, if each request deletes one key or
+// version.
 const maxParallelDeletes = 16
 
 // DeleteAll removes keys, with many keys in one request if b supports it. It is no error if a key does not exist.
@@ -119,8 +120,9 @@ func FormerVersions(ctx context.Context, b Backend, prefix string) ([]Version, e
 	return nil, nil
 }
 
-// DeleteVersions removes versions. It removes the versions of one key one after the other, in the order of all. It
-// returns the versions that the service refuses to remove, and the versions of the same keys that follow them.
+// DeleteVersions removes versions. It removes the versions of each key one by one, in their order in the parameter
+// all. It returns the versions that the service refuses to remove, and the versions of the same keys that follow
+// them.
 func DeleteVersions(ctx context.Context, b Backend, all []Version) (refused []Version, err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxParallelDeletes)
@@ -189,8 +191,8 @@ func ObjectOf(data []byte) Object {
 // An Info describes a key.
 type Info struct {
 	Key      string
-	Size     int64     // of the value; 0 from a registry's List
-	Modified time.Time // by the service's clock; zero in a registry
+	Size     int64     // bytes of the value; 0 from a registry's List
+	Modified time.Time // time by the service's clock; zero in a registry
 	MD5      string    // MD5 of the value in hex, from List; "" if the service does not report it
 }
 

@@ -28,7 +28,8 @@ func Probe(ctx context.Context, b Backend) (problem string, err error) {
 	return probeConditions(ctx, b)
 }
 
-// probeBytes writes a value, and compares it and ranges of it with the bytes that it reads.
+// probeBytes writes a value, and reads it as a whole and in ranges. It fails if the bytes differ from the written
+// ones.
 func probeBytes(ctx context.Context, b Backend) error {
 	data := make([]byte, probeSize)
 	if _, err := rand.Read(data); err != nil {

@@ -41,7 +41,7 @@ func isPrivate(ctx context.Context, host string) bool {
 		host = name
 	}
 
-	host = strings.Trim(host, "[]") // of an IPv6 address without a port
+	host = strings.Trim(host, "[]") // an IPv6 address without a port is in brackets
 	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
 	defer stop()
 

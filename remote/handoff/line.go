@@ -16,9 +16,9 @@ import (
 
 // A Line is the line of text that the sending machine prints and the receiving machine reads.
 type Line struct {
-	URL string `json:"url"` // of the area
-	ID  string `json:"id"`  // of the handoff
-	Key string `json:"key"` // decrypts the ref ID.line
+	URL string `json:"url"` // URL of the area
+	ID  string `json:"id"`  // id of the handoff
+	Key string `json:"key"` // key that decrypts the ref ID.line
 }
 
 var linePattern = pattern.New(`^(\S+)#([0-9a-f]{8}):(AGE-SECRET-KEY-1[0-9A-Z]+)$`)

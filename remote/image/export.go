@@ -30,14 +30,14 @@ import (
 // An Export is a new image: the layers of a base image, unchanged, and one more layer.
 type Export struct {
 	Blobs   Blobs         // has the blobs of the base
-	Base    digest.Digest // of the manifest of the base; "" without a base
+	Base    digest.Digest // digest of the manifest of the base; "" without a base
 	Layer   *os.File      // Compress writes the new layer to this empty file
 	Created time.Time
 
-	plainDigest  digest.Digest // of the new layer before compression
+	plainDigest  digest.Digest // digest of the new layer before compression
 	layerBlob    ocispec.Descriptor
 	manifest     ocispec.Manifest
-	manifestBlob ocispec.Descriptor       // of the new manifest
+	manifestBlob ocispec.Descriptor       // descriptor of the new manifest
 	newBlobs     map[digest.Digest][]byte // the new configuration and the new manifest
 }
 

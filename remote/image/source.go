@@ -49,7 +49,7 @@ func decodeJSON(r io.Reader, into any) error {
 
 // An Image is an image for one platform, whose manifest and configuration were read.
 type Image struct {
-	Digest digest.Digest // of the manifest
+	Digest digest.Digest // digest of the manifest
 	ocispec.Manifest
 
 	location         location

@@ -32,7 +32,7 @@ import (
 type Options struct {
 	FS      vfs.FS // the disk of the store
 	Logger  *slog.Logger
-	Timeout time.Duration // of a read from a remote; 0: the default, negative: no timeout
+	Timeout time.Duration // timeout of a read from a remote; 0: the default, negative: none
 }
 
 // A Registry is the file remotes.json of a store and its open remotes. It is safe for concurrent use.
@@ -42,16 +42,16 @@ type Registry struct {
 
 	trust       *trustStore
 	cache       *cache.Cache
-	readContext context.Context    // for reads whose caller has no context; ends with HangUp
+	readContext context.Context    // context of reads whose caller passes none; HangUp ends it
 	hangUp      context.CancelFunc // ends readContext
 
 	mu          sync.Mutex
 	file        registryFile
-	openRemotes map[string]*remote.Remote // by URL
+	openRemotes map[string]*remote.Remote // open remotes by URL
 
 	loadedSources atomic.Pointer[[]*remote.Snapshot] // the sources, in the order in which they were added
 	sourceLock    *semaphore.Weighted                // a lock for AddSource and ForgetName, which may wait for a remote
-	nameAnswers   map[[2]string]nameAnswer           // by URL and name of the snapshot; guarded by sourceLock
+	nameAnswers   map[[2]string]nameAnswer           // answers by URL and name of the snapshot; guarded by sourceLock
 	sourceAdded   chan struct{}                      // receives an element when a source was added: see SourceAdded
 }
 

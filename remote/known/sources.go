@@ -263,8 +263,8 @@ func readFromAny(k *Registry, h cas.Hash, read func(*remote.Snapshot) error) err
 	return failed
 }
 
-// GetLocal does as Get, but reads only from the cache. It returns a cas.AbsentError in two cases: an index has the
-// object, but the cache does not have it; or an index that was not read yet may have the object.
+// GetLocal does what Get does, but reads only from the cache. It returns a cas.AbsentError in two cases: an index has
+// the object, but the cache does not have it; or an index that was not read yet may have the object.
 func (k *Registry) GetLocal(h cas.Hash, dst []byte) ([]byte, error) {
 	var unread []*remote.Snapshot
 	for _, s := range sourcesLoadedFirst(k) {

@@ -153,7 +153,7 @@ func ByPlace(a, b Entry) int {
 // A Pack is an object that a push is filling with records.
 type Pack struct {
 	Bytes   []byte
-	Entries []Entry // of its records; Entry.Object is not set
+	Entries []Entry // entries of the records; Entry.Object is not set
 }
 
 // Add appends a record.

@@ -35,7 +35,7 @@ var ErrOlder = errs.New(errs.Format, "an amberfs before 0.1 pushed it, in a form
 type Ref struct {
 	Version int       `json:"version"`
 	Name    string    `json:"name"`
-	ID      string    `json:"id"`    // of the snapshot, 64 hex digits
+	ID      string    `json:"id"`    // id of the snapshot, 64 hex digits
 	Nonce   string    `json:"nonce"` // random, differs for each push
 	Pushed  time.Time `json:"pushed"`
 	Expires time.Time `json:"expires,omitzero"`

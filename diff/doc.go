@@ -3,8 +3,8 @@
 //
 // Imported by: all of cmd, service.
 //
-// Three kinds of output are made from a list of changed files ([Files]): [Write] writes a unified diff that `git
-// apply` accepts, forwards and backwards (-R); [NameStatus] writes a line with a letter and a path for each file;
+// Three kinds of output are made from a list of changed files ([Files]): [Write] writes a unified diff that
+// `git apply` accepts, forwards and backwards (-R); [NameStatus] writes a line with a letter and a path for each file;
 // [Stat] writes the histogram of `git diff --stat`.
 //
 // # What is compared

@@ -272,7 +272,7 @@ func (r *Remote) CopyRef(ctx context.Context, ref *object.Ref, name string) erro
 	}
 
 	err = r.b.Put(ctx, "ref/"+name, raw, backend.PutOptions{IfAbsent: true, RefObjects: ref.Objects})
-	if errors.Is(err, backend.ErrChanged) { // an earlier call copied it
+	if errors.Is(err, backend.ErrChanged) { // the name is taken
 		return nil
 	}
 

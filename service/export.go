@@ -239,8 +239,9 @@ func recordExport(_ context.Context, r *Request, a Exported) (None, error) {
 const maxSkipped = 100
 
 func exportTar(ctx context.Context, r *Request, a ExportTar) (*archive.TarResult, error) {
+	// Find refuses an empty name. HoldToSend would return the present state for it.
 	if _, err := r.Workspace.Find(a.Name); err != nil {
-		return nil, err // for an empty name, HoldToSend would return the present state
+		return nil, err
 	}
 
 	st, release, err := r.Workspace.Remotes().HoldToSend(ctx, a.Name)

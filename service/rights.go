@@ -145,7 +145,7 @@ func (fs *forks) checkNoPrograms(r *Request, a DeleteFork) error {
 	}
 
 	text := plural(len(inside), "process has", "processes have") + " the fork " + a.Name + " as root or working directory"
-	if !confinedToFork(r) { // callers confined to a fork must not learn about other processes
+	if !confinedToFork(r) { // only these callers may learn about other processes
 		text += ":"
 		for _, p := range inside {
 			text += fmt.Sprintf(" %s (process %d)", p.Command, p.PID)

@@ -153,12 +153,13 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 
 	var result any
 	err := guard.Do(func() (err error) {
-		if r.Carried != nil { // the previous daemon admitted the request
+		if r.Carried != nil { // the previous daemon has checked the rights
 			result, err = resume(ctx, r, o, args)
 			return err
 		}
 
-		if o.Mutates && r.Caller.ViaSocket && s.Mount.ReadOnly() { // for a caller in the mount, the kernel has refused the write to the control file
+		// Only calls over the socket are checked. In a read-only mount, the kernel refuses writes to control files.
+		if o.Mutates && r.Caller.ViaSocket && s.Mount.ReadOnly() {
 			return errs.Fail(errs.Perm, "the mount at %s is read-only", s.mountpoint).WithHint("mount it without ro")
 		}
 		if err := o.Admit(ctx, r, args); err != nil {

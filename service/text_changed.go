@@ -168,7 +168,7 @@ func (e *PathEffect) line() string {
 	if e.Note != "" {
 		notes = append(notes, e.Note)
 	}
-	if !e.Dir && e.Files > 0 { // the path was a directory
+	if !e.Dir && e.Files > 0 { // a directory was replaced by a file
 		notes = append(notes, plural(e.Files, "file", "files")+" in it deleted")
 	}
 

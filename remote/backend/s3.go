@@ -110,7 +110,7 @@ func (b *bucket) wrapError(ctx context.Context, operation, key string, err error
 	switch {
 	case answer.Code == "NoSuchBucket":
 		return fmt.Errorf("%w: %s at %s", ErrNoBucket, b.name, b.host)
-	case isCredentialsCode(answer.Code): // also with status 400 or 404
+	case isCredentialsCode(answer.Code): // some services send these codes with status 400 or 404
 		kind = ErrDenied
 	case kind == nil:
 		kind = ErrAway

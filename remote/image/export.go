@@ -82,7 +82,7 @@ func (e *Export) build() (err error) {
 	}
 
 	created := e.Created.UTC()
-	if len(known.History) > 0 || len(m.Layers) == 0 { // the history must have all layers, or none
+	if len(known.History) > 0 || len(m.Layers) == 0 { // only a history of all layers is valid: without a history of the base, the image gets none
 		config["history"] = append(known.History, ocispec.History{Created: &created, CreatedBy: "amberfs export"})
 	}
 

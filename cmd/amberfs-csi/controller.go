@@ -59,7 +59,7 @@ func (d *driver) accessibleFrom(requisite []*csi.Topology) bool {
 func (c controller) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	list, next, err := c.d.recordPage(ctx, volumeKind, "", req.GetStartingToken(), req.GetMaxEntries())
 	resp := &csi.ListVolumesResponse{NextToken: next}
-	seen := map[string]bool{} // an interrupted rewrite of a record leaves two records of a volume
+	seen := map[string]bool{} // for listing each volume once: an interrupted rewrite leaves two records of a volume
 	for _, r := range list {
 		if !seen[r.ID] {
 			resp.Entries = append(resp.Entries, &csi.ListVolumesResponse_Entry{Volume: c.d.volumeMessage(r)})
@@ -138,7 +138,7 @@ func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.Control
 		err = c.d.rewriteRecord(ctx, r)
 	}
 
-	if err == nil { // even if an interrupted request has already recorded the capacity
+	if err == nil { // even if the capacity was recorded before, because that request may have been interrupted before this step
 		err = c.d.setCapacityLimit(ctx, r)
 	}
 

@@ -157,8 +157,8 @@ func (l *credentialFiles) urlWithCredentials(remote, id string) string {
 	return u.String()
 }
 
-// The names of secrets: for S3, the names of the environment variables; for a registry, the name that
-// Kubernetes uses.
+// dockerConfigKey is the name of the secret for a registry, as in Kubernetes. The secrets for S3 (s3Keys) have the
+// names of the environment variables.
 const dockerConfigKey = ".dockerconfigjson"
 
 var (
@@ -216,7 +216,7 @@ func (d *driver) inheritCredentials(ctx context.Context, r *record, src source) 
 
 	sourceRecord, err := d.findRecord(ctx, kind, id)
 	if status.Code(err) == codes.NotFound {
-		return nil // the source is not on this node, or does not exist; then the request fails later
+		return nil // the source is not on this node, or does not exist: in the second case the request fails later
 	}
 	if err != nil {
 		return err

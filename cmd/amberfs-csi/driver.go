@@ -87,7 +87,7 @@ func withCode(err error) error {
 	return status.Error(code, err.Error())
 }
 
-// hasKind reports whether err is an error that the daemon returned, and is of the kind.
+// hasKind reports whether err was returned by the daemon and is of the kind.
 func hasKind(err error, kind errs.Kind) bool {
 	_, grpc := status.FromError(err)
 	return err != nil && !grpc && errs.ScriptKind(err) == kind

@@ -10,7 +10,7 @@ type Account struct {
 
 	mu     sync.Mutex
 	used   int64
-	peak   int64         // the largest used
+	peak   int64         // the largest value that used has had
 	usedBy map[any]int64 // by tenant
 	freed  chan struct{} // closed when memory is released
 }
@@ -23,7 +23,7 @@ func NewAccount(size int64, owner any) *Account {
 const (
 	// The owner alone can use 1/ownerDivisor of the size.
 	ownerDivisor = 4
-	// For urgent changes, a tenant can have 1/urgentDivisor of the size above its share.
+	// For urgent changes, a tenant can have 1/urgentDivisor of the size more than its share.
 	urgentDivisor = 8
 )
 
@@ -37,8 +37,8 @@ func (a *Account) limitsLocked(tenant any) (limit, free int64) {
 	return shared / (maxUsedPerFree + 1) * maxUsedPerFree, min(free, a.size-a.used)
 }
 
-// Take adds bytes to the memory of a tenant. It returns false, and adds none, if the tenant would have
-// more than its share. If urgent is set, it allows a little more than the share.
+// Take adds bytes to the memory of a tenant. It returns false, and adds none, if the tenant would have more than its
+// share. For urgent changes, it allows the tenant more than its share: see urgentDivisor.
 func (a *Account) Take(tenant any, bytes int64, urgent bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -40,8 +40,8 @@ func (b *Budget) ForTenant(tenant any) *Budget {
 // Fits reports whether a tenant could reserve bytes if there were no other requests.
 func (b *Budget) Fits(bytes int64) bool { return b == nil || bytes <= b.pool.maxPerTenant() }
 
-// Take waits until bytes can be reserved, and reserves them. If bytes are more than one tenant can have, it
-// reserves as many as one can have. The caller must call release. The error is the error of ctx.
+// Take waits until bytes can be reserved, and reserves them. If bytes are more than one tenant can have, it reserves
+// as many as one tenant can have. The caller must call release. The error is the error of ctx.
 func (b *Budget) Take(ctx context.Context, bytes int64) (release func(), err error) {
 	if b == nil {
 		return func() {}, nil
@@ -75,8 +75,8 @@ func (b *Budget) NewCharge() *Charge {
 	return &Charge{budget: b}
 }
 
-// Add reserves further bytes. The first call waits until chargeStep bytes are free. Later calls do not wait, and
-// fail with errs.Quota if fewer are free: two requests that wait while each has memory could wait for
+// Add reserves further bytes. The first call waits until chargeStep bytes are free. Later calls do not wait, and fail
+// with errs.Quota if chargeStep bytes are not free: if two requests with reserved memory waited, they could wait for
 // each other.
 func (c *Charge) Add(ctx context.Context, bytes int64) error {
 	if c == nil {
@@ -141,8 +141,7 @@ func (c *Charge) Release() {
 }
 
 // maxUsedPerFree limits a grant: after it, the tenant may have at most maxUsedPerFree times the memory that is still
-// free. So a tenant without others gets at most three quarters of the pool, and leaves a quarter to a
-// second tenant.
+// free. So a single tenant gets at most three quarters of the pool, and a quarter is left for a second tenant.
 const maxUsedPerFree = 3
 
 // A pool is the memory of the budgets of all tenants. A request waits if too little is free. The waiting

@@ -35,8 +35,8 @@ func NewReader(r io.Reader) (io.ReadCloser, error) {
 	case "gzip":
 		return gzip.NewReader(in)
 	case "zstd":
-		// window is the largest window of `zstd --long`. zstd itself does not decompress streams with a
-		// larger one without an option.
+		// window is the largest window of `zstd --long`. Without an option, zstd itself refuses streams with a larger
+		// window.
 		const window = 128 << 20
 		z, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(window), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 		if err != nil {

@@ -31,7 +31,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// As lets [KindOf] find the kind of e. If the cause of e has a kind, which is more exact, KindOf finds that one.
+// As lets [KindOf] find the kind of e. If the cause of e has a kind, KindOf finds that kind, because it is more
+// exact.
 func (e *Error) As(target any) bool {
 	k, ok := target.(*Kind)
 	if !ok || KindOf(e.Err) != "" || e.Kind == Failed {

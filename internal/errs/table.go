@@ -87,8 +87,8 @@ func (k Kind) ExitStatus() int { return meanings[k].exitStatus }
 // HTTPStatus returns the HTTP status of an answer.
 func (k Kind) HTTPStatus() int { return meanings[k].httpStatus }
 
-// KindNamed returns the kind whose name for scripts is name. Of several such kinds it returns the most
-// general one, and Failed for an unknown name.
+// KindNamed returns the kind whose name for scripts is name. If several kinds have the name, it returns the kind that
+// has a description. For an unknown name it returns Failed.
 func KindNamed(name string) Kind {
 	for _, k := range []Kind{Invalid, NotExist, Exist, Busy, NoSpace, Damaged, Conflict, Perm} {
 		if meanings[k].name == name {

@@ -17,13 +17,13 @@ const Forever = time.Duration(math.MaxInt64)
 // panicPause is the pause before a loop is started again after a panic.
 const panicPause = 5 * time.Second
 
-// A Group is the background goroutines of a store.
+// A Group has the background goroutines of a store.
 type Group struct {
-	Context      context.Context // done after Stop
+	Context      context.Context // ended by Stop
 	cancel       context.CancelFunc
 	group        *sync.WaitGroup
 	logger       *slog.Logger
-	restartPause time.Duration // panicPause, which tests shorten
+	restartPause time.Duration // equal to panicPause, except in tests
 }
 
 // New returns a group without goroutines.
@@ -32,8 +32,8 @@ func New(logger *slog.Logger) Group {
 	return Group{ctx, cancel, &sync.WaitGroup{}, logger, panicPause}
 }
 
-// Start runs a loop until Stop. The loop returns when Context is done. If it panics, it is started
-// again after a pause.
+// Start runs a loop until Stop. The loop must return when Context is done. If it panics, it is started again after a
+// pause.
 func (b *Group) Start(name string, loop func()) {
 	b.group.Go(func() {
 		for b.Context.Err() == nil {
@@ -53,8 +53,8 @@ func (b *Group) Go(name string, fn func()) {
 // Pause waits for d, or until Stop.
 func (b *Group) Pause(d time.Duration) { b.Await(nil, nil, d) }
 
-// Await waits for the first of a signal, the close of a channel, the time d and Stop. It reports
-// whether the channel was closed. signal and closed may be nil.
+// Await waits until the first of these events: signal is sent, closed is closed, the time d has passed, Stop is
+// called. It reports whether the event was the close of closed. signal and closed may be nil.
 func (b *Group) Await(signal Signal, closed <-chan struct{}, d time.Duration) bool {
 	select {
 	case <-b.Context.Done():

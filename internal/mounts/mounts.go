@@ -290,7 +290,8 @@ func Abort(point, source string) error {
 		return err
 	}
 
-	// umount(2) with MNT_FORCE first ends the requests. Then it fails with EBUSY, because root is open.
+	// umount(2) with MNT_FORCE first ends the requests. Then it fails with EBUSY, because root is open, so the mount
+	// stays.
 	root, err := unix.Open(point, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -305,9 +306,9 @@ func Abort(point, source string) error {
 	return os.WriteFile(fmt.Sprintf("/sys/fs/fuse/connections/%d/abort", m.Minor), []byte("1"), 0)
 }
 
-// Unmount unmounts the mount at point, with fusermount3 if this process may not. If lazy is set, the
-// mount is removed from the directory tree now, and ends when no program uses it. Otherwise Unmount
-// fails with EBUSY if a program uses the mount.
+// Unmount unmounts the mount at point. It starts fusermount3 if this process may not unmount it. If lazy is set, the
+// mount is removed from the directory tree now, and ends when no program uses it. Otherwise Unmount fails with EBUSY
+// if a program uses the mount.
 func Unmount(point string, lazy bool) error {
 	flags, args := unix.UMOUNT_NOFOLLOW, []string{"-u", "--", point}
 	if lazy {

@@ -105,9 +105,10 @@ func InGroup(id int, gid uint32) bool {
 	return err == nil && slices.Contains(strings.Fields(statusField(string(b), "Groups")), strconv.FormatUint(uint64(gid), 10))
 }
 
-// IsAdmin reports whether a visible thread, or the user for whom it acts, has CAP_SYS_ADMIN in the initial
-// user namespace of the machine. uid is the user in the thread's request: if it is root and the thread
-// has another user, overlayfs acts for root, because it reads its layers as the user that mounted it.
+// IsAdmin reports whether a visible thread, or the user for whom it acts, has CAP_SYS_ADMIN in the initial user
+// namespace of the machine. uid is the user in the thread's request. If uid is root and the thread has another user,
+// the request is made by overlayfs, which reads its layers as the user that mounted the overlay. Then IsAdmin returns
+// true.
 func IsAdmin(id int, uid uint32) bool {
 	b, err := readProc(id, "status")
 	if err != nil {
@@ -122,7 +123,7 @@ func IsAdmin(id int, uid uint32) bool {
 		return false
 	}
 
-	const initialUserNS = 0xEFFFFFFD // PROC_USER_INIT_INO
+	const initialUserNS = 0xEFFFFFFD // the inode number of the initial user namespace, PROC_USER_INIT_INO of the kernel
 	var ns unix.Stat_t
 	if unix.Stat(fmt.Sprintf("/proc/%d/ns/user", id), &ns) == nil {
 		return ns.Ino == initialUserNS

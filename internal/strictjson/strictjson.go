@@ -61,10 +61,10 @@ func Object(b []byte, targets ...any) (given map[string]bool, err error) {
 	return given, nil
 }
 
-// An UnknownFieldError is the error for an object that has a field which its type does not have.
+// An UnknownFieldError is the error for an object with a field that the type does not have.
 type UnknownFieldError struct {
 	Name   string
-	Fields []string // of the type
+	Fields []string // the fields that the type has
 }
 
 func (e *UnknownFieldError) Error() string {

@@ -69,7 +69,7 @@ func (t *Turns) Do(ctx context.Context, fn func(ctx context.Context) error) erro
 func Yield(ctx context.Context) error {
 	if current, ok := ctx.Value(turnKey{}).(*turn); ok && current.isOver() {
 		current.giveUp()
-		_ = current.wait(context.WithoutCancel(ctx)) // the caller has a turn after Yield in any case
+		_ = current.wait(context.WithoutCancel(ctx)) // even after an error, the caller has a turn when Yield returns
 	}
 	return ctx.Err()
 }
@@ -80,7 +80,7 @@ func (w *turn) isOver() bool {
 	return time.Since(w.start) >= minTurn
 }
 
-// wait waits until the turn begins. While it waits, it ends the turns of others that have expired.
+// wait waits until the turn begins. While it waits, it ends the expired turns of other computations.
 func (w *turn) wait(ctx context.Context) error {
 	t := w.turns
 	w.begun = make(chan struct{})

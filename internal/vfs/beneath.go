@@ -53,9 +53,8 @@ func OpenRoot(dir string) (*Root, error) {
 // Close closes the directory. Open files stay open.
 func (b *Root) Close() error { return b.root.Close() }
 
-// Path converts name to a path that is valid while b is open, even after the directory was moved. It is
-// for libraries that take paths; these libraries follow links in it. If /proc is not mounted, it returns
-// name.
+// Path converts name to a path that is valid while b is open, even after the directory was moved. It is for libraries
+// that take paths. These libraries follow links in the path. If /proc is not mounted, Path returns name.
 func (b *Root) Path(name string) string {
 	rest, ok := strings.CutPrefix(name, b.dir)
 	if !ok || rest != "" && rest[0] != '/' {

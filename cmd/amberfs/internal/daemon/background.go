@@ -63,8 +63,8 @@ const (
 	maxRetryPause = 5 * time.Second
 )
 
-// retryInBackground calls fn once and, if fn fails, again in the background until fn succeeds. It is for the steps of a
-// takeover that the next steps do not need. step is the name of the step in the log.
+// retryInBackground calls fn once and, if fn fails, again in the background until fn succeeds. It is for the steps of
+// a takeover on which no later step depends. step is the name of the step in the log.
 func (b *background) retryInBackground(step string, fn func() error) {
 	err := fn()
 	if err == nil {

@@ -118,9 +118,9 @@ func unmountDead(cfg *Config, mounts []locate.Mount, s MessageFunc) error {
 	return nil
 }
 
-// Ping returns nil if the file system at path answers statfs(2). Unlike stat(2), the kernel
-// never answers statfs(2) from a cache. For a mount without a daemon the error is ENOTCONN, and for
-// a mount whose daemon does not answer within pingTimeout it is of kind Busy.
+// Ping returns nil if the file system at path answers statfs(2). The kernel never answers statfs(2) from a cache, but
+// can do so for stat(2). For a mount without a daemon the error is ENOTCONN, and for a mount whose daemon does not
+// answer within pingTimeout it is of kind Busy.
 func Ping(path string) error {
 	done := make(chan error, 1)
 	go func() {
@@ -177,7 +177,7 @@ func checkMountpoint(cfg *Config) error {
 	}
 
 	if !inPlace {
-		entries, _ := os.ReadDir(cfg.Mountpoint) // a directory that cannot be listed may be a mount point
+		entries, _ := os.ReadDir(cfg.Mountpoint) // a directory that cannot be listed counts as empty
 		if len(entries) > 0 {
 			return errs.Fail(errs.Invalid, "the mount point %s is not empty, and the mount would hide %s", cfg.Mountpoint, entries[0].Name()).
 				WithHint("choose an empty directory, or use -o nonempty")
@@ -213,7 +213,7 @@ func checkFrom(cfg *Config, mounts []locate.Mount) error {
 			WithHint("put the store elsewhere")
 	}
 	if _, ok := locate.MountAt(mounts, cfg.From); ok {
-		return nil // From is a workspace: it has the names below, and they are not copied
+		return nil // From is a workspace: its control directories, with the names below, are not copied
 	}
 
 	for _, name := range []string{naming.SnapshotsDir, naming.ForksDir} {

@@ -49,7 +49,7 @@ func Run(ctx context.Context, cfg Config, s MessageFunc) error {
 	// Signals are caught before another process can find the daemon, so that no signal is lost.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
-	if cfg.LogTo == nil { // without a terminal, SIGHUP has no meaning
+	if cfg.LogTo == nil { // SIGHUP means that the terminal was closed, and this daemon has none
 		signal.Ignore(unix.SIGHUP)
 	}
 	defer signal.Stop(signals)
@@ -59,7 +59,7 @@ func Run(ctx context.Context, cfg Config, s MessageFunc) error {
 		return failStart(&cfg, s, err)
 	}
 
-	time.AfterFunc(firstJoinTimeout, func() { d.endIfUnused() }) // the `run` that started this daemon may have been killed
+	time.AfterFunc(firstJoinTimeout, func() { d.endIfUnused() }) // ends the daemon if the `run` that started it was killed before it joined
 	time.AfterFunc(fillSyncDelay, func() {
 		d.background.goLoggingError("writing the copy to disk", func(context.Context) error { return d.store.Sync() })
 	})
@@ -98,7 +98,7 @@ func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err
 		return nil, err
 	}
 
-	if cfg.Shared && inherited == nil && mounts.Privileged() { // without the privilege, fusermount3 makes the mount
+	if cfg.Shared && inherited == nil && mounts.Privileged() { // an unprivileged daemon has no mount namespace of its own: fusermount3 makes its mount
 		if err := IsolateMounts(); err != nil {
 			return nil, err
 		}
@@ -246,7 +246,7 @@ func (d *Daemon) close() error {
 	d.metrics.close()
 	err := d.socket.Close()
 	if eerr := d.events.log.Close(); eerr != nil {
-		d.log.Warn("closing the event log", "error", eerr) // it is not part of the acknowledged data
+		d.log.Warn("closing the event log", "error", eerr) // only a warning, because no command waits for the event log
 	}
 
 	d.background.cancel()

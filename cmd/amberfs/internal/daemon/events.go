@@ -49,7 +49,7 @@ func (r *eventRecorder) load() error {
 		return err
 	}
 
-	// If the last daemon was killed, the logs of ended forks may still exist.
+	// If the last daemon was killed, it may not have removed the logs of ended forks.
 	for _, view := range r.log.Views() {
 		if _, ok := r.store.Workspace(view); !ok {
 			r.removeViewLog(view)

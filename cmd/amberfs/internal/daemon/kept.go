@@ -158,7 +158,7 @@ func (d *Daemon) finishTakeover() {
 		Action: events.Restarted, Workspace: live.MainView, Path: ".", From: l.Reason, Detail: pause.String(),
 		UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Command: "amberfs",
 	})
-	if err := d.events.log.Flush(); err != nil { // the next crash may follow at once
+	if err := d.events.log.Flush(); err != nil { // not later, because the next crash may follow at once
 		d.log.Warn("writing events", "err", err)
 	}
 
@@ -259,9 +259,9 @@ const (
 	TermsCommand = "terms"
 )
 
-// upgrade checks a program, and has the keeper replace this daemon by one of the program. takeConnection returns the
-// client's connection, on which the next daemon answers. After upgrade has called takeConnection, it returns nil, and
-// reports a failure on the connection.
+// upgrade checks a program, and asks the keeper to replace this daemon by a daemon that runs the program.
+// takeConnection returns the client's connection, on which the next daemon answers. After upgrade has called
+// takeConnection, it returns nil, and reports a failure on the connection.
 func (d *Daemon) upgrade(ctx context.Context, program string, takeConnection func() (*net.UnixConn, error)) error {
 	if why := d.crashState.endReason.Load(); why != nil {
 		return errs.Fail(errs.Failed, "the daemon of %s cannot be replaced: %s", d.cfg.Store, *why).WithHint("unmount first")
@@ -275,7 +275,7 @@ func (d *Daemon) upgrade(ctx context.Context, program string, takeConnection fun
 	if err := d.drainSocket(ctx); err != nil {
 		return err
 	}
-	if err := d.events.log.Flush(); err != nil { // the events of the last commands
+	if err := d.events.log.Flush(); err != nil { // stores the events of the last commands, before the next daemon reads the log
 		d.log.Warn("writing events", "err", err)
 	}
 

@@ -85,7 +85,7 @@ func (l *logFile) reopen() error {
 	}
 
 	l.file, l.size = f, st.Size()
-	// The stacks that the Go runtime prints in a crash also belong into the log.
+	// The stacks that the Go runtime prints in a crash are also written to the log.
 	_ = debug.SetCrashOutput(f, debug.CrashOptions{})
 	if l.copyTo == nil {
 		_ = unix.Dup3(int(f.Fd()), 2, 0)
@@ -94,8 +94,7 @@ func (l *logFile) reopen() error {
 	return nil
 }
 
-// Write implements io.Writer. The log never fails its writer: a full disk must
-// not stop the daemon.
+// Write implements io.Writer. It never returns an error: a full disk must not stop the daemon.
 func (l *logFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,7 +119,7 @@ func (l *logFile) write(p []byte) {
 		if err == nil {
 			err = l.reopen()
 		}
-		if err != nil && l.file.Truncate(0) == nil { // the file cannot be renamed, so its contents are dropped
+		if err != nil && l.file.Truncate(0) == nil { // a file that cannot be renamed loses its contents instead
 			l.size = 0
 		}
 	}

@@ -94,7 +94,7 @@ func (p *metricsPage) addProcess() {
 		p.addUnprefixed(gauge, "process_open_fds", "Number of open file descriptors.", float64(len(open)-1)) // without the descriptor of /proc/self/fd itself
 	}
 
-	var virtual, resident float64 // pages
+	var virtual, resident float64 // in pages
 	if statm, err := os.ReadFile("/proc/self/statm"); err == nil {
 		_, _ = fmt.Sscan(string(statm), &virtual, &resident)
 		p.addUnprefixed(gauge, "process_virtual_memory_bytes", "Virtual memory size in bytes.", virtual*float64(os.Getpagesize()))

@@ -47,7 +47,7 @@ const maxStoreCloseTime = 300 * time.Millisecond
 // defaultPatience is the patience of a mount without the options timeout and hard.
 const defaultPatience = 30 * time.Second
 
-// Patience returns the time for which programs wait for a remote that does not answer. They wait as long for a
+// Patience returns the time for which programs wait for a remote that does not answer. They wait equally long for a
 // daemon that cannot take over because it lacks a resource. A negative value means no limit.
 func (cfg *Config) Patience() time.Duration {
 	if cfg.Options.Hard {
@@ -129,15 +129,15 @@ func Remount(mountpoint string, o mountopt.Options) error {
 	return nil
 }
 
-// maxMemoryShare is the largest memory, in bytes, that all diffs and imports together may take.
+// maxMemoryShare is the maximum memory, in bytes, that all diffs and imports together may use.
 const maxMemoryShare = 256 << 20
 
-// memoryShare returns the memory, in bytes, that all diffs and imports together may take. It is at most a
-// quarter of the limit of the control group.
+// memoryShare returns the memory, in bytes, that all diffs and imports together may use. It is at most a quarter of
+// the limit of the control group.
 func memoryShare() int64 { return min(maxMemoryShare, cgroupMemoryLimit()/4) }
 
-// limitMemory configures the Go garbage collector: garbage is at most half of the live memory, and less
-// when the process nears 7/10 of the memory limit of its control group. The other 3/10 are for git.
+// limitMemory configures the Go garbage collector. Garbage is at most half of the live memory, and less when the
+// process nears 7/10 of the memory limit of its control group. The remaining 3/10 are for git.
 func limitMemory() {
 	debug.SetGCPercent(50)
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // GOMEMLIMIT has set no limit
@@ -154,7 +154,7 @@ func cgroupMemoryLimit() int64 {
 	}
 
 	for line := range strings.Lines(string(b)) {
-		// 0::/PATH, or ID:memory:/PATH of version 1 (cgroups(7))
+		// A line is 0::/PATH or, in version 1 of control groups, ID:memory:/PATH (cgroups(7)).
 		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 {
 			limit = min(limit, readMemoryLimit(f[2], "memory.max"), readMemoryLimit("memory"+f[2], "memory.limit_in_bytes"))
 		}
@@ -172,7 +172,7 @@ func readMemoryLimit(group, file string) int64 {
 
 	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 	if err != nil {
-		return math.MaxInt64 // "max"
+		return math.MaxInt64 // the file contains "max"
 	}
 
 	return n

@@ -100,7 +100,7 @@ func Spawn(ctx context.Context, cfg Config, s MessageFunc, attr *syscall.SysProc
 }
 
 // PrimeMount opens a file in the mount at point, if the mount is visible in this mount namespace. fusefs answers this
-// OPEN with ENOSYS. Before such an answer, the kernel sends a RELEASE for every file that a program creates.
+// OPEN with ENOSYS. After such an answer, the kernel sends no RELEASE for the files that programs create.
 func PrimeMount(point string) {
 	if f, err := os.Open(filepath.Join(point, naming.SnapshotsDir, "README")); err == nil {
 		f.Close()
@@ -233,7 +233,8 @@ func (d *Daemon) notifyServiceManager(state string) {
 }
 
 // withoutNotifySocket returns an environment without the variable of the service manager. A daemon in the background
-// must not notify the manager, which would take the message for one of the service that started the daemon.
+// must not notify the manager: the manager would think that the message is about the service in which the daemon was
+// started.
 func withoutNotifySocket(environ []string) []string {
 	return slices.DeleteFunc(environ, func(e string) bool { return strings.HasPrefix(e, notifyEnv+"=") })
 }

@@ -144,7 +144,7 @@ func openStore(dir string, o snapshot.Options) (*snapshot.Store, error) {
 	return retryWhileEnding(func() (*snapshot.Store, error) { return snapshot.Open(dir, o) })
 }
 
-// retryWhileEnding calls fn, and again while fn fails because a daemon that is ending has locked the store.
+// retryWhileEnding calls fn, and repeats it while it fails because a daemon that is ending has locked the store.
 func retryWhileEnding[R any](fn func() (R, error)) (R, error) {
 	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		r, err := fn()
@@ -155,9 +155,9 @@ func retryWhileEnding[R any](fn func() (R, error)) (R, error) {
 	}
 }
 
-// RetryWhileBusy calls fn, and again while fn fails with an error of kind Busy: another process is filling the store,
-// or the daemon of the store is starting or ending. It gives up after maxEndWait, but waits for a filling without a
-// limit.
+// RetryWhileBusy calls fn, and repeats it while it fails with an error of kind Busy: another process is filling the
+// store, or the daemon of the store is starting or ending. It waits for at most maxEndWait, not counting the time in
+// which a process fills the store.
 func RetryWhileBusy(ctx context.Context, store string, fn func() error) error {
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		err := fn()
@@ -165,7 +165,7 @@ func RetryWhileBusy(ctx context.Context, store string, fn func() error) error {
 			return err
 		}
 		if h, herr := storedir.ReadHolder(store); herr == nil && h.Mountpoint == "" {
-			start = time.Now() // a process without a mount point is filling the store
+			start = time.Now() // a process without a mount point is filling the store: this time does not count
 		}
 		if time.Since(start) > maxEndWait {
 			return err
@@ -182,7 +182,8 @@ func isEnding(store string, pid int, point string) bool {
 	}
 	mounts, err := mountinfo.PidMountInfo(pid)
 	if err != nil {
-		// A process that exits loses its mount table first, and then its command line.
+		// A process that exits loses its mount table first, and then its command line. So a daemon that has neither
+		// is ending.
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		return err != nil || len(line) == 0
 	}

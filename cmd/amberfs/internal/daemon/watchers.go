@@ -54,11 +54,11 @@ const (
 	// idlePerCPUTime is a factor: the time between two processes is at least idlePerCPUTime times the processor time
 	// of the first one. So continuous restores use at most a twentieth of a processor for watchers.
 	idlePerCPUTime = 20
-	// maxTouchedFiles is the number of paths up to which a process touches files. Of further names, it touches only
-	// the directories.
+	// maxTouchedFiles is the number of paths after which a process touches no further files. For further changed
+	// names, it touches only their directories.
 	maxTouchedFiles = 10_000
-	// maxQueuedNames is the number of names up to which all names are queued. Of further names, only the first of
-	// several in the same directory is queued.
+	// maxQueuedNames is the number of names after which a changed name is queued only if it is in another directory
+	// than the last name of the queue.
 	maxQueuedNames = 4 * maxTouchedFiles
 	// maxNudgeTime is the time after which a process is killed.
 	maxNudgeTime = 10 * time.Second
@@ -96,7 +96,7 @@ func (w *inotifyReporter) queueEntries(entries []live.Entry) {
 	})
 }
 
-// stopProcess ends a running process, so that it does not keep the mount busy. The next restore starts another one.
+// stopProcess ends a running process, so that it does not keep the mount busy. The next restore starts a new process.
 func (w *inotifyReporter) stopProcess() {
 	w.mu.Lock()
 	if w.mu.cancel != nil {
@@ -106,7 +106,7 @@ func (w *inotifyReporter) stopProcess() {
 	w.wg.Wait()
 }
 
-// close ends a running process, and lets none start.
+// close ends a running process, and prevents the start of further processes.
 func (w *inotifyReporter) close() {
 	w.mu.Lock()
 	w.mu.closed = true

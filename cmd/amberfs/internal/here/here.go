@@ -56,7 +56,7 @@ type OtherCounts struct {
 	Mounts int `json:"mounts"`
 }
 
-// A Step is a command that comes next.
+// A Step is a useful next command.
 type Step struct {
 	Command     string `json:"command"`
 	Description string `json:"does"`

@@ -18,7 +18,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// settingsFormat describes the file with an agent's settings, and how the file names hooks.
+// settingsFormat describes the file with an agent's settings, and the form of a hook in this file.
 type settingsFormat struct {
 	file        string   // path of the settings, from the directory of a project
 	hookEvents  []string // the events at the beginning of a turn and at the end of a call
@@ -85,8 +85,8 @@ func PlanEdit(dir, name string, remove bool) (*Settings, error) {
 	return editSettings(filepath.Join(dir, a.file), text, name, remove)
 }
 
-// HookOnlyChecker returns a function for the path of an agent's settings, nil for other paths. The function reports
-// whether adding the hook is the only difference between two versions of the settings.
+// HookOnlyChecker returns a function if p is the path of an agent's settings, and nil for other paths. The function
+// reports whether adding the hook is the only difference between two versions of the settings.
 func HookOnlyChecker(p string) func(before, after []byte) bool {
 	for name, a := range agents {
 		if p != a.file && !strings.HasSuffix(p, "/"+a.file) {

@@ -47,7 +47,7 @@ func trustedBy(m Mount, caller int, ids idMap) bool {
 
 	st, err := os.Stat(m.Source)
 	if err != nil {
-		return true // the store is not visible in this namespace, so its owner is not known
+		return true // the store is not visible in this namespace: the mount is trusted without knowing the store's owner
 	}
 
 	return ids.isUser(uid, int(st.Sys().(*syscall.Stat_t).Uid))

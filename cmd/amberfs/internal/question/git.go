@@ -95,7 +95,7 @@ func (q *Question) resolveBranch(ctx context.Context, g group, d *threeway.Diver
 	return nil
 }
 
-// branchPath returns the path of a branch in choices.
+// branchPath returns the key under which choices has the choice for a branch.
 func branchPath(dir string, d *threeway.Diverged) string { return dir + "/refs/heads/" + d.Branch }
 
 // branchHelp returns a text that describes, for each answer about a branch, the commits that it adds to the branch and
@@ -147,7 +147,7 @@ func (q *Question) resolveConflict(ctx context.Context, name string) error {
 
 	hadUnapplied := q.HasUnapplied
 	err = q.resolve(ctx, group{changes: []hostdir.PlannedChange{c}})
-	q.HasUnapplied = hadUnapplied // the answer "ours" leaves no change out, because the merge commit has it
+	q.HasUnapplied = hadUnapplied // the answer "ours" leaves no change unapplied, because the merge commit contains the change
 
 	return err
 }

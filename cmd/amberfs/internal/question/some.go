@@ -24,7 +24,7 @@ import (
 // errNothingApplied.
 func (q *Question) chooseSome(ctx context.Context) error {
 	q.leaveUnchosen = true
-	var earlier [][]group // the values of todo before earlier questions, for the answer "b"
+	var earlier [][]group // the groups that were left before each earlier question, to which the answer "b" goes back
 
 	for todo := foldGroups(q.groups, maxPrinted, "."); len(todo) > 0; {
 		g, current := todo[0], todo

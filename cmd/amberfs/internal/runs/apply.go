@@ -219,7 +219,7 @@ func ApplyChanges(ctx context.Context, ch *client.Changes, dir string, o hostdir
 	o.Hidden, o.Read = ch.Hidden, ReadOptions(dir, ch.Store(), ch.Hidden)
 	if o.Undo = ch.UndoesApply; !o.DryRun && !o.Undo {
 		o.Record = applyRecorder(ctx, ch, dir, o.BaseFromDir)
-		o.Read.Skip = func(string, error) {} // the refresh after the apply reports unreadable paths
+		o.Read.Skip = func(string, error) {} // unreadable paths are not reported here, but by the refresh after the apply
 	}
 
 	done, err := hostdir.Apply(ctx, dir, o)
@@ -347,7 +347,7 @@ func FileHunks(ctx context.Context, f *Finder, c *client.Client, r *Run, name st
 	return text, err
 }
 
-// isLeftUnchanged reports whether a.Leave has a path, or a directory above it.
+// isLeftUnchanged reports whether a.Leave contains the path name, or a directory above it.
 func (a Apply) isLeftUnchanged(name string) bool {
 	for ; name != "." && name != "/"; name = path.Dir(name) {
 		if slices.Contains(a.Leave, naming.BytePath(name)) {
@@ -385,8 +385,8 @@ func checkNotStale(p hostdir.PlannedChange, found int, ids []string) error {
 	return errs.Fail(errs.Conflict, "%s changed meanwhile; nothing was applied", p.Path.Short()).WithHint("look at it again")
 }
 
-// CheckApplicable returns an error if a run cannot be applied to a directory: the run was removed, or the
-// directory is a mount of it.
+// CheckApplicable returns an error if a run cannot be applied to a directory: the run was removed, or the directory
+// is a mount of the run.
 func (r *Run) CheckApplicable(dir string) error {
 	if r.State == service.RunRemoved {
 		return removedError(r.Name)

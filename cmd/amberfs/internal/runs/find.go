@@ -140,7 +140,8 @@ func ResolveDirAndStore(dir string) (resolved, store string, err error) {
 	return dir, StorePath(locate.Resolve(mounts, root), mounts, dir), nil
 }
 
-// WithLastApplied calls fn with the run of a directory that was applied last, not counting undone applies.
+// WithLastApplied calls fn with one of the runs of a directory: the run that was applied last. An undone apply does
+// not count.
 func (f *Finder) WithLastApplied(ctx context.Context, dir string, fn func(r *Run, c *client.Client) error) error {
 	dir, store, err := ResolveDirAndStore(dir)
 	if err != nil {

@@ -70,7 +70,7 @@ func GroupMembers(store, name string) (members []Member, err error) {
 
 // HasGroups reports whether any run has several directories.
 func HasGroups(store string) bool {
-	files, _ := os.ReadDir(filepath.Join(filepath.Dir(store), groupsDir)) // mostly there is no such directory
+	files, _ := os.ReadDir(filepath.Join(filepath.Dir(store), groupsDir)) // usually this directory does not exist
 	return len(files) > 0
 }
 
@@ -85,7 +85,7 @@ type Part struct {
 func (f *Finder) WithGroup(ctx context.Context, r *Run, c *client.Client, fn func([]*Part) error) error {
 	var members []Member
 	var err error
-	if r.Name != "" { // else it is no run
+	if r.Name != "" { // a workspace that is not a run has no name, and no members
 		members, err = GroupMembers(r.Store, r.Name)
 	}
 	if err != nil {

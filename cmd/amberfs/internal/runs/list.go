@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// CopyState is the value of Run.State for the copy of a directory that its runs share.
+// CopyState is the value of Run.State for the copy of a directory, which the runs of the directory share.
 const CopyState = "copy"
 
 // A Run is a run, or a copy of a directory, in a listing.
@@ -157,7 +157,8 @@ func DeleteExpired(ctx context.Context, main *client.Client, list []Run) (remain
 	return remaining
 }
 
-// ChooseRun returns the run with a name or, without a name, the newest kept run. A removed run is an error.
+// ChooseRun returns the run with a name or, without a name, the newest kept run. It returns an error if the run was
+// removed.
 func ChooseRun(list []Run, name, dir string) (*Run, error) {
 	var newest *Run
 	for i, r := range list {

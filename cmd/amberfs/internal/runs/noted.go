@@ -25,7 +25,7 @@ func MarkNoted(dir string) bool {
 	if err != nil {
 		return !os.IsExist(err)
 	}
-	_ = f.Close() // it is empty
+	_ = f.Close() // Close can lose no data, because the file is empty
 
 	return true
 }

@@ -15,7 +15,7 @@ type verdict string
 const (
 	good    verdict = "good"
 	bad     verdict = "bad"
-	skipped verdict = "skipped" // it cannot be tested
+	skipped verdict = "skipped" // the state cannot be tested
 )
 
 // A bisection finds the first bad one of several states, with several tests at once. It
@@ -39,7 +39,7 @@ var errWrongEnds = errors.New("the ends are not as named")
 // good and the last one bad. Between the two results there can only be skipped states. k parallel tests divide the
 // interval into k + 1 parts, of which a round leaves one.
 //
-// If Repeat is more than 1, find at last tests lastGood and firstBad again, unless they are the first or the last of
+// If Repeat is more than 1, find finally tests lastGood and firstBad again, unless they are the first or the last of
 // the n states. Each of the two gets up to 2 * Repeat runs in all. If this changes a verdict, the search continues.
 func (b *bisection) find(ctx context.Context, n int) (lastGood, firstBad int, err error) {
 	b.votes, b.verdicts = make([]map[verdict]int, n), make([]verdict, n)

@@ -163,7 +163,7 @@ func Explore(ctx context.Context, w Workspace, r ExploreArgs, onProgress func(al
 	}
 
 	for _, t := range done.Attempts {
-		if t != best || mergeErr == nil { // the user decides about the best one if its merge failed
+		if t != best || mergeErr == nil { // the fork of the best attempt is kept if its merge failed
 			if err := f.discardFork(ctx, t.Fork); err != nil {
 				return done, err
 			}

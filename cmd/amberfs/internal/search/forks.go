@@ -30,7 +30,7 @@ import (
 type Workspace struct {
 	Root string // the mounted directory; "" if it is not mounted here
 
-	// Call calls an operation in a fork of the workspace, or in the workspace for "".
+	// Call calls an operation in a fork of the workspace or, if fork is "", in the workspace.
 	Call   func(ctx context.Context, fork string, args, result any) error
 	Output *os.File // gets the output of the commands of a bisection; may be nil
 }
@@ -39,7 +39,7 @@ type Workspace struct {
 // that are left when the search ends.
 type searchForks struct {
 	Workspace
-	prefix       string         // of the names of the forks
+	prefix       string         // the names of all forks begin with it
 	janitorInput io.WriteCloser // the standard input of the janitor, which reads the names of forks to keep
 	stop         func()
 }

@@ -97,7 +97,7 @@ func (e *entry) moveTo(path string) error {
 func (e *entry) copyIndex(repository string) error {
 	in, err := openInDir(repository, "index")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // a missing index is an empty one
+		return nil // git treats a missing index as an empty one
 	}
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (e *entry) copyIndex(repository string) error {
 		return err
 	}
 
-	_, err = io.Copy(out, in) // within an amberfs mount the files then share their bytes
+	_, err = io.Copy(out, in) // within an amberfs mount, this copy shares the bytes of the file
 	return errors.Join(err, out.Close())
 }
 

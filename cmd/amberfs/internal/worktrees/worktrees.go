@@ -145,8 +145,9 @@ func (r *Repository) HeadCommit(ctx context.Context) (string, error) {
 	return git(ctx, r.Top, "rev-parse", "--verify", "HEAD")
 }
 
-// Add makes a worktree of the fork with a name. The worktree has a new branch at the commit head, and link becomes a
-// link to it. The caller has read head with HeadCommit before it made the fork. If Add fails, the caller deletes the fork.
+// Add makes a worktree of the fork with a name. It makes a new branch for the worktree at the commit head, and a
+// symbolic link to the worktree at the path link. The caller has read head with HeadCommit before it made the fork.
+// If Add fails, the caller deletes the fork.
 func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (w Worktree, err error) {
 	w = Worktree{Name: name, Branch: branch, Path: r.FilesIn(name), Link: link}
 	currentHead, err := r.HeadCommit(ctx)
@@ -159,7 +160,7 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 
 	registeredPath := filepath.Join(w.Path, registerDir, name)
 	add := []string{"worktree", "add", "--quiet", "--no-checkout", "-b", branch}
-	if r.workspaceIsCopy { // a locked worktree is not pruned while the copy is not mounted
+	if r.workspaceIsCopy { // locked, so that git does not prune the worktree while the copy is not mounted
 		add = append(add, "--lock", "--reason", "amberfs worktree remove "+name)
 	}
 	if _, err := git(ctx, r.Top, append(add, registeredPath, head)...); err != nil {
@@ -179,7 +180,7 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 
 	repository := r.Top
 	if !r.workspaceIsCopy {
-		repository = w.Path // the index in the fork agrees with the fork's files
+		repository = w.Path // the fork's own index, which agrees with the fork's files
 	}
 	if err := e.copyIndex(filepath.Join(repository, ".git")); err != nil {
 		return w, err

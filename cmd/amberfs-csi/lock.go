@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// locks exclude requests from each other, even if different drivers of the store get them. Another driver may be a
-// second DaemonSet, or a pod that was deleted by force and still runs. A lock is a byte of a file. If the driver is
-// killed, the kernel unlocks the byte.
+// locks exclude requests from each other, even if the requests are sent to different drivers of the store. A second
+// driver may be part of a second DaemonSet, or a pod that was deleted by force and still runs. A lock is a byte of a
+// file. If the driver is killed, the kernel unlocks the byte.
 type locks struct{ path string }
 
 // errLocked means that another request has the lock.

@@ -30,7 +30,7 @@ type runOptions struct {
 	otherDirs     []string
 	name          string
 	applyMode     string          // "", applyFlagAsk or applyFlagYes
-	conflictSides service.Refresh // with resume: the side that conflicts take
+	conflictSides service.Refresh // with resume: which side's version is used in conflicts
 
 	resume, newRun, discard bool
 }

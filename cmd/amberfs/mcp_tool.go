@@ -42,7 +42,8 @@ type commonArgs struct {
 	pageRange
 }
 
-// commonArgNames returns the names of the common arguments that the tool takes in a set of tools.
+// commonArgNames returns the names of the common arguments that the tool has in the set of tools with the given
+// index.
 func (t *tool) commonArgNames(setIndex int) []string {
 	switch {
 	case t.needsNoWorkspace:
@@ -76,7 +77,7 @@ func (t *tool) describeInput(setIndex int) *toolInput {
 		f := all[slices.IndexFunc(all, func(f reflect.StructField) bool { return service.JSONName(f) == fieldName })]
 		in.fieldIndex = append(in.fieldIndex, f.Index)
 		tag := reflect.StructTag(strings.Replace(string(f.Tag), `json:"`+fieldName, `json:"`+name, 1))
-		if renamed && f.Type.Kind() == reflect.Slice { // the tool takes a single element of the list
+		if renamed && f.Type.Kind() == reflect.Slice { // the argument of the tool is a single element of the list
 			f.Type = f.Type.Elem()
 		}
 

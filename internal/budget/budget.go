@@ -100,8 +100,8 @@ func (c *Charge) Add(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// TryAdd reserves further bytes without waiting. The first chargeStep bytes need no reservation. It fails
-// with errs.Quota if no further step is free, unless RemoveLimit was called.
+// TryAdd reserves further bytes without waiting, chargeStep bytes at a time. The first chargeStep bytes need no
+// reservation. TryAdd fails with errs.Quota if chargeStep bytes are not free, unless RemoveLimit was called.
 func (c *Charge) TryAdd(bytes int64) error {
 	if c == nil {
 		return nil

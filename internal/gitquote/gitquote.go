@@ -124,7 +124,7 @@ func (w jsonWriter) Write(doc []byte) (int, error) {
 	return len(doc), nil
 }
 
-// ListNames lists the first names for people, and counts the others.
+// ListNames returns a text for people, with the first few of names and the number of the further names.
 func ListNames(names []string) string {
 	const maxShown = 5
 	var shown []string

@@ -187,7 +187,7 @@ func IsGateway(s Stat) bool {
 	switch {
 	case s.Command == "virtiofsd", strings.HasPrefix(s.Command, "qemu-system"):
 		return true
-	case s.Command != "exe": // runsc starts itself as /proc/self/exe
+	case s.Command != "exe": // runsc has this name, because it starts itself as /proc/self/exe
 		return false
 	}
 

@@ -30,7 +30,7 @@ type Turns struct {
 // New returns Turns for atOnce computations at a time.
 func New(atOnce int) *Turns { return &Turns{free: atOnce} }
 
-// A turn is the turn of one computation, which it gives up and takes again.
+// A turn belongs to one computation, which can give it up and wait for it again.
 type turn struct {
 	turns *Turns
 	queue int
@@ -69,7 +69,7 @@ func (t *Turns) Do(ctx context.Context, fn func(ctx context.Context) error) erro
 func Yield(ctx context.Context) error {
 	if current, ok := ctx.Value(turnKey{}).(*turn); ok && current.isOver() {
 		current.giveUp()
-		_ = current.wait(context.WithoutCancel(ctx)) // even after an error, the caller has a turn when Yield returns
+		_ = current.wait(context.WithoutCancel(ctx)) // not canceled with ctx, so that the caller has a turn when Yield returns
 	}
 	return ctx.Err()
 }

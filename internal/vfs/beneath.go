@@ -218,7 +218,7 @@ func (b *Root) RenameNew(from, to string) error {
 			if err != unix.EINVAL {
 				return err
 			}
-			// NFS and some others do not support RENAME_NOREPLACE. A link fails if the name exists, too.
+			// NFS and some others do not support RENAME_NOREPLACE. linkat(2) also fails if the new name exists.
 			if err := unix.Linkat(fromDir, fromBase, toDir, toBase, 0); err != nil {
 				return err
 			}

@@ -38,7 +38,7 @@ type logFile struct {
 
 // LogLine appends a line to the log of a store whose daemon is not running.
 func LogLine(store, text string, args ...any) {
-	l := newLogFile(io.Discard) // with a writer, so that reopen does not redirect the error output of this process
+	l := newLogFile(io.Discard) // the writer prevents reopen from redirecting the error output of this process
 	if l.open(store) != nil {
 		return
 	}

@@ -32,8 +32,8 @@ type mount struct {
 	// daemon ends, although another mount namespace still has a copy of the mount (see copyGrace).
 	unmounted, detached chan struct{}
 	endDetached         func()
-	// umountMu is locked during umount(2). After unmounted is closed, umount(2) still takes some time, in which the
-	// kernel drops the inodes.
+	// umountMu is locked during umount(2). Even after the channel unmounted is closed, umount(2) takes some time, in
+	// which the kernel drops the inodes.
 	umountMu     sync.Mutex
 	deviceNumber atomic.Pointer[string] // nil until the method device has found it in the mount table
 }
@@ -70,7 +70,7 @@ func (m *mount) isAnswering() bool {
 // unmount unmounts the mount and waits for its end. If lazy is set, it detaches a mount that is in use.
 func (m *mount) unmount(lazy bool) error {
 	var err error
-	if _, ok, merr := m.tableEntry(); ok || merr != nil { // otherwise umount(8) has unmounted it
+	if _, ok, merr := m.tableEntry(); ok || merr != nil { // without an entry in the mount table, umount(8) has already unmounted it
 		m.umountMu.Lock()
 		err = m.server.Unmount()
 		m.umountMu.Unlock()
@@ -106,7 +106,7 @@ const copyGrace = 2 * time.Second
 // busyGrace is the time for which programs may keep a mount busy after a signal.
 const busyGrace = 2 * time.Second
 
-// forceUnmount unmounts. If this fails or takes longer than busyGrace, it detaches the mount, and waits for another
+// forceUnmount unmounts. If this fails or takes longer than busyGrace, it detaches the mount, and waits a second
 // busyGrace for the end of the mount.
 func (m *mount) forceUnmount() {
 	done := make(chan error, 1)

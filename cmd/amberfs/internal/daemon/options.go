@@ -34,7 +34,7 @@ type Config struct {
 	Shared     bool           // the daemon was started by `run` in a mount namespace of its own, and ends with its last user
 	Groups     []uint         // supplementary groups of the user, if the daemon is in a user namespace that maps only one id; else nil
 	Remote     string         // URL@SNAPSHOT, the remote snapshot with which a new store begins; "" for none
-	OrEmpty    bool           // a new store begins empty if the remote has no such snapshot
+	OrEmpty    bool           // a new store begins empty if the remote does not have the snapshot of Remote
 	Version    string         // version of the program
 	LogTo      io.Writer      // also gets the log; nil for none
 	Keeper     *keeper.Link   // the keeper that started this daemon; nil if none did
@@ -53,7 +53,7 @@ func (cfg *Config) Patience() time.Duration {
 	if cfg.Options.Hard {
 		return -1
 	}
-	if d, _ := time.ParseDuration(cfg.Options.Timeout); d > 0 { // mountopt has checked it
+	if d, _ := time.ParseDuration(cfg.Options.Timeout); d > 0 { // mountopt has already refused a malformed Timeout
 		return d
 	}
 

@@ -37,9 +37,9 @@ func IsolateMounts() error {
 // RunMountpoint returns the directory on which `run STORE` mounts the workspace.
 func RunMountpoint(store string) string { return filepath.Join(store, "mnt") }
 
-// joinMount counts a user, and returns a detached copy of the mount for it (open_tree(2)). A daemon that an
-// ordinary user started with `mount` may not copy mounts: then joinMount returns nil, and the user uses the
-// visible mount.
+// joinMount counts a user, and returns a detached copy of the mount for this user (open_tree(2)). A daemon that an
+// ordinary user started with `mount` may not copy mounts: then joinMount returns nil, and the user uses the visible
+// mount.
 func (d *Daemon) joinMount(options string) (*os.File, error) {
 	d.sharedMount.mu.Lock()
 	defer d.sharedMount.mu.Unlock()

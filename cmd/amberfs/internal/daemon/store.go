@@ -70,7 +70,7 @@ func checkReuse(cfg Config, note func(string)) error {
 	}
 
 	if from == cfg.From {
-		if len(cfg.Exclude) == 0 { // otherwise the caller refreshes the workspace
+		if len(cfg.Exclude) == 0 { // with Exclude, the caller refreshes the workspace
 			note("the store " + cfg.Store + " exists and is used as it is: " + from + " is not read again. `amberfs refresh` does that")
 		}
 		return nil
@@ -119,7 +119,7 @@ func fillStore(ctx context.Context, s *snapshot.Store, cfg Config, st MessageFun
 
 	var leftOut hostdir.LeftOut
 	o := service.FillOptions{Exclude: exclude, Hidden: cfg.Hidden, ShowProgress: st.progress, Skip: leftOut.Add, StubUnreadable: len(cfg.Exclude) > 0}
-	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // otherwise the copy has the path of the directory, and links stay valid
+	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // not if the copy is mounted at the path of the directory, where links stay valid
 		o.ReportPaths, o.Relink = st.note, cfg.Relink
 	}
 	defer func() {

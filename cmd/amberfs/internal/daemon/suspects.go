@@ -15,8 +15,8 @@ type suspects struct {
 	turnEnded chan struct{} // closed when the turn ends
 }
 
-// maxTurnWait is the time for which a suspect waits for its turn. Then it is carried out without a turn, because the
-// request that has the turn may be waiting for the effect of this one.
+// maxTurnWait is the time for which a suspect waits for its turn. Then the suspect is carried out without a turn,
+// because the request that has the turn may be waiting for the suspect's effect.
 const maxTurnWait = 5 * time.Second
 
 func newSuspects(numbers []uint64) *suspects {

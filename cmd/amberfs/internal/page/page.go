@@ -228,7 +228,8 @@ func (g *guard) isPageHost(host string) bool {
 	return host == g.host
 }
 
-// exchangeToken answers the request that contains the token with the key. It does so only once.
+// exchangeToken answers a request that has the token. The answer contains the key. A second request with the token is
+// refused.
 func (g *guard) exchangeToken(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Token string `json:"token"`

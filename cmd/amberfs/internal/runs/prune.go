@@ -50,7 +50,7 @@ func (f *Finder) Prunable(ctx context.Context) (PruneList, error) {
 	}
 
 	for _, r := range p.Runs {
-		if inUse[r.Store] { // the bytes of runs in removed stores are counted already
+		if inUse[r.Store] { // the runs in removed stores are already counted, with their stores
 			p.Bytes += r.Bytes
 		}
 	}

@@ -87,8 +87,8 @@ func (b *bisection) boundary() (lastGood, firstBad int) {
 	return lastGood, firstBad
 }
 
-// nextStates returns up to Jobs untested states between two states, such that they divide
-// the interval evenly. If the state at a point of division was tested, it takes the nearest untested one.
+// nextStates returns up to Jobs untested states between two states, such that they divide the interval evenly. If the
+// state at a point of division was tested, nextStates chooses the nearest untested state.
 func (b *bisection) nextStates(lastGood, firstBad int) (out []int) {
 	var untested []int
 	for i := lastGood + 1; i < firstBad; i++ {

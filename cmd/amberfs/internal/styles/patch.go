@@ -54,7 +54,7 @@ func (p *PatchWriter) colored(line []byte) []byte {
 	case bytes.HasPrefix(line, []byte("diff --git ")):
 		p.InFile, p.inHunk = true, false
 		color = Bold
-	case !p.InFile: // a list of files
+	case !p.InFile: // the line belongs to a list of files
 		return slices.Clone(line)
 	case bytes.HasPrefix(line, []byte("@@ ")):
 		p.inHunk = true

@@ -23,7 +23,6 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// applyCommandOptions are the options of apply.
 type applyCommandOptions struct {
 	hostdir.ApplyOptions
 	ours, theirs, yes, undo bool

@@ -14,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/forget"
 )
 
-// forgetOptions are the options of forget.
 type forgetOptions struct {
 	snapshot.ForgetOptions
 	file string // path of a file whose bytes are forgotten

@@ -29,7 +29,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// handoffOptions are the options of the command handoff.
 type handoffOptions struct {
 	service.Handoff
 	isReturn, noSession bool

@@ -24,7 +24,6 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// importOptions are the options of import.
 type importOptions struct {
 	git                  gitbridge.GitSource
 	tar, image, platform string

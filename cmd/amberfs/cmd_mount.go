@@ -22,7 +22,6 @@ import (
 // A mountFunc does the work of a command with the arguments of mount.
 type mountFunc func(ctx context.Context, a *app, cfg daemon.Config, foreground bool) error
 
-// mountOptions are the options of mount.
 type mountOptions struct {
 	daemon.Config
 	from                string

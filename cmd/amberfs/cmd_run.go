@@ -20,7 +20,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// runOptions are the options of run.
 type runOptions struct {
 	sandbox       sandbox.Config
 	task          task

@@ -36,7 +36,6 @@ type uiOutput struct {
 	Token  string `json:"token"`
 }
 
-// uiOptions are the options of ui.
 type uiOptions struct {
 	writable, opensBrowser bool
 	listenAddress          string

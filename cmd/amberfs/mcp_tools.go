@@ -113,8 +113,8 @@ const maxListedElements = 100
 // all elements in another field.
 func cutToListed[T any](list []T) []T { return list[:min(len(list), maxListedElements)] }
 
-// A refArgs is the argument of the three tools in the set "workspace:NAME". It names a snapshot or a workspace. Each tool
-// takes all forms:
+// A refArgs is the argument of the three tools in the set "workspace:NAME". It names a snapshot or a workspace. All three
+// tools accept these forms:
 //
 //	SNAPSHOT           a snapshot of the server's workspace
 //	FORK, FORK/FORK    a workspace that restore or branch made

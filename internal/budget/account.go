@@ -15,7 +15,7 @@ type Account struct {
 	freed  chan struct{} // closed when memory is released
 }
 
-// NewAccount returns an account of size bytes.
+// NewAccount returns an account of size bytes, of which a quarter is reserved for owner.
 func NewAccount(size int64, owner any) *Account {
 	return &Account{owner: owner, size: size, usedBy: make(map[any]int64), freed: make(chan struct{})}
 }
@@ -83,7 +83,7 @@ func (a *Account) addLocked(tenant any, bytes int64) {
 	a.usedBy[tenant] += bytes
 }
 
-// Release releases bytes of a tenant.
+// Release subtracts bytes from the memory of a tenant.
 func (a *Account) Release(tenant any, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -84,7 +84,7 @@ func (k Kind) Name() string { return meanings[k].name }
 // ExitStatus returns the exit status of a command that fails with the kind, 0 for "".
 func (k Kind) ExitStatus() int { return meanings[k].exitStatus }
 
-// HTTPStatus returns the HTTP status of an answer.
+// HTTPStatus returns the HTTP status of an answer that reports an error of the kind.
 func (k Kind) HTTPStatus() int { return meanings[k].httpStatus }
 
 // KindNamed returns the kind whose name for scripts is name. If several kinds have the name, it returns the kind that

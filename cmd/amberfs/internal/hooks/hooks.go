@@ -1,5 +1,5 @@
-// Package hooks edits the settings of agents, in which they name the commands that they run before each
-// turn and after each call of a tool. It also reads the input of these commands.
+// Package hooks edits the settings of agents. In these settings, the user names commands that the agent runs before
+// each turn and after each call of a tool. Package hooks also reads the input of these commands.
 package hooks
 
 import (

@@ -178,7 +178,6 @@ func sendJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// sendError sends an error.
 func sendError(w http.ResponseWriter, status int, sentence string) {
 	sendJSON(w, status, map[string]string{"error": sentence})
 }

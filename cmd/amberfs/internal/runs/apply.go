@@ -38,8 +38,8 @@ type Apply struct {
 }
 
 // Do applies the changes of the workspace of c to the directory of r. r has no name if the workspace is not a
-// run. After the apply, a run continues from the state of the directory. It is marked as applied if all its changes
-// were applied. If a run has several directories, Do first checks all of them and changes none if one has a
+// run. After the apply, a run continues from the state of the directory. The run is marked as applied if all its
+// changes were applied. If a run has several directories, Do first checks all of them and changes none if one has a
 // conflict. The paths in a and in the result are relative for the first directory, and absolute for the others.
 func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (result *hostdir.ApplyResult, err error) {
 	rule, err := threeway.RuleOf(a.Ours, a.Theirs)

@@ -34,7 +34,7 @@ type Run struct {
 	Store           string    `json:"store"`
 }
 
-// List returns the runs in the store of a directory.
+// List returns the runs in store, the store of the directory dir.
 func List(ctx context.Context, main *client.Client, dir, store string) (out []Run, err error) {
 	var l service.ForkList
 	if err := main.Do(ctx, service.Forks{}, client.Streams{}, &l); err != nil {

@@ -36,7 +36,7 @@ type bisection struct {
 var errWrongEnds = errors.New("the ends are not as named")
 
 // find finds the first bad one of n states, and the last good state before it. The first of the n states must be
-// good and the last one bad. Between the two results there can only be skipped states. k parallel tests divide the
+// good and the last one bad. Only skipped states can be between lastGood and firstBad. k parallel tests divide the
 // interval into k + 1 parts, of which a round leaves one.
 //
 // If Repeat is more than 1, find finally tests lastGood and firstBad again, unless they are the first or the last of

@@ -1,7 +1,7 @@
 // Package worktrees makes a fork of a workspace a worktree of a git repository. The repository is in
 // the workspace, or in the directory of which the workspace is a copy.
 //
-// A fork of a workspace has a copy of the repository. It becomes a worktree in three steps:
+// A fork of a workspace has a copy of the repository. The fork becomes a worktree in three steps:
 //
 //  1. git registers a worktree without files inside the fork.
 //  2. The fork's copy of the repository, its .git, is removed.
@@ -9,8 +9,8 @@
 //
 // The index is copied from the repository, so uncommitted changes stay uncommitted. Git registers the
 // worktree with its path in .forks, to which a symbolic link is made. The time of step 2 grows with the
-// repository; the other steps take constant time. The copy of a directory has no .git, so step 2 is left
-// out.
+// repository; the other steps take constant time. If the workspace is a copy of a directory, it has no .git,
+// and step 2 is left out.
 //
 // A program in the fork can change the fork's .git, so the file is not trusted. Git is started in the
 // main worktree alone, and facts about a worktree are read from git's entry there.

@@ -138,7 +138,7 @@ func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.Control
 		err = c.d.rewriteRecord(ctx, r)
 	}
 
-	if err == nil { // even if the capacity was recorded before, because that request may have been interrupted before this step
+	if err == nil { // even if an earlier request recorded the capacity, because it may have been interrupted before this step
 		err = c.d.setCapacityLimit(ctx, r)
 	}
 

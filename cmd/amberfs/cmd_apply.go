@@ -268,8 +268,8 @@ func applyTo(ctx context.Context, a *app, ch *client.Changes, dir string, o host
 	return runs.ApplyChanges(ctx, ch, dir, o)
 }
 
-// printConflicts prints the conflicts of a failed apply. If the apply failed after it had changed something, it
-// prints these changes. It returns the error with which the command ends.
+// printConflicts prints the conflicts of a failed apply. If the apply changed something before it failed,
+// printConflicts prints these changes. It returns the error with which the command ends.
 func printConflicts(a *app, result *hostdir.ApplyResult, err error) error {
 	if result != nil && result.Partial && !a.json {
 		a.note("%s", strings.TrimSuffix(appliedLines(a, result), "\n"))

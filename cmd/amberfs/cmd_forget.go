@@ -16,7 +16,7 @@ import (
 
 type forgetOptions struct {
 	snapshot.ForgetOptions
-	file string // path of a file whose bytes are forgotten
+	file string // the path of a file whose contents are forgotten
 	yes  bool
 }
 

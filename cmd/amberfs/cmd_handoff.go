@@ -289,7 +289,8 @@ func (o *handoffOptions) addSession(ctx context.Context, a *app, workspaces []*c
 	return nil
 }
 
-// newestFile returns the regular file that was modified last of those that match a pattern, "" if none matches.
+// newestFile looks for the regular files that match a pattern, and returns the one that was modified last, "" if
+// there is none.
 func newestFile(pattern string) (newest string) {
 	var newestInfo os.FileInfo
 	found, _ := filepath.Glob(pattern) // Glob fails only for a malformed pattern

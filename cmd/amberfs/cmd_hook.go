@@ -146,7 +146,7 @@ func handleHookInput(ctx context.Context, a *app, agent string, in *hooks.Input)
 
 	p, c, err := a.openClientHere(ctx)
 	if errors.Is(err, locate.ErrNotMounted) {
-		wd, _ := a.commandDir() // openClientHere has already called it without an error
+		wd, _ := a.commandDir() // openClientHere has already called commandDir without an error
 		return errs.Fail(errs.NotExist, "%s is not inside an amberfs mount; start the agent in a run: amberfs run --from . -- AGENT", quote(wd))
 	}
 	if err != nil {

@@ -20,7 +20,8 @@ type buildInfo struct {
 	System  string `json:"system"`
 }
 
-// versionText returns the version that was set with -ldflags or, without one, the version of the module, or "devel".
+// versionText returns the version that was set with -ldflags. Without one, it returns the version of the module,
+// which may be "devel".
 func versionText() string { return thisBuild().Version }
 
 func thisBuild() buildInfo {

@@ -184,8 +184,8 @@ func explainUnreachable(err error) error {
 	return err
 }
 
-// prepareReceipt makes the directory and its receipt. If the line was already being received in the directory, and
-// that was interrupted, it returns the existing receipt.
+// prepareReceipt makes the directory and its receipt. If the line was received in this directory before, and that was
+// interrupted, prepareReceipt returns the existing receipt.
 func prepareReceipt(line handoff.Line, dir string) (*receipt, error) {
 	r, err := readReceipt(dir)
 	if err != nil {

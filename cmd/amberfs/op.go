@@ -123,8 +123,8 @@ func operationCommand(a *app, o *service.Op, c *service.Command) *cobra.Command 
 	return cmd
 }
 
-// addFlag adds a flag to a command. The flag sets a field of args. Only Command.Convert uses a flag without a field,
-// and reads it from the ParsedLine.
+// addFlag adds a flag to a command. The flag sets a field of args. A flag without a field is only used by
+// Command.Convert, which reads it from the ParsedLine.
 func addFlag(a *app, cmd *cobra.Command, args reflect.Value, f service.Flag) {
 	flag, fieldName, value := f.Parts()
 	field := service.FieldNamed(args, fieldName)

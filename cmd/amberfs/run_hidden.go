@@ -41,8 +41,8 @@ type restrictions struct {
 	hideArgs       []string // values of --hide
 	readOnlyValues []string // values of --read-only
 
-	// relativeTo records paths of the command line for checkAllFound. found has a path that is in at least one
-	// directory of the run. notFound has a path that is outside of at least one directory. A path can be in both.
+	// relativeTo records paths of the command line for checkAllFound. found has the paths that are in at least one
+	// directory of the run. notFound has the paths that are outside of at least one directory. A path can be in both.
 	found, notFound []string
 }
 

@@ -13,7 +13,7 @@ type meaning struct {
 	name        string // for scripts
 	exitStatus  int    // of a command
 	httpStatus  int
-	description string // of the exit status; empty if another kind with this exit status has it
+	description string // describes the exit status; empty if another kind with this exit status has the description
 }
 
 var meanings = map[Kind]meaning{

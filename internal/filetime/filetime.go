@@ -1,7 +1,7 @@
 // Package filetime converts the times of files to and from 64-bit integers.
 //
-// A time is a number of nanoseconds since 1970. The range begins in December 1901, as in XFS. A smaller number is a time
-// 2^64 ns later, so that the range ends in July 2486.
+// A time is a number of nanoseconds since 1970. The range begins in December 1901, as in XFS. A number below
+// the range means a time 2^64 ns later, so that the range ends in July 2486.
 package filetime
 
 import (

@@ -27,8 +27,8 @@ import (
 //
 // The kernel reports changes by processes, but not changes by a FUSE daemon. So after a
 // restore another process (Nudge) sets the mtime of the changed files, and of the directories
-// whose names changed, to a special time (fusefs.Options.NudgeMtime). The kernel reports this change of
-// the mtime to watchers, and fusefs ignores it: no mtime changes. The daemon itself never touches its own mount.
+// whose names changed, to a special time (fusefs.Options.NudgeMtime). The kernel reports this to
+// watchers, but fusefs does not change the mtime. The daemon itself never touches its own mount.
 type inotifyReporter struct {
 	store      *snapshot.Store
 	mount      *mount

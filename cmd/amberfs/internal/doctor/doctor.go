@@ -31,7 +31,7 @@ type Report struct {
 
 // A Subject has the arguments of Examine.
 type Subject struct {
-	Dir     string // directory whose settings of agents are examined for hooks
+	Dir     string // the directory whose agent settings are searched for hooks
 	Version string
 	System  string
 }

@@ -87,7 +87,7 @@ func NamePrefix(dir string) string {
 	return name[:min(len(name), 60)]
 }
 
-// NewName returns a name for a new run of a directory. It returns none of names.
+// NewName returns a name for a new run of a directory. The name is not in names.
 func NewName(dir string, names []string) string {
 	highest := 0
 	for _, name := range names {

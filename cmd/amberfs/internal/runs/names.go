@@ -44,7 +44,7 @@ func ClaimName(store, name string) (owner string, err error) {
 		if _, err := os.Lstat(owner); owner != "" && err == nil {
 			return owner, nil
 		}
-		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) { // removes the name, whose owner was deleted
+		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) { // the owner of the name was deleted, so the name is removed
 			return "", errs.Fail(errs.ScriptKind(err), "cannot take the name of the run: %w", err)
 		}
 	}

@@ -50,7 +50,7 @@ func (f *Finder) Prunable(ctx context.Context) (PruneList, error) {
 	}
 
 	for _, r := range p.Runs {
-		if inUse[r.Store] { // the runs in removed stores are already counted, with their stores
+		if inUse[r.Store] { // not if the store is removed, too: its bytes include those of the run
 			p.Bytes += r.Bytes
 		}
 	}

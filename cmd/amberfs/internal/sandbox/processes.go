@@ -43,7 +43,7 @@ func (p *signalPasser) passTo(child *os.Process) {
 			if slices.Contains([]os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}, s) {
 				p.endRequested.Store(true)
 			}
-			if !isFromTerminal(s) { // the child also gets the signals of the terminal, but from the terminal itself
+			if !isFromTerminal(s) { // the terminal itself sends its signals to the child, too
 				_ = child.Signal(s) // it fails if the child has ended
 			}
 		}

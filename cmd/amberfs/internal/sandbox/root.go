@@ -363,7 +363,7 @@ func (c *Config) imageCommand(printNote func(string)) (*exec.Cmd, error) {
 
 	for _, v := range vars {
 		if path, ok := strings.CutPrefix(v, "PATH="); ok {
-			err = os.Setenv("PATH", path) // lookPath reads it
+			err = os.Setenv("PATH", path) // lookPath reads PATH from the environment of this process
 		}
 	}
 

@@ -186,7 +186,7 @@ func (f *searchForks) runAttempts(ctx context.Context, r ExploreArgs, limit time
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
-	changes := make(chan func()) // only this goroutine, which also reads the attempts, changes them
+	changes := make(chan func()) // functions that change attempts; only this goroutine calls them, because it also reads the attempts
 	go func() {
 		defer close(changes)
 

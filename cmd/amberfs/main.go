@@ -205,7 +205,7 @@ Without a command, it prints what "amberfs status" prints.`,
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "list every path")
 	add := func(group string, c *cobra.Command) {
 		c.GroupID = group
-		c.DisableFlagsInUseLine = true // Use has the flags already
+		c.DisableFlagsInUseLine = true // the field Use has the flags already
 		c.SuggestFor = strings.Fields(foreignNames[c.Name()])
 		root.AddCommand(c)
 	}

@@ -53,7 +53,7 @@ type messageHeader struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params struct {
-		RequestID json.RawMessage `json:"requestId"` // of notifications/cancelled
+		RequestID json.RawMessage `json:"requestId"` // in notifications/cancelled: the id of the cancelled request
 	} `json:"params"`
 }
 

@@ -61,7 +61,7 @@ func (t *tool) commonArgNames(setIndex int) []string {
 type toolInput struct {
 	argsType          reflect.Type
 	fieldIndex        [][]int // for each argument, the index of the field that it sets
-	operationArgCount int     // the number of arguments of the operation; the arguments after these set fields of commonArgs
+	operationArgCount int     // the number of arguments that belong to the operation; the remaining ones belong to commonArgs
 }
 
 func (t *tool) describeInput(setIndex int) *toolInput {

@@ -25,7 +25,7 @@ type tool struct {
 	service.Tool
 	op         *service.Op // nil for one of nonOperationTools
 	effect     service.Effect
-	preset     any // a value of the type of its arguments, with the default values
+	preset     any // a value of the type of the tool's arguments, with the default values
 	textForm   service.Form
 	resultType reflect.Type
 	// isPaged is set if the tool returns its text in pages. Other tools return the whole text, and the result as

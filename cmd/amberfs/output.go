@@ -65,7 +65,7 @@ type diffWriter struct {
 	a            *app
 	bar          *progress // removed from the screen before the first byte; may be nil
 	out          io.Writer
-	patchWriter  *styles.PatchWriter // out, if it writes colours; else nil
+	patchWriter  *styles.PatchWriter // equal to out if the diff is written in colours, else nil
 	writtenBytes int64
 	writeFailed  bool // a write has failed
 }

@@ -26,7 +26,7 @@ import (
 // finish prints the changes of the program, and applies them if the user has asked for it. It returns an error if some
 // changes could not be applied. The changes of an interrupted program are applied only after a question.
 func (k *keptRun) finish(interrupted bool) error {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // not SIGINT, which may be meant for the pager of a question
 	defer stop()
 
 	if r, err := runs.FindRun(ctx, k.store, k.name, k.a.command); err != nil {

@@ -162,7 +162,7 @@ type waiter struct {
 	tenant    any
 	bytes     int64
 	unlimited bool
-	granted   chan struct{} // closed when it is granted
+	granted   chan struct{} // closed when the request is granted
 }
 
 // maxPerTenant returns the number of bytes that a tenant can have while no other tenant has memory.

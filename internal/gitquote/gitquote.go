@@ -88,7 +88,7 @@ func EscapeJSON(doc []byte) []byte {
 	}
 
 	var b bytes.Buffer
-	for _, r := range string(doc) { // the output of an encoder is valid UTF-8
+	for _, r := range string(doc) { // the output of an encoder is valid UTF-8, so no byte is lost
 		if special(r) {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		} else {

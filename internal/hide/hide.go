@@ -17,7 +17,7 @@ type Matcher struct {
 }
 
 type pattern struct {
-	segments []string // for path.Match; "**" matches any number of names
+	segments []string // patterns for path.Match, or "**", which matches any number of names
 	negated  bool     // a path that matches is not hidden
 	dirOnly  bool     // only directories match
 }

@@ -103,7 +103,7 @@ func readTables(now func() time.Time, fn func(text []byte)) {
 
 		switch ns, err := os.Readlink("/proc/" + name + "/ns/mnt"); {
 		case err != nil:
-			unknown = append(unknown, name) // a process of another user
+			unknown = append(unknown, name) // the process belongs to another user, so its mount namespace is not known
 		case !seen[ns]:
 			seen[ns] = true
 			read(name)

@@ -294,7 +294,7 @@ func (b *Root) ReadDir(name string) (infos []Info, err error) {
 	for _, base := range names {
 		i, err := infoAt(fd, base)
 		if err == unix.ENOENT {
-			continue // removed since the names were read
+			continue // the file was removed since the names were read
 		}
 		if err != nil {
 			return nil, &fs.PathError{Op: "readdir", Path: name, Err: err}

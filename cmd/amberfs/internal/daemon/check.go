@@ -265,7 +265,7 @@ func busyError(store string, pid int, point string) error {
 	case visible:
 		e.Msg += ", mounted at " + point
 		return e.WithHint("unmount it first with `amberfs umount %s`", point)
-	case point != "": // unmounted with umount(8), or mounted in another namespace only
+	case point != "": // the store was unmounted with umount(8), or is mounted in another namespace only
 		return e.WithHint("end it with `amberfs umount %s`", store)
 	}
 

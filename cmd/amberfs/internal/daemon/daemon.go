@@ -201,7 +201,7 @@ func startDaemon(ctx context.Context, cfg Config, s MessageFunc) (_ *Daemon, err
 	}
 
 	d.mount.serve()
-	d.dropDeadExports() // of forks that ended shortly before the last daemon was killed
+	d.dropDeadExports() // drops the exports of forks that ended shortly before the last daemon was killed
 	d.background.goLoggingError("erasing what was forgotten", d.service.EraseForgotten)
 	d.background.goGuarded("remotes", func() { d.remoteConnection.Run(d.background.ctx, d.cfg.Options.Prefetch) })
 	d.background.goGuarded("pushes of the policy", func() { d.service.Backups.Run(d.background.ctx) })

@@ -66,10 +66,10 @@ func Spawn(ctx context.Context, cfg Config, s MessageFunc, attr *syscall.SysProc
 	defer r.Close()
 
 	cmd := exec.Command("/proc/self/exe", cfg.Args()...)
-	cmd.Args[0] = "amberfs" // with its name mount.fuse.amberfs, the program is a helper of mount(8)
+	cmd.Args[0] = "amberfs" // under its name mount.fuse.amberfs, the program would act as a helper of mount(8)
 	cmd.Dir = "/"
 	cmd.Env = append(withoutNotifySocket(os.Environ()), ReadyEnv+"=3")
-	cmd.ExtraFiles = []*os.File{w} // descriptor 3
+	cmd.ExtraFiles = []*os.File{w} // w is descriptor 3 of the daemon
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr // the daemon writes there until it has opened its log
 	cmd.SysProcAttr = attr

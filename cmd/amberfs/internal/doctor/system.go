@@ -37,7 +37,7 @@ func examineDevice() Check {
 var kernelFeatures = []struct {
 	major, minor int
 	state        string // the state of the check if the kernel is older
-	feature      string // the feature, for the user
+	feature      string // the feature, as text for the user
 }{
 	{5, 11, Failed, "amberfs works"},
 	{6, 9, Warning, "a crash of the daemon is a pause for programs, and does not end the mount"},

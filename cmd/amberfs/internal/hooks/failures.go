@@ -18,7 +18,7 @@ import (
 
 // Failures is the log of failed hooks. It is needed because agents do not show the error output of hooks.
 type Failures struct {
-	dir string // "" for a user without a home
+	dir string // "" for a user without a home directory
 }
 
 const (

@@ -17,7 +17,7 @@ import (
 // Options are the parsed mount options.
 type Options struct {
 	fusefs.Flags
-	NoACL    bool   // the mount of `amberfs run`, which has ACLs by default, has none
+	NoACL    bool   // switches off ACLs, which the mount of `amberfs run` has by default
 	Snapdir  string // visible or hidden; "": hidden
 	Metrics  string // HOST:PORT; "": none
 	NonEmpty bool   // the mount point may have entries

@@ -59,7 +59,7 @@ type Question struct {
 	notes    []stream.Omission
 	in       *bufio.Reader
 
-	choices       map[string]hostdir.Choice // by path, for all paths below it too
+	choices       map[string]hostdir.Choice // by path; a choice is also used for all paths below its path
 	leaveUnchosen bool                      // changes without a choice are not applied
 	isEnded       bool                      // the user ended the questions: changes without an answer are not applied
 	searchText    string                    // if set, changes without this text in their paths or lines are skipped

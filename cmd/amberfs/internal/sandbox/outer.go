@@ -43,7 +43,7 @@ type Config struct {
 
 	// RunOuter sets the fields below.
 	Server       Server // the daemon that serves Store
-	UserNS       bool   // the namespaces include one for users
+	UserNS       bool   // the run has a user namespace, too
 	NoNamespaces bool   // without namespaces: the program runs at Server.Mountpoint
 }
 
@@ -61,7 +61,7 @@ const (
 	startedFD   = 5 // gets a byte when the program has been started
 	treeFD      = 6 // a copy of the daemon's mount, if Server.HasTree
 	joinFD      = 7 // the connection to the daemon
-	otherDirsFD = 8 // and the following ones: the copies of the mounts of Config.OtherDirs
+	otherDirsFD = 8 // the first of the copies of the mounts of Config.OtherDirs, which have consecutive descriptors
 
 	handlersFD = 4 // in a container: closed when process 1 has handlers for signals
 )
@@ -93,7 +93,7 @@ func readInheritedConfig(f *os.File) (Config, error) {
 	if err != nil || len(c.Command) == 0 && !c.ForkIsRoot {
 		return c, errs.Fail(errs.Invalid, "%s is for `amberfs run` only", RunInnerCommand)
 	}
-	return c, f.Close() // the program does not inherit it
+	return c, f.Close() // closed, so that the program does not inherit the descriptor
 }
 
 // Exit statuses, as those of env(1) and nohup(1).
@@ -109,8 +109,8 @@ var endingStatuses = []int{statusSignalBase + int(unix.SIGHUP), statusSignalBase
 // Outcome describes how a program ended.
 type Outcome struct {
 	Started     bool
-	StillServed bool // the daemon still serves
-	Interrupted bool // by a signal, so its changes may be incomplete
+	StillServed bool // the daemon still serves the store
+	Interrupted bool // the program was ended by a signal, so its changes may be incomplete
 }
 
 // RunOuter runs the command in new namespaces and returns its exit status. The inner process inherits

@@ -108,7 +108,7 @@ func waitWithStops(pid int) {
 
 // isStopped reports whether a process is stopped.
 func isStopped(pid int) bool {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // it may have ended
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // the process may have ended
 	_, rest, _ := strings.Cut(string(b), ") ")
 	return strings.HasPrefix(rest, "T")
 }

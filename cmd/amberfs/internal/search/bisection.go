@@ -29,7 +29,7 @@ type bisection struct {
 
 	votes    []map[verdict]int // for each state, the number of runs with each verdict
 	verdicts []verdict
-	rounds   int // without round 0
+	rounds   int // the number of rounds, not counting round 0
 }
 
 // errWrongEnds means that the first state is not good, or the last one is not bad.

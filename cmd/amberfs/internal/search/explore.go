@@ -214,7 +214,7 @@ func (f *searchForks) runAttempts(ctx context.Context, r ExploreArgs, limit time
 			})
 		}
 
-		_ = group.Wait() // the cause of ctx is the error
+		_ = group.Wait() // the error is the cause of ctx
 	}()
 
 	for tick := time.Tick(time.Second / 5); ; {
@@ -264,7 +264,7 @@ func (f *searchForks) runAttempt(ctx context.Context, r ExploreArgs, t *Attempt,
 	}
 
 	if passed && r.Score != "" {
-		scoreOffset, _ := t.log.Seek(0, io.SeekCurrent) // it does not fail for a file
+		scoreOffset, _ := t.log.Seek(0, io.SeekCurrent) // Seek does not fail for a file
 		if status, ran := run("scoring", "sh", "-c", strings.ReplaceAll(r.Score, "{}", number)); ran {
 			text := lastLine(t.log, scoreOffset)
 			score, notNumber := strconv.ParseFloat(text, 64)

@@ -220,7 +220,7 @@ func applyChanges(ctx context.Context, a *app, ch *client.Changes, dir string, a
 }
 
 // askApply shows the changes that an apply would make, and asks which of them to apply. It sets o.Choose and o.Merge
-// by the answers. yes is false if no change is to be applied.
+// according to the answers. yes is false if no change is to be applied.
 func askApply(ctx context.Context, a *app, ch *client.Changes, dir string, ask askMode, o *hostdir.ApplyOptions) (yes bool, q *question.Question, err error) {
 	dry := *o
 	dry.DryRun, dry.Merge = true, false // the question, and not the dry run, decides about merges

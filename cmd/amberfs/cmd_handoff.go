@@ -158,8 +158,8 @@ func callHandoff(ctx context.Context, a *app, o *handoffOptions, c *client.Clien
 	return c.Do(ctx, o.Handoff, client.Streams{Progress: bar.show}, result)
 }
 
-// sendDirectory hands off an ordinary directory. It makes a run of the directory, which keeps the state that was handed
-// off.
+// sendDirectory hands off an ordinary directory. It makes a run of the directory. The run keeps the state that was
+// handed off.
 func sendDirectory(ctx context.Context, a *app, o *handoffOptions) (*service.HandedOff, error) {
 	dir, err := a.commandDir()
 	if err != nil {

@@ -199,8 +199,8 @@ func startMount(ctx context.Context, a *app, cfg daemon.Config, foreground bool)
 	return daemon.Run(ctx, cfg, report)
 }
 
-// messagePrinter returns a function that prints the messages of a starting daemon, except for its error, which the
-// caller gets and prints.
+// messagePrinter returns a function that prints the messages of a starting daemon. It does not print the daemon's
+// error, which the caller receives and prints.
 func messagePrinter(a *app, bar *progress, ready func(*daemon.Ready)) daemon.MessageFunc {
 	return func(m daemon.Message) {
 		switch {

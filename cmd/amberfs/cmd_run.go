@@ -289,8 +289,8 @@ func (k *keptRun) runStore(ctx context.Context, c sandbox.Config, remote string)
 	return k.a.runStatusError(status, err, applyErr)
 }
 
-// prepareStoreRun sets the mount point of a run in a STORE, and makes and fills the stores of the run that do not
-// exist. It returns the MessageFunc that prints the messages of their daemons.
+// prepareStoreRun sets the mount point of a run in a STORE. It makes and fills those stores of the run that do not
+// exist yet, and returns the MessageFunc that prints the messages of their daemons.
 func (k *keptRun) prepareStoreRun(ctx context.Context, c *sandbox.Config, remote string) (daemon.MessageFunc, error) {
 	mounts, err := locate.Mounts()
 	if err != nil {

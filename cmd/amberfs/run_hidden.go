@@ -26,8 +26,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// hideFile is the name of a file with patterns, as in .gitignore, of the paths that are hidden in runs of its
-// directory.
+// hideFile is the name of a file with patterns, as in .gitignore. The paths that match are hidden in runs of the
+// directory that contains the file.
 const hideFile = ".amberhide"
 
 // hideEmptyValue is a value of --hide: hidden files exist in the run, but are empty.

@@ -30,8 +30,8 @@ const (
 	maxNpmrcBytes    = 64 << 10
 )
 
-// noteSecrets prints the paths of files in a directory that look like secrets and are readable in a run. It does so once
-// for each directory.
+// noteSecrets searches a directory for files that look like secrets and are readable in a run, and prints their
+// paths. It does so once for each directory.
 func noteSecrets(a *app, dir string, h hostdir.Hidden) {
 	if text := newSecretsText(dir, h, maxSecretEntries); text != "" {
 		a.note("%s\n\thide them with --hide, or lines of %s", text, hideFile)
@@ -60,8 +60,8 @@ func newSecretsText(dir string, h hostdir.Hidden, maxEntries int) string {
 	return "readable, and named like secrets: " + gitquote.ListNames(found)
 }
 
-// findSecrets returns the paths of files below a directory that look like secrets, are readable and are not hidden. It
-// examines at most the given number of names.
+// findSecrets searches a directory for files that look like secrets, are readable and are not hidden. It returns
+// their paths. It examines at most the given number of names.
 func findSecrets(dir string, h hostdir.Hidden, maxEntries int) (found []string) {
 	remaining := maxEntries
 

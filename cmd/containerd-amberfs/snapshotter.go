@@ -73,8 +73,8 @@ func (s *snapshotter) Walk(ctx context.Context, fn snapshots.WalkFunc, filters .
 	})
 }
 
-// Usage returns the usage of a committed snapshot that Commit stored. For an active snapshot it returns the
-// growth of the fork.
+// Usage returns the usage of a snapshot. For a committed snapshot, this is the usage that Commit stored. For an
+// active snapshot, it is the growth of the fork.
 func (s *snapshotter) Usage(ctx context.Context, key string) (usage snapshots.Usage, err error) {
 	var id string
 	var info snapshots.Info

@@ -47,7 +47,7 @@ type (
 // queue is the faster one if it has few computations.
 func WithFastQueue(ctx context.Context) context.Context { return context.WithValue(ctx, queueKey{}, 1) }
 
-// Do waits for a turn, runs fn in it and returns the error of fn. If ctx ends before, it returns the
+// Do waits for a turn, runs fn in it and returns the error of fn. If ctx ends before the turn begins, Do returns the
 // error of ctx. fn calls Yield with its context from time to time. A Do within fn is part of the turn.
 func (t *Turns) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	if current, ok := ctx.Value(turnKey{}).(*turn); ok && current.turns == t {

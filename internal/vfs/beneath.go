@@ -163,8 +163,8 @@ func (b *Root) OpenOSFile(name string, flag int, perm fs.FileMode) (*os.File, er
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// prepareOpened returns an error for a file that must not be opened with the flags. Otherwise it truncates the
-// file, if the flags say so, and makes its descriptor blocking.
+// prepareOpened returns an error for a file that must not be opened with the flags. Otherwise it truncates the file
+// if the flags have O_TRUNC, and makes its descriptor blocking.
 func (b *Root) prepareOpened(fd, flag int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -183,8 +183,9 @@ func Erase(fsys FS, name string) error {
 	return fsys.Remove(name)
 }
 
-// Overwrite writes zeros between two offsets of a file. When the zeros are synced, the old bytes are removed from the
-// disk, unless the filesystem copies on write or the disk is flash memory: these reuse the space later.
+// Overwrite writes zeros between two offsets of a file. When the zeros are synced, the old bytes are no longer on the
+// disk. This is not so if the filesystem copies on write, or if the disk is flash memory: there the old bytes stay
+// until their space is used again.
 func Overwrite(f File, from, to int64) error {
 	zeros := make([]byte, min(max(to-from, 0), 1<<20))
 

@@ -70,8 +70,8 @@ func Run(ctx context.Context, cfg Config, s MessageFunc) error {
 	return d.waitForEnd(signals)
 }
 
-// fillSyncDelay is how long the daemon of a new copy leaves the disk to the program. A short run that keeps
-// nothing then writes little to the disk.
+// fillSyncDelay is how long the daemon of a new copy waits before it syncs the copy to the disk. So a short run that
+// keeps nothing writes little to the disk.
 const fillSyncDelay = time.Second
 
 // ownerOnlyUmask makes new files of this process and its libraries accessible to their owner alone.

@@ -70,8 +70,8 @@ func checkKernel(release string) Check {
 	return c
 }
 
-// examineHelper looks for fusermount3. If namespaces can be made, its absence is only a warning, because `amberfs run`
-// works without it.
+// examineHelper looks for fusermount3. If fusermount3 is missing, but namespaces can be made, the check is only a
+// warning, because `amberfs run` works without fusermount3.
 func examineHelper(hasNamespaces bool) Check {
 	c := okCheck("fusermount3", "not needed: you may mount")
 	if mounts.Privileged() {

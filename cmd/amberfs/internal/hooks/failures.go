@@ -97,8 +97,8 @@ func appendLine(file, line string) error {
 	return err
 }
 
-// shellCommand returns the command of a hook. Its exit status is always 0. If amberfs is not installed, the
-// shell warns once: a user without amberfs may have the same settings, from a repository.
+// shellCommand returns the command of a hook. Its exit status is always 0. If amberfs is not installed, the shell
+// prints one warning. Users without amberfs run the command if they have the settings from a repository.
 func shellCommand(agent string) string {
 	missing := encodeJSON(WarningOutput(agent, "amberfs is not installed: no snapshots are taken"))
 	return commandStart(agent) + `2>/dev/null || { d="${XDG_STATE_HOME:-$HOME/.local/state}/amberfs"; [ -e "$d/` + notInstalledFile +

@@ -190,8 +190,8 @@ type guard struct {
 	key       string      // the key of the session
 }
 
-// sessionHeader is the header with the key in every request. A browser would send a cookie to every port of
-// the host, also to a server of another user.
+// sessionHeader is the header with the key in every request. The key is not in a cookie, because a browser would send
+// a cookie to every port of the host, also to a server of another user.
 const sessionHeader = "Amberfs-Session"
 
 // contentPolicy is the content security policy: the page loads only files of this server.

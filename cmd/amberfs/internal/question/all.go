@@ -56,7 +56,8 @@ func AskAll(ctx context.Context, questions []*Question) (yes bool, err error) {
 	}
 }
 
-// forEachNonEmpty calls fn for each Question that is not Empty. All of them read from the terminal of the first one.
+// forEachNonEmpty calls fn for each Question that is not Empty. All questions read the answers from the terminal of
+// the first one.
 func forEachNonEmpty(questions []*Question, fn func(*Question) error) error {
 	for _, q := range questions {
 		if q.Empty() {

@@ -79,7 +79,7 @@ func (f *Finder) ListAndPrune(ctx context.Context, stores []string) (out, copies
 	return out, copies, err
 }
 
-// listAndPruneStore returns the runs in a store, and the copy that they share, nil if there is none any more. It deletes
+// listAndPruneStore returns the runs in a store, and the copy that they share, nil if there is no copy. It deletes
 // expired runs. It removes a store without runs, unless the store is so new that a run may be beginning in it.
 func (f *Finder) listAndPruneStore(ctx context.Context, store string) (found []Run, c *Run, err error) {
 	dir, _ := SourceDir(store)

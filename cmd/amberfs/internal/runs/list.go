@@ -137,8 +137,8 @@ func (r *Run) isExpired(now time.Time) bool {
 	return false
 }
 
-// DeleteRun deletes the fork of a run, and releases the name. The caller must check before that no program is in the
-// run.
+// DeleteRun deletes the fork of a run, and releases the name. The caller must first check that no program is running
+// in the run.
 func DeleteRun(ctx context.Context, main *client.Client, store, name string) error {
 	if err := main.Do(ctx, service.DeleteFork{Name: name, Discard: true, Forget: true}, client.Streams{}, nil); err != nil {
 		return err

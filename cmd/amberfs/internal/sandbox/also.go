@@ -23,9 +23,9 @@ type OtherDir struct {
 	Server Server // the daemon that serves Store; RunOuter sets it
 }
 
-// joinOtherStores connects to the daemons of the other stores of a run, and starts the daemons that are not running. The
-// caller must leave these daemons, even after an error. mountCopies has a copy of the mount for each directory of
-// c.OtherDirs, or nil for a directory of the host.
+// joinOtherStores connects to the daemons of the other stores of a run, and starts the daemons that are not running.
+// The caller must call leaveDaemon for each connection, even after an error. mountCopies has a copy of the mount for
+// each directory of c.OtherDirs, or nil for a directory of the host.
 func joinOtherStores(ctx context.Context, c *Config, s daemon.MessageFunc) (connections []*service.JoinConnection, mountCopies []*os.File, err error) {
 	if c.NoNamespaces && len(c.OtherDirs) > 0 {
 		return nil, nil, errs.Fail(errs.Failed, "several directories in a run need namespaces, which this system forbids to ordinary users").

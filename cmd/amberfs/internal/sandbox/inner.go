@@ -16,8 +16,8 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// RunInner is the process in the namespaces. It returns the program's exit status. printNote prints a
-// remark for the user.
+// RunInner is the main function of the inner process, which runs in the namespaces. It returns the program's exit
+// status. printNote prints a remark for the user.
 func RunInner(ctx context.Context, printNote func(string)) (int, error) {
 	runtime.LockOSThread() // capabilities and the parent-death signal belong to a thread
 	defer runtime.UnlockOSThread()

@@ -25,8 +25,8 @@ type signalPasser struct {
 	endRequested atomic.Bool // a signal asked for the end
 }
 
-// catchSignals begins to queue signals, which passTo sends to a child. If ctx has ended, a
-// signal came before the call: then it queues a SIGTERM.
+// catchSignals begins to queue signals, which passTo sends to a child. If ctx has ended, a signal came before the
+// call: then catchSignals queues a SIGTERM.
 func catchSignals(ctx context.Context) *signalPasser {
 	p := &signalPasser{ch: make(chan os.Signal, 16)}
 	signal.Notify(p.ch, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGALRM)

@@ -75,8 +75,8 @@ func lockNameOf(dir string) (string, error) {
 
 func (t *TempDir) pathOf(name string) string { return filepath.Join(t.Path, name) }
 
-// Remove removes the directory and releases the lock. If the directory has other files, it keeps them and the
-// directory.
+// Remove removes the directory and releases the lock. If the directory contains other files, Remove keeps these files
+// and the directory.
 func (t *TempDir) Remove() {
 	otherStores, _ := filepath.Glob(filepath.Join(t.Path, "store-[0-9]*")) // the pattern is well-formed
 	var err error

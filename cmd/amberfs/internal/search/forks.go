@@ -74,8 +74,9 @@ func (f *searchForks) keepFork(name string) { fmt.Fprintln(f.janitorInput, name)
 // the prefix.
 const JanitorCommand = "discard-forks"
 
-// DiscardOtherForks discards the forks of a search, except for those to keep. The names of all forks of the search begin
-// with prefix. DiscardOtherForks first reads the names of the forks to keep from keepNames, which ends with the search.
+// DiscardOtherForks discards the forks of a search, except for those to keep. The names of all forks of the search
+// begin with prefix. DiscardOtherForks first reads the names of the forks to keep from keepNames. When the search
+// ends, keepNames ends.
 func (w Workspace) DiscardOtherForks(ctx context.Context, prefix string, keepNames io.Reader) error {
 	kept := map[string]bool{}
 	for lines := bufio.NewScanner(keepNames); lines.Scan(); {

@@ -76,8 +76,8 @@ const linksDir = ".claude/worktrees"
 // LinksDir returns the directory of the links to the worktrees of the repository at top.
 func LinksDir(top string) string { return filepath.Join(top, linksDir) }
 
-// CopyMountpoint returns the mount point of the copy of the directory top, in which worktrees are made. It is
-// inside top, because agents refuse a worktree outside the repository.
+// CopyMountpoint returns the mount point of the copy of the directory top. Worktrees are made in this copy. The mount
+// point is inside top, because agents refuse a worktree outside the repository.
 func CopyMountpoint(top string) string { return filepath.Join(top, linksDir, ".amberfs") }
 
 // RepositoryOfCopy returns the repository of the directory whose copy is mounted at root. It reports false if root is

@@ -138,6 +138,6 @@ func (d *driver) forkSnapshot(ctx context.Context, id string, src source, ttl st
 		return withRemoteCode(err)
 	}
 
-	// The snapshot from which the fork began has got a name in main, which the fork does not need.
+	// The snapshot from which the fork began has a name in main. The fork does not need this name, so it is removed.
 	return ignoreKind(errs.NotExist, d.callDaemon(ctx, "", service.Remove{Names: []string{f.Snapshot}, Forget: true}, nil))
 }

@@ -111,7 +111,7 @@ func (a *app) openClient(ctx context.Context, p locate.Location) (*client.Client
 	return c, err
 }
 
-// openClientHere is openClient for the location of the command.
+// openClientHere does what openClient does, for the location of the command.
 func (a *app) openClientHere(ctx context.Context) (p locate.Location, c *client.Client, err error) {
 	if p, err = a.location(); err != nil {
 		return p, nil, err
@@ -127,7 +127,8 @@ func (a *app) call(ctx context.Context, p locate.Location, args, result any) err
 	return a.callWithStreams(ctx, p, args, client.Streams{Progress: bar.show}, result)
 }
 
-// callWithStreams is call with streams for the input and the output of the operation. It does not show the progress.
+// callWithStreams does what call does, with streams for the input and the output of the operation. It does not show
+// the progress.
 func (a *app) callWithStreams(ctx context.Context, p locate.Location, args any, streams client.Streams, result any) error {
 	c, err := a.openClient(ctx, p)
 	if err != nil {
@@ -144,7 +145,7 @@ func (a *app) callWithStreams(ctx context.Context, p locate.Location, args any, 
 	return err
 }
 
-// callHere is call in the location of the command.
+// callHere does what call does, in the location of the command.
 func (a *app) callHere(ctx context.Context, args, result any) error {
 	p, err := a.location()
 	if err != nil {

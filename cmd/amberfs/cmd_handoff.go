@@ -78,7 +78,8 @@ received before is fetched.`,
 	return cmd
 }
 
-// handOff sends, receives, sends back or merges, depending on the words and options of the command line.
+// handOff sends or receives a handoff, sends it back or merges it, depending on the words and options of the command
+// line.
 func handOff(ctx context.Context, a *app, o *handoffOptions, words []string) error {
 	if len(words) > 0 {
 		if line, ok := handoff.ParseLine(words[0]); ok {
@@ -236,7 +237,7 @@ func (k *keptRun) addHiddenAndNoteSecrets(ctx context.Context, result *service.H
 // sessionIDPattern matches the ids of agent sessions, which are part of the names of transcript files.
 var sessionIDPattern = pattern.New(`^[A-Za-z0-9_-]{1,128}$`)
 
-// maxTranscriptBytes is the size of the largest transcript after compression.
+// maxTranscriptBytes is the maximum size in bytes of a compressed transcript.
 const maxTranscriptBytes = 11 << 20
 
 // addSession sets o.Session and o.Transcript. It takes the session from the label of the newest snapshot of a turn

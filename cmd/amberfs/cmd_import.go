@@ -357,7 +357,7 @@ func printImported(a *app, imported service.Imported) error {
 	})
 }
 
-// openInput opens a file that the user named, - for the standard input.
+// openInput opens a file that the user named. The name "-" means the standard input.
 func (a *app) openInput(name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(a.stdin), nil
@@ -375,7 +375,7 @@ func (a *app) openInput(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// readInput reads a file that the user named, - for the standard input.
+// readInput reads a file that the user named. The name "-" means the standard input.
 func (a *app) readInput(name string) ([]byte, error) {
 	in, err := a.openInput(name)
 	if err != nil {

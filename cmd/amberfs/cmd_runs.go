@@ -319,7 +319,7 @@ func withRun(ctx context.Context, a *app, dir, name string, fn func(r *runs.Run,
 	return runFinder(a).WithRun(ctx, dir, name, fn)
 }
 
-// markGroup marks a run, in each of its directories, with a state: removed or kept.
+// markGroup sets the state of a run, removed or kept, in each directory of the run.
 func markGroup(ctx context.Context, a *app, dir, name, state string) error {
 	return runFinder(a).WithEachRun(ctx, dir, name, func(r *runs.Run, _ *client.Client) error {
 		if err := r.CheckRemovable(); err != nil {

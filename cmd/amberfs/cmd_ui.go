@@ -209,7 +209,7 @@ func openBrowser(a *app, url string) (remove func()) {
 	return func() { os.RemoveAll(dir) } // if dir is "", RemoveAll does nothing
 }
 
-// listenUI listens on a loopback address, or on a socket for its user alone.
+// listenUI listens on a loopback address, or on a socket that only this user may use.
 func listenUI(address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		oldUmask := unix.Umask(0o177) // otherwise other users could connect before a chmod

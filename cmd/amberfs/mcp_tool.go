@@ -137,7 +137,7 @@ func outlineSchema(s *jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: s.Type, Required: s.Required}
 }
 
-// A notifyFunc sends a progress notification, if the client asked for them.
+// A notifyFunc sends a progress notification, if the client asked for progress notifications.
 type notifyFunc func(message string, done, total int)
 
 // addTool adds a tool to the server. args is the type of its arguments, and inputSchema is their schema. The function do

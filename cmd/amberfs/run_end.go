@@ -45,7 +45,7 @@ func (k *keptRun) finish(interrupted bool) error {
 	return k.finishOne(ctx, interrupted)
 }
 
-// finishOne is finish for a run of one directory.
+// finishOne does what finish does, for a run of one directory.
 func (k *keptRun) finishOne(ctx context.Context, interrupted bool) error {
 	a := k.a
 	fork, err := k.openClient(ctx, k.name)

@@ -146,7 +146,7 @@ func (k *keptRun) prepareForks(ctx context.Context, c *sandbox.Config) error {
 	return runs.SetGroupMembers(k.store, k.name, members)
 }
 
-// finishGroup is finish for a run of several directories.
+// finishGroup does what finish does, for a run of several directories.
 func (k *keptRun) finishGroup(ctx context.Context, interrupted bool) error {
 	a := k.a
 	parts, err := k.openParts(ctx)

@@ -46,7 +46,7 @@ type keptRun struct {
 // dirRuns returns the run of each directory, with k's own first.
 func (k *keptRun) dirRuns() []*keptRun { return append([]*keptRun{k}, k.otherRuns...) }
 
-// run runs a program in a run of a directory, or of several.
+// run runs a program in a run of one directory or of several directories.
 func (k *keptRun) run(ctx context.Context, c sandbox.Config) error {
 	k.command = c.Command
 	if err := k.makeStore(ctx); err != nil {

@@ -23,7 +23,8 @@ var (
 	npmTokenPattern    = pattern.New(`(?m)^[^#;]*_(auth|authToken|password)\s*=`)
 )
 
-// The maximum numbers of names that are examined, and of bytes that are read of an .npmrc.
+// Limits of a search for secrets: the number of names that are examined, and the number of bytes that are read from
+// an .npmrc.
 const (
 	maxSecretEntries = 200_000
 	maxHookEntries   = 20_000 // few, because an agent waits for the hook

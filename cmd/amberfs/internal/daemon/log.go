@@ -67,7 +67,7 @@ func (l *logFile) open(store string) error {
 	return nil
 }
 
-// reopen opens the file at path, and closes the one before it. The caller holds mu.
+// reopen opens the file at path, and closes the file that was open before. The caller holds mu.
 func (l *logFile) reopen() error {
 	f, err := l.dir.OpenOSFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {

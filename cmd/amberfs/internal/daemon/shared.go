@@ -53,7 +53,7 @@ func (d *Daemon) joinMount(options string) (*os.File, error) {
 			WithHint("use the same options, or none")
 	}
 
-	// `run` mounts its copy on this directory if the user named no other one.
+	// `run` mounts its copy on this directory, unless the user named another directory.
 	d.makeMountpoint(RunMountpoint(d.cfg.Store))
 	var tree *os.File
 	fd, err := unix.OpenTree(unix.AT_FDCWD, d.cfg.Mountpoint, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)

@@ -34,7 +34,7 @@ type inotifyReporter struct {
 	mount      *mount
 	log        *slog.Logger
 	nudgeMtime int64 // see fusefs.Options.NudgeMtime
-	// lastCPUTime is the processor time of the last process. Only the goroutine of reportAll accesses it.
+	// lastCPUTime is the processor time of the last Nudge process. Only the goroutine of reportAll accesses it.
 	lastCPUTime time.Duration
 
 	mu struct {
@@ -47,20 +47,20 @@ type inotifyReporter struct {
 }
 
 const (
-	// nudgeDelay is the time from a restore to the start of a process. It lets one process serve
-	// several restores in a row. minNudgeInterval is the shortest time between two processes.
+	// nudgeDelay is the time from a restore to the start of a Nudge process. It lets one process serve several
+	// restores in a row. minNudgeInterval is the shortest time between two Nudge processes.
 	nudgeDelay       = 20 * time.Millisecond
 	minNudgeInterval = 200 * time.Millisecond
-	// idlePerCPUTime is a factor: the time between two processes is at least idlePerCPUTime times the processor time
-	// of the first one. So continuous restores use at most a twentieth of a processor for watchers.
+	// idlePerCPUTime is a factor: the time between two Nudge processes is at least idlePerCPUTime times the processor
+	// time of the first one. So continuous restores use at most a twentieth of a processor for watchers.
 	idlePerCPUTime = 20
-	// maxTouchedFiles is the number of paths after which a process touches no further files. For further changed
-	// names, it touches only their directories.
+	// maxTouchedFiles is the number of paths after which a Nudge process touches no further files. For further
+	// changed names, it touches only their directories.
 	maxTouchedFiles = 10_000
 	// maxQueuedNames is the number of names after which a changed name is queued only if it is in another directory
 	// than the last name of the queue.
 	maxQueuedNames = 4 * maxTouchedFiles
-	// maxNudgeTime is the time after which a process is killed.
+	// maxNudgeTime is the time after which a Nudge process is killed.
 	maxNudgeTime = 10 * time.Second
 )
 
@@ -96,7 +96,8 @@ func (w *inotifyReporter) queueEntries(entries []live.Entry) {
 	})
 }
 
-// stopProcess ends a running process, so that it does not keep the mount busy. The next restore starts a new process.
+// stopProcess ends a running Nudge process, so that it does not keep the mount busy. The next restore starts a new
+// process.
 func (w *inotifyReporter) stopProcess() {
 	w.mu.Lock()
 	if w.mu.cancel != nil {
@@ -106,7 +107,7 @@ func (w *inotifyReporter) stopProcess() {
 	w.wg.Wait()
 }
 
-// close ends a running process, and prevents the start of further processes.
+// close ends a running Nudge process, and prevents the start of further ones.
 func (w *inotifyReporter) close() {
 	w.mu.Lock()
 	w.mu.closed = true
@@ -114,8 +115,8 @@ func (w *inotifyReporter) close() {
 	w.stopProcess()
 }
 
-// reportAll reports the changed names, until none are left or ctx ends. For each batch it starts a process, which
-// touches the files.
+// reportAll reports the changed names, until none are left or ctx ends. For each batch it starts a Nudge process,
+// which touches the files.
 func (w *inotifyReporter) reportAll(ctx context.Context) {
 	for wait := nudgeDelay; ; wait = max(minNudgeInterval, idlePerCPUTime*w.lastCPUTime) {
 		select {
@@ -191,7 +192,7 @@ func (w *inotifyReporter) dirPath(dir live.NodeID) string {
 	return path.Join(".", p)
 }
 
-// nudge has a process touch paths, and waits for its end.
+// nudge starts a Nudge process that touches paths, and waits for its end.
 func (w *inotifyReporter) nudge(ctx context.Context, paths []string) error {
 	m, ok, err := w.mount.tableEntry()
 	if !ok || len(paths) == 0 {

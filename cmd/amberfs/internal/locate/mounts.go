@@ -72,7 +72,8 @@ type UsingProcess struct {
 // maxUsingProcesses is the largest number of processes that UsingProcesses returns.
 const maxUsingProcesses = 20
 
-// These are the links below /proc/PID by which a process uses a mount, for UsingProcesses.
+// The links below /proc/PID that UsingProcesses can examine. A process uses a mount if such a link leads into the
+// mount.
 var (
 	AllLinks  = []string{"cwd", "root", "exe", "fd/*"}
 	DirLinks  = []string{"cwd", "root"}

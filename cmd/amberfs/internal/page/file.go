@@ -19,7 +19,7 @@ const (
 	maxLineBytes   = 4 << 10
 )
 
-// A listing is the answer with some lines of a file.
+// A listing is an answer with some lines of a file.
 type listing struct {
 	Kind  string   `json:"kind"` // text, binary or very large
 	Size  int64    `json:"size"`
@@ -60,7 +60,8 @@ func (p *Page) openContent(w http.ResponseWriter, r *http.Request, limit int64) 
 	return nil
 }
 
-// serveFile answers with a listing: the lines of a file from the line "from" of the query on.
+// serveFile answers with a listing: the lines of a file, beginning with the line that the field "from" of the query
+// names.
 func (p *Page) serveFile(w http.ResponseWriter, r *http.Request) {
 	body := p.openContent(w, r, maxTextBytes)
 	if body == nil {

@@ -323,7 +323,7 @@ func (a Apply) choiceFunc(ctx context.Context, ch *client.Changes, plan []hostdi
 		choices[name] = choice
 	}
 
-	// New and deleted directories follow from the choices for their entries.
+	// ChooseDirs derives the choices for new and deleted directories from the choices for their entries.
 	hostdir.ChooseDirs(choices, plan)
 	return func(name string) hostdir.Choice {
 		if c, ok := choices[name]; ok {

@@ -13,8 +13,9 @@ import (
 // ErrUndone means that the apply was undone already.
 var ErrUndone = errors.New("undone already")
 
-// FindApply returns the apply with a number or, for 0, the last apply in a workspace. Undone applies do not count.
-// workspace is the name of the workspace in errors. Errors: ErrUndone; errs.NotExist.
+// FindApply returns the apply with a number in a workspace or, for 0, the last apply that was not undone. workspace
+// is the name of the workspace in errors. If there are only undone applies, the error wraps ErrUndone. All errors
+// about a missing apply are of kind errs.NotExist.
 func FindApply(ctx context.Context, c *client.Client, number uint64, workspace string) (service.OpState, error) {
 	var l service.OpList
 	if err := c.Do(ctx, service.ListOps{}, client.Streams{}, &l); err != nil {

@@ -39,7 +39,8 @@ const termGrace = 300 * time.Millisecond
 // directory. RunInFork returns the exit status as a shell does. When ctx or this process ends,
 // the program and all processes that it started end too.
 func RunInFork(ctx context.Context, root, fork string, out *os.File, env []string, argv ...string) (int, error) {
-	// The kernel sends the parent-death signal when the thread that forked ends.
+	// The kernel sends the parent-death signal when the thread that forked ends, so this thread must not end before
+	// the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 

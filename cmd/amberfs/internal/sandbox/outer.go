@@ -118,7 +118,8 @@ type Outcome struct {
 // when the daemon serves the store, and onEnded when the program has ended. If c.InPlace is set, the program
 // is registered as a user of c.Fork until it ends.
 func RunOuter(ctx context.Context, c Config, temp *TempDir, s daemon.MessageFunc, onServed func(*Config) error, onEnded func(Outcome) error) (int, error) {
-	// The kernel sends the parent-death signal when the thread that forked ends.
+	// The kernel sends the parent-death signal when the thread that forked ends, so this thread must not end before
+	// the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 

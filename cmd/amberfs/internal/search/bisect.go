@@ -89,7 +89,7 @@ func (f *searchForks) bisectStates(ctx context.Context, r BisectArgs) ([]info.In
 	}
 
 	states := slices.DeleteFunc(l.Snapshots, func(i info.Info) bool {
-		// Snapshots of forks and remotes belong to other time lines.
+		// Snapshots of forks and remotes are left out, because they belong to other time lines.
 		return i.Seq <= good.Seq || i.Seq >= bad.Seq || i.Kind == info.KindFork || i.Kind == info.KindPull
 	})
 	slices.SortStableFunc(states, func(x, y info.Info) int { return cmp.Compare(x.Seq, y.Seq) })

@@ -210,7 +210,7 @@ func prepareReceipt(line handoff.Line, dir string) (*receipt, error) {
 	return r, r.save()
 }
 
-// bumpChangeTime sets the change time of a directory to now, by the clock of its file system, and returns it.
+// bumpChangeTime sets the change time of a directory to now, by the clock of its file system, and returns this time.
 func bumpChangeTime(dir string) (int64, error) {
 	var st unix.Stat_t
 	err := unix.Stat(dir, &st)
@@ -303,7 +303,8 @@ type sentBackOutput struct {
 	DryRun  bool   `json:"dry_run,omitempty"`
 }
 
-// sendBack sends the changes in a received directory back, for the machine that handed it off.
+// sendBack sends the changes in a received directory back, so that the machine that handed off the directory can
+// merge them.
 func sendBack(ctx context.Context, a *app, r *receipt, dryRun bool) error {
 	tempDir, err := os.MkdirTemp("", "amberfs-handoff-")
 	if err != nil {

@@ -40,7 +40,7 @@ import (
 )
 
 func main() {
-	// A process that was started through /proc/self/exe has the name exe.
+	// Set the name of the process: a process that was started through /proc/self/exe has the name exe.
 	_ = os.WriteFile("/proc/self/comm", []byte("amberfs"), 0)
 	os.Exit(runApp(newApp(os.Stdin, os.Stdout, os.Stderr), os.Args))
 }
@@ -121,7 +121,7 @@ func mountHelperArgs(root *cobra.Command, argv []string) []string {
 	args := argv[1:]
 	helper := strings.HasPrefix(filepath.Base(argv[0]), "mount.")
 	if !helper {
-		// mount.fuse always passes -o. Without it, the arguments may be a misspelt command, which is an error.
+		// mount.fuse always passes -o. Without -o, the arguments may be a misspelt command, which is an error.
 		helper = len(args) >= 4 && !strings.HasPrefix(args[0], "-") && !isCommand(root, args[0]) &&
 			!strings.HasPrefix(args[1], "-") && args[2] == "-o"
 	}

@@ -44,7 +44,7 @@ func serverDir(a *app) (string, error) {
 	return locate.Resolve(mounts, dir), err
 }
 
-// withRunHere is withRun, but fails for the runs of other directories than the server's.
+// withRunHere does what withRun does, but fails for a run of another directory than the server's.
 func withRunHere(ctx context.Context, a *app, name string, fn func(r *runs.Run, c *client.Client) error) error {
 	dir, err := serverDir(a)
 	if err != nil {

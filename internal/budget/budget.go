@@ -157,7 +157,7 @@ type pool struct {
 	unlimited bool // a Charge without bounds exists
 }
 
-// A waiter is a request for memory or, if unlimited is set, for no bounds.
+// A waiter is a request for memory or, if unlimited is set, a request to have no bounds.
 type waiter struct {
 	tenant    any
 	bytes     int64

@@ -176,8 +176,8 @@ func matchName(segment, name string) bool {
 	return ok
 }
 
-// ToRoot converts a line of a .gitignore, or of a file like it, in the directory dir to a line for the
-// root.
+// ToRoot converts a line of a .gitignore, or of a similar file. The line is from a file in the directory dir, and the
+// result has the same meaning in a file in the root directory.
 func ToRoot(dir, line string) string {
 	line = trimSpaces(strings.TrimSuffix(line, "\r"))
 	if dir == "" || dir == "." || line == "" || line[0] == '#' {

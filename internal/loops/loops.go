@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// Forever is longer than a store is open.
+// Forever is longer than any store stays open.
 const Forever = time.Duration(math.MaxInt64)
 
 // panicPause is the pause before a loop is started again after a panic.

@@ -150,7 +150,7 @@ type Stat struct {
 	Command             string
 }
 
-// StatOf returns the Stat of a process or a thread. The error is an errno if it is not visible.
+// StatOf returns the Stat of a process or a thread. If the process or thread is not visible, the error is an errno.
 func StatOf(id int) (Stat, error) {
 	b, err := readProc(id, "stat")
 	if err != nil {

@@ -56,7 +56,7 @@ func (t *applier) commit(r catalogue.Record, c actors.Caller) error {
 		return err
 	}
 
-	// Sync such records soon, although the caller does not wait for the sync.
+	// Sync the record soon, although the caller does not wait for the sync.
 	t.s.log.SyncSoon()
 	if c.Request != 0 {
 		t.tx.MarkCarriedOut(c.Request, nil)

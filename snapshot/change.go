@@ -146,8 +146,8 @@ func (c *change) prepare(ctx context.Context, plan func(*change) error) (changes
 	return true, nil
 }
 
-// abandonResult is called for a change that will not be published. If its result was sealed, these objects are
-// garbage, and gc runs soon.
+// abandonResult is called for a change that will not be published. If its result was sealed, the objects of
+// the result are garbage, and gc runs soon.
 func (c *change) abandonResult() {
 	if c.record.State != "" {
 		c.w.store.CollectSoon()
@@ -218,8 +218,8 @@ func (c *change) beginEdit(ctx context.Context) (err error) {
 func (c *change) holdState(st *tree.State) { c.releases = append(c.releases, c.w.store.Hold(st)) }
 
 // applyAndJournal applies the steps to the edit and writes them to the journal. If there are very many
-// steps, it seals the resulting state instead, which needs less memory. It also seals the result of
-// a refresh, because recovery could not read the contents of the directory again. When journal
+// steps, it seals the resulting state instead, which needs less memory. It also seals the result of a
+// refresh, because recovery could not read the contents of the directory again. When applyAndJournal
 // returns, all objects that the record references are on disk; the journal may not be synced yet.
 func (c *change) applyAndJournal(ctx context.Context) (err error) {
 	c.record.WS, c.record.Time, c.record.Answer = c.w.ws.View, c.graft.Now, c.answer()

@@ -41,7 +41,8 @@
 // The mount and its successor:
 //
 //   - [Hooks] has the functions that are called for events and for changes that did not come through the mount:
-//     [Hooks.OnEvent], [Hooks.OnInvalidate], [Hooks.OnReplaced]. [Store.NextRecord] tells of the next record.
+//     [Hooks.OnEvent], [Hooks.OnInvalidate], [Hooks.OnReplaced]. [Store.NextRecord] returns a channel that
+//     is closed when the journal gets its next record.
 //   - [Store.Connect] begins a connection to the kernel. A [RequestResult] is the result of a request that a daemon
 //     carried out and did not answer before it died: [Store.ResultOf] finds it, and [RequestResult.Changes] lists what
 //     an edit changed. [ConnectArgs] are the arguments with which the store asks for a connection to a remote.
@@ -56,8 +57,8 @@
 //   - [Workspace.Capture] makes a snapshot of the present state, in a time that does not depend
 //     on its size. [CaptureOptions] are its arguments. [Workspace.Find] and [Workspace.List] find snapshots.
 //   - [Workspace.Restore] makes the workspace, or some paths, equal to a snapshot. The
-//     state before is captured, which makes it an undo. [RestoreOptions] are its arguments, and a [RestoreResult] tells
-//     what it did. [Changes] lists the changed paths, [Changes.Shorten] only the first of them.
+//     state before is captured, which makes it an undo. [RestoreOptions] are its arguments, and a [RestoreResult] is
+//     its result. [Changes] lists the changed paths, [Changes.Shorten] only the first of them.
 //   - [Workspace.Graft] merges an imported tree into the workspace ([GraftOptions], [GraftResult]), and
 //     [Workspace.SetFirstState] makes a tree its first state.
 //   - [Workspace.Directory] is the [Directory] from which the workspace was filled. [Directory.Refresh] merges the
@@ -100,7 +101,7 @@
 // [Workspace.Tenant]. [Workspace.Forks] has the operations on the forks of one workspace, [Forks]:
 //
 //   - [Forks.New] makes a fork ([ForkOptions]). [Forks.Claim] finds or makes the fork of a label ([ClaimResult]), and
-//     [Forks.HasLabel] and [Forks.LastState] tell whether it exists or ended.
+//     [Forks.HasLabel] reports whether the fork of a label exists or left its last state, which [Forks.LastState] returns.
 //   - [Forks.List], [Forks.Named] and [Forks.Page] find forks. A [ForkInfo] describes one, and [ForkInfo.Node] is its
 //     root directory.
 //   - [Forks.Rename] renames a fork.
@@ -116,7 +117,8 @@
 //
 // [Workspace.Ops] has the operations that a user can undo, [Ops]:
 //
-//   - [Ops.List] and [Ops.ByNumber] find operations, and [Ops.UndoDeadlines] says until when some of them can be undone.
+//   - [Ops.List] and [Ops.ByNumber] find operations, and [Ops.UndoDeadlines] returns the times until which some of
+//     them can be undone.
 //   - [Ops.Undo] undoes one.
 //   - [Ops.BeginApply], [Ops.EndApply] and [Ops.MarkApplyUndone] record an apply to a directory, which a client carries
 //     out.

@@ -121,7 +121,7 @@ func (rs Remotes) PreparePush(ctx context.Context, name string) (*OutgoingSnapsh
 		return nil, err
 	}
 
-	if id, ok := st.ID(); ok { // it differs from the snapshot's id if the policy leaves files out
+	if id, ok := st.ID(); ok { // if the policy leaves files out, the id of the state differs from the snapshot's id
 		info.ID, info.Files, info.Bytes = id.String(), st.Inodes-1, st.Bytes
 	}
 	p := &OutgoingSnapshot{Info: info, State: st, Release: release}

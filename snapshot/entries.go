@@ -34,7 +34,7 @@ func (e *workspaceTable) TurnSemaphore(view uint32) (turns *semaphore.Weighted) 
 		if w, ok := e.byView[view]; ok {
 			turns = w.tenant().sealTurn
 		} else {
-			turns = semaphore.NewWeighted(1) // the fork has ended, so that no other goroutine seals it
+			turns = semaphore.NewWeighted(1) // the fork has ended: no other goroutine seals it, so a new semaphore suffices
 		}
 	})
 	return turns

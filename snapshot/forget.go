@@ -352,7 +352,7 @@ func (f *forgetRun) notify() {
 		id := sn.FormerIDs[len(sn.FormerIDs)-1]
 		st, err := loadTree(f.w.store.src, id)
 		if err != nil {
-			continue // the kernel keeps its cached data until the unmount
+			continue // if the old tree cannot be read, the kernel keeps its cached data until the unmount
 		}
 		inv := f.invalidation(sn.View, st, f.rewrittenTrees[id])
 		f.w.store.Hooks.notifyReplaced(&inv)

@@ -33,7 +33,8 @@ func (i ForkInfo) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
 type ForkOptions struct {
 	Name     string `json:"name" jsonschema:"the name of the fork"`
 	Snapshot string `json:"snapshot,omitempty" jsonschema:"the snapshot it begins with: a name, FORK/NAME for one of a fork, FORK/ for the present state of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state"`
-	// TTL is the time after which the fork ends, as by Forks.End. If it is empty, the fork never expires.
+	// TTL is the time after which the fork ends, as if Forks.End were called. If TTL is empty, the fork
+	// never expires.
 	TTL string `json:"ttl,omitempty" jsonschema:"delete the fork after this time: 30m, 1h, 7d"`
 	// As is an option of the service. New and Claim ignore it.
 	As string `json:"as,omitempty" jsonschema:"the actor of changes whose program cannot be seen; if empty, the name of the fork"`

@@ -78,8 +78,8 @@ func (fs Forks) endExpired(now, next time.Time) (time.Time, error) {
 }
 
 // endFork commits the record that newRecord makes for a fork. It returns the snapshot of the fork's last state, or
-// a zero Info if the record has none. With keep set, the end is an operation of a user, which can be undone until
-// the returned time.
+// a zero Info if the record has none. With keepForUndo set, the end is an operation of a user, which can be undone
+// until the returned time.
 func (fs Forks) endFork(name string, keepForUndo bool, c actors.Caller, newRecord func(*live.Tx, *catalogue.Workspace) (*catalogue.EndFork, error)) (last info.Info, until time.Time, err error) {
 	s := fs.w.store
 	var r *catalogue.EndFork

@@ -22,8 +22,8 @@ type RestoreOptions struct {
 	Paths  []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories, relative to the workspace"`
 	Keep   []naming.BytePath `json:"keep,omitempty" jsonschema:"paths that a restore of the whole workspace leaves as they are, in addition to restore_keeps of the policy"`
 	DryRun bool              `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
-	// Edit, if not nil, returns the new contents of the only file in Paths, which replace the contents in the
-	// snapshot. now is the present state.
+	// Edit, if not nil, returns new contents for the only file in Paths. The file gets these contents instead
+	// of its contents in the snapshot. now is the present state.
 	Edit   func(now *tree.State) ([]byte, error) `json:"-"`
 	Caller actors.Caller                         `json:"-"`
 	// ListCharge is charged with the memory for the list of changes. If other callers use too much of

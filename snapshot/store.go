@@ -67,7 +67,8 @@ type Options struct {
 	// Takeover opens the store for a process that takes over a kernel connection from another process. The state of
 	// that connection is kept: see live.Takeover.Inherit and live.Takeover.WasCarriedOut.
 	Takeover bool
-	// ReadOnly writes no journal records and no metadata. Only reads and Verify work.
+	// ReadOnly opens a store for reading and Verify only: no journal records and no metadata are
+	// written.
 	ReadOnly bool
 	// Connect, if not nil, is called when the store is locked and nothing is loaded yet. It
 	// returns the remote objects that the store reads, and the snapshot that an empty store

@@ -128,8 +128,8 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 		return err
 	}
 
-	// Steps use the contents of some states. Of these states, the source of the graft is the one with the deepest
-	// directories.
+	// The graft computes the depth of the new state from the depth of its source. Its steps use the contents of
+	// several states, so the source must be the deepest of these.
 	used := make(map[uint32]bool) // by view
 	for _, step := range steps {
 		used[step.ReplacementView] = true

@@ -184,8 +184,8 @@ func (w *Workspace) HoldState(name string) (st *tree.State, release func(), err 
 	return w.holdState(name, nil)
 }
 
-// HoldVisible returns the present state as HoldState does, without the files that the caller's sandbox created as
-// mount points, which the caller does not see.
+// HoldVisible returns the present state as HoldState does, but without the mount points of the caller's sandbox:
+// the files that the sandbox created there are hidden from the caller by the mounts.
 func (w *Workspace) HoldVisible(c actors.Caller) (st *tree.State, release func(), err error) {
 	placeholders, err := w.placeholders(c)
 	if err != nil {

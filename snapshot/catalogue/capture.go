@@ -293,7 +293,7 @@ func (r *Amend) apply(a *applyRun) error {
 	was := sn.Info
 	sn.Info = r.UserInfo()
 	sn.Name, sn.ID, sn.Sealed = was.Name, was.ID, was.Sealed
-	sn.FormerIDs, sn.Files, sn.Bytes = was.FormerIDs, was.Files, was.Bytes // a Forget may have changed them
+	sn.FormerIDs, sn.Files, sn.Bytes = was.FormerIDs, was.Files, was.Bytes // a Forget may have changed these after the record was made
 	sn.UniqueBytes = max(was.UniqueBytes, r.UniqueBytes)
 	a.cat.TouchSnapshot(sn.View)
 

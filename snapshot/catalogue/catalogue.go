@@ -97,7 +97,7 @@ func (u *UnwrittenRecords) addRoot(r Root) { u.roots = append(u.roots, r) }
 
 // A Workspace is a workspace in the catalogue: its record, its snapshots and its forks.
 type Workspace struct {
-	WorkspaceRecord       // the fields that Record sets are outdated
+	WorkspaceRecord       // outdated in the fields that the method Record sets
 	Snapshots             List
 	Forks                 map[string]*Workspace // by name
 	ChangeNumberAtCapture uint64                // Views.ChangeNumber at the last capture

@@ -17,7 +17,7 @@ import (
 // an actor or an import. It has either the steps of the change (Steps, Time, Depth) or the resulting state (State).
 type Edit struct {
 	WS  uint32         `json:"ws"`
-	Pre SnapshotRecord `json:"pre"` // the snapshot of the state before the edit; without a name none is taken
+	Pre SnapshotRecord `json:"pre"` // the snapshot of the state before the edit; if Pre has no name, no snapshot is taken
 	// Placeholders are left out of Pre, as in a Capture.
 	Placeholders []naming.BytePath `json:"placeholders,omitempty"`
 	// Post is the snapshot of the state after an import of an image or after an undo of an actor.

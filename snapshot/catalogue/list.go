@@ -51,7 +51,7 @@ func (s *Snapshot) hasID(prefix string) bool {
 	return has(s.ID) || slices.ContainsFunc(s.FormerIDs, has)
 }
 
-// Record returns what the catalogue stores of the snapshot.
+// Record returns the fields of the snapshot that the catalogue stores.
 func (s *Snapshot) Record() SnapshotRecord {
 	return SnapshotRecord{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored, Lineage: s.Lineage, DirState: s.DirState, Undoes: s.Undoes}
 }
@@ -259,7 +259,7 @@ func (l *List) Remove(removed []*Snapshot, before, after int64) (own int64) {
 		before = l.info(&l.rows[first-1]).Bytes
 	}
 
-	var largest int64 // in the present run of removed snapshots
+	var largest int64 // size of the largest snapshot in the present run of removed snapshots
 	endRun := func(bytes int64) {
 		own += max(0, largest-max(before, bytes))
 		largest, before = 0, bytes
@@ -268,7 +268,7 @@ func (l *List) Remove(removed []*Snapshot, before, after int64) (own int64) {
 	for i := range l.rows[first:] {
 		r := l.rows[first+i]
 		for len(removed) > 0 && removed[0].Seq < r.seq {
-			removed = removed[1:] // not in the list
+			removed = removed[1:] // skip a snapshot that is not in the list
 		}
 
 		if len(removed) > 0 && removed[0].View == r.view {

@@ -254,7 +254,7 @@ func (c *Catalogue) Load(store *cas.Store, salvage bool, loadPartly func(Snapsho
 	c.linkAndSort()
 	c.Unwritten.keys = unsealed
 	if len(c.Snapshots.storedViews) > manySnapshots {
-		debug.FreeOSMemory() // the records that were read left more garbage in memory than the catalogue takes
+		debug.FreeOSMemory() // the garbage that was left by reading is larger than the catalogue
 	}
 
 	return toSeal, err

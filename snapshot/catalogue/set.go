@@ -48,7 +48,7 @@ func (m *SnapshotSet) get(view uint32, keepLoaded bool) *Snapshot {
 		return nil
 	}
 
-	s, err := m.readStored(view) // Load has read the same record, so there is only an error when the store is closed
+	s, err := m.readStored(view) // an error means that the store is closed, because Load has read the record before
 	if err != nil {
 		return nil
 	}

@@ -185,7 +185,7 @@ func (c *Content) NewPieces(src *Source, old *Content, fn func(Piece)) error {
 	}
 
 	return c.eachPiece(src, func(key cas.Hash, n, pos int64) {
-		if pos < 0 && !known[key] || pos >= newest { // later writes have higher journal positions
+		if pos < 0 && !known[key] || pos >= newest { // an unknown chunk, or bytes that were written after the bytes of old
 			fn(Piece{key, n})
 		}
 	})

@@ -15,8 +15,8 @@ import (
 // always after maxListItems items. Suppose that lists of two files, or of two versions of one file, end at the same
 // chunk, and that the chunks after it are equal. Then the lists after it are equal, too.
 //
-// So a whole list, or a list of lists, can be taken over from an older version without reading it, where the lists of
-// all lower levels have just ended: adding its chunks one by one would make an equal list.
+// So a whole list, or a list of lists, can be copied from an older version without being read, if the lists of all
+// lower levels have just ended: adding its chunks one by one would make an equal list.
 type listBuilder struct {
 	objects  ObjectStore
 	levels   [maxDepth + 1][]item // of every level, the items that are not in a list yet

@@ -133,7 +133,7 @@ func (p *Checkpointer) saveOutcome(err error) {
 	name := filepath.Join(p.Dir, checkpointErrorFile)
 	if err == nil {
 		if p.lastError.Swap(nil) != nil {
-			_ = p.FS.Remove(name) // the file is only read after an unmount
+			_ = p.FS.Remove(name) // a file that remains does no harm: it is only read after an unmount
 		}
 		return
 	}

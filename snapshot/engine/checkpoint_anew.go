@@ -125,9 +125,9 @@ func (g *gcWaitFlag) end() {
 }
 
 // CheckpointForGC makes a checkpoint for a gc, and calls fn before the next checkpoint can begin. If another
-// checkpoint is running, it ends that checkpoint. The new checkpoint does not repeat the finished seals. It calls
-// fn even if the new checkpoint fails. checkpointErr is the error of the checkpoint: ErrNoCheckpoint if the
-// checkpoint would seal more than MaxGCSealBytes. err is the error of fn.
+// checkpoint is running, it ends that checkpoint. The new checkpoint does not repeat the finished seals.
+// checkpointErr is the error of the new checkpoint: ErrNoCheckpoint if the checkpoint would seal more than
+// MaxGCSealBytes. fn is called even if the new checkpoint fails. err is the error of fn.
 func (p *Checkpointer) CheckpointForGC(ctx context.Context, fn func() error) (checkpointErr, err error) {
 	p.gcWaits.begin()
 	err = p.mu.Acquire(ctx, 1)

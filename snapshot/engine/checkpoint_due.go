@@ -58,8 +58,8 @@ func (p *Checkpointer) Loop() {
 
 // AwaitChange waits for a second, or until a caller calls CheckSoon. In two cases it first waits for a record:
 //
-//   - If the journal has no record since the last checkpoint, it waits without a limit.
-//   - If the journal has no record after the position seenEnd, it waits until the time due.
+//   - If the journal has no record since the last checkpoint, it waits for a record without a limit.
+//   - If the journal has no record after the position seenEnd, it waits for a record until the time due.
 func (p *Checkpointer) AwaitChange(seenEnd int64, due time.Time) {
 	appended := p.Log.NextAppend()
 	var wait time.Duration

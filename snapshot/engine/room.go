@@ -26,7 +26,7 @@ const (
 	// maxThrottleDelay is the time that a write waits when the journal has twice the size journalSoftLimitBytes.
 	maxThrottleDelay = 20 * time.Millisecond
 	// maxUncheckedBytes is the largest number of bytes that are written before the free space is read again.
-	// Sealing a journal of this size would free no space.
+	// A journal of at most this size is not sealed to free space, because that would free none.
 	maxUncheckedBytes = 2 << 20
 	// maxFreeWait is how long a writer waits for a running checkpoint or gc to free space. The wait must
 	// end, because the checkpoint or gc may wait for the writer.
@@ -157,7 +157,7 @@ func (r *Room) EnsureFree(n int64) error {
 // checkAndNoteSpace reports whether the disk has space for n bytes. If so, it moves checkedEnd behind them.
 func (r *Room) checkAndNoteSpace(n int64) bool {
 	free, err := r.FreeBytes()
-	if err == nil && free < n+maxUncheckedBytes { // after an error, the write itself fails if the disk is full
+	if err == nil && free < n+maxUncheckedBytes { // if the free space cannot be read, the write itself fails on a full disk
 		return false
 	}
 

@@ -88,7 +88,7 @@ func (p *pendingEvents) extendEvent(k nodeKey, v *workspaceLog, e *Event) bool {
 		o.lastChange = e.Time
 		o.Size = max(o.Size, e.Size)
 		if e.Command != "" && e.PID == o.PID {
-			o.Command = e.Command // a shell opens the file, and then executes the program
+			o.Command = e.Command // a shell opens the file and then executes the program, so the later name is the program's
 		}
 
 		return true

@@ -1,5 +1,5 @@
 // Package forget removes contents from trees, for a user who must remove a key or a password from all
-// snapshots. It works on sealed trees and on bytes. Store.Forget of package snapshot uses it.
+// snapshots. It works on sealed trees and on bytes. Workspace.Forget of package snapshot uses it.
 //
 // Imported by: all of cmd, service, snapshot.
 //

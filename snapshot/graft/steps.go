@@ -93,7 +93,7 @@ func IsTrivial(c *Step) bool {
 type PathChange struct {
 	Path   string `json:"path"`
 	Raw    string `json:"raw,omitempty"` // see naming.Base64
-	Action string `json:"action"`        // that of tree.Change
+	Action string `json:"action"`        // the result of tree.Change.Action
 }
 
 // PathChangeOf returns the description of a step for users.

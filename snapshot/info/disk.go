@@ -16,7 +16,8 @@ type Disk struct {
 type UsedBy struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
-	// Files and Size are the number and the total size of all its files, also of those that others share.
+	// Files and Size are the number and the total size of all files of the snapshot or fork, also of
+	// files that it shares with others.
 	Files int64 `json:"files"`
 	Size  int64 `json:"size"`
 }

@@ -81,8 +81,8 @@ type Exports struct {
 
 // Origin describes where the contents of a snapshot came from.
 type Origin struct {
-	// Claim is set only by the store and not by users or remotes, because the next claim of the label
-	// begins with the snapshot.
+	// Claim is set only by the store. The next claim of the label begins with the snapshot, so a user
+	// or a remote that could set Claim would choose the contents of that fork.
 	Claim     string   `json:"claim,omitempty" jsonschema:"the label of the claimed fork whose last state it is"`
 	Actors    []string `json:"actors,omitempty" jsonschema:"the actors that changed anything since the snapshot before, in order"`
 	Compacted bool     `json:"compacted,omitempty" jsonschema:"whether it was made of several snapshots"`

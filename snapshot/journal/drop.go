@@ -115,7 +115,7 @@ func (j *Journal) replaceLastSegment(pos int64) error {
 		return nil
 	}
 	if j.cur.segment != nil && j.cur.off < blockSize && j.cur.size <= j.disk.idleSize()+blockSize && len(j.Damage()) == 0 {
-		return nil // a damaged segment is replaced, so that the next Open does not find the damage again
+		return nil // a small segment stays in use, unless it is damaged: after its replacement, the next Open finds no damage
 	}
 	if err := j.WriteErr(); err != nil {
 		return err

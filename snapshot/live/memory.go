@@ -88,7 +88,7 @@ func (v *view) growthBytes(r *record) (bytes int64, urgent bool, err error) {
 	case recSetAttr:
 		switch {
 		case r.setAttr.Size == nil:
-			urgent = true // the change may be the second one of a request whose first change is already made
+			urgent = true // the change must not fail: it may be the second one of a request whose first change is already made
 		case *r.setAttr.Size == 0:
 			return contentBytes, true, nil
 		default:
@@ -103,7 +103,7 @@ func (v *view) growthBytes(r *record) (bytes int64, urgent bool, err error) {
 
 // dataGrowthBytes does the work of growthBytes for a change of the bytes of a file.
 func (v *view) dataGrowthBytes(r *record) (bytes int64, err error) {
-	extents := 2 // the new extent may split another one
+	extents := 2 // the new extent, and one more because it may split an existing extent
 
 	switch {
 	case r.kind == recFallocate && r.flags&^unix.FALLOC_FL_KEEP_SIZE == 0:

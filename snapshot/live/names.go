@@ -126,7 +126,8 @@ func (w Writer) Tmpfile(parent NodeID, c NewNode) (Attr, error) {
 	return w.create(parent, "", c, func(id NodeID, _ string) (*view, *tree.Inode, error) { return w.trees.changeableDir(id) })
 }
 
-// create creates a node in the directory that find returns. With an empty name, the node has no name.
+// create creates a node in the directory that findDir returns. With an empty name, the node has no
+// name.
 func (w Writer) create(parent NodeID, name string, c NewNode, findDir func(NodeID, string) (*view, *tree.Inode, error)) (a Attr, err error) {
 	if err := w.trees.admit(parent.View(), 0); err != nil {
 		return Attr{}, err

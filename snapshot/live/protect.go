@@ -10,9 +10,9 @@ import (
 var ErrProtected = errs.New(errs.ReadOnly, "read_only in the policy of the workspace names this path, or one above it")
 
 // protection has the read-only paths of a view. The files and directories at and below these paths cannot be
-// changed, also not by other names of the files. The directories above a read-only path cannot be renamed or
-// replaced by a rename. So the read-only paths of an inode change only in an edit, and byIno caches them until the
-// next edit.
+// changed, not even through a hard link at another path. The directories above a read-only path cannot be renamed
+// or replaced by a rename. So the read-only paths of an inode change only in an edit, and byIno caches them until
+// the next edit.
 type protection struct {
 	root  *protectedPath            // the read-only paths of the whole view; nil: no path is read-only
 	byIno map[uint64]*protectedPath // by inode number

@@ -12,8 +12,8 @@ import (
 
 // SkippedRecords are the records that a salvage did not apply.
 type SkippedRecords struct {
-	Count       int64            // of all these records
-	CountByView map[uint32]int64 // of the changes of each view
+	Count       int64            // number of all skipped records
+	CountByView map[uint32]int64 // number of skipped changes, by view
 	Foreign     []ForeignRecord  // records of the caller's own types, at most maxForeignRecords
 }
 

@@ -196,7 +196,7 @@ func (k *Enforcer) viewsToCheck(now time.Time) []uint32 {
 	if k.ChangedViews != nil {
 		views = append(views, k.ChangedViews()...)
 	}
-	if k.ChangedViews == nil || k.seenWorkspaces == nil || now.Before(k.lastRound) { // Before: the clock was set back
+	if k.ChangedViews == nil || k.seenWorkspaces == nil || now.Before(k.lastRound) { // check all workspaces, also if the clock was set back
 		return nil
 	}
 

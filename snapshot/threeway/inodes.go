@@ -47,7 +47,7 @@ func (t *intervalMerge) mergeInodes(ctx context.Context) error {
 
 		if x.baseIno == 0 {
 			if into = x.file; into == nil {
-				continue // the name was not taken from theirs
+				continue // the plan did not take this name from theirs, so it has no such file
 			}
 
 			if baseIno, err := t.pairs.baseInoOf(ours); err != nil || baseIno != b.node.Ino && into != ours {

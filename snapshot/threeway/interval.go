@@ -181,7 +181,7 @@ func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 	switch {
 	case theirs != nil && base != 0 && theirs.baseIno == base:
 		return nil
-	case oursDir && isDir(c.Before): // theirs has no directory at the name
+	case oursDir && isDir(c.Before): // theirs replaced a directory of the base by a file
 		same, err := t.equals(ours, c.Before)
 		if err != nil {
 			return err
@@ -199,7 +199,7 @@ func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 	case c.After == nil && oursDir:
 		return nil // ours replaced the file by a directory, theirs removed the file
 	case ours == nil && c.Before != nil && isDir(c.After) != isDir(c.Before):
-		return t.takeTheirs(p, c, false) // both sides removed the file or directory of the base
+		return t.takeTheirs(p, c, false) // both sides removed the file of the base, and theirs made a directory, or vice versa
 	}
 
 	if ours != nil && c.After != nil && oursDir == isDir(c.After) {
@@ -233,7 +233,7 @@ func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 func (t *intervalMerge) sameResult(ours *file, own uint64, theirs *theirFile, c tree.Change) (bool, error) {
 	p := c.Path.String()
 	if theirs == nil {
-		return t.equals(ours, c.After) // directories
+		return t.equals(ours, c.After) // theirs is nil: both sides have directories
 	}
 	if theirs.file == ours {
 		return true, nil
@@ -247,7 +247,7 @@ func (t *intervalMerge) sameResult(ours *file, own uint64, theirs *theirFile, c 
 		return false, err
 	}
 	if own != 0 || theirs.baseIno == 0 {
-		return theirs.baseIno == 0, nil // if false, the sides link different files of the base
+		return theirs.baseIno == 0, nil // false if both sides link files of the base, because these are different files
 	}
 
 	// Ours has a copy, theirs has a link. In an undo, f may be a different file that replaced the linked file.
@@ -266,7 +266,7 @@ func (t *intervalMerge) sameResult(ours *file, own uint64, theirs *theirFile, c 
 }
 
 // oneEmpty reports whether both sides created a file at a name, and one of the files is empty. As in git, the
-// plan takes the other file.
+// plan then has the file that is not empty.
 func (t *intervalMerge) oneEmpty(p string, ours *file, c tree.Change) (bool, error) {
 	switch n := ours.node; {
 	case !n.IsRegular() || n.Mode != c.After.Mode:

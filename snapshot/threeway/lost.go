@@ -105,7 +105,7 @@ func (t *intervalMerge) addMovedTwice() error {
 				}
 
 				same := false
-				if at != nil { // ours may have a copy at the new path
+				if at != nil { // no conflict if ours has a copy of the moved file at the new path
 					if same, err = t.equals(at, b.theirs.node); err != nil {
 						return err
 					}

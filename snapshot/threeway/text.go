@@ -185,7 +185,7 @@ const (
 	RefuseConflicts Rule = ""       // the merge fails and changes nothing
 	KeepOurs        Rule = "ours"   // keep the workspace's version
 	MergeCheckedOut Rule = "merge"  // for a git directory: merge the branch that is checked out
-	TakeTheirs      Rule = "theirs" // take the other version
+	TakeTheirs      Rule = "theirs" // replace the workspace's version by the version of theirs
 )
 
 // RuleOf returns the rule for two options of a caller. The error is errs.Invalid if both are set.

@@ -66,7 +66,7 @@ func (pos triePos) contains(hash uint64) bool { return hash>>(nameBits-dirBits*p
 func (p *page) loadDir(src *Source, pos triePos, keep bool) (*body, error) {
 	orKind := byte(wire.KindDirInner)
 	if pos.depth >= maxDirDepth {
-		orKind = wire.KindDirLeaf // all bits of the hash are used
+		orKind = wire.KindDirLeaf // no bit of the hash is left to choose a page below, so the page is a leaf
 	}
 
 	b, err := p.load(src, keep, wire.KindDirLeaf, orKind)
@@ -169,7 +169,7 @@ func (d *Dir) OwnEntry(src *Source, epoch uint64, name string) error {
 			return nil
 		}
 
-		if p.n <= maxDirLeaf+maxRemoved { // a removal may turn all pages below into one leaf
+		if p.n <= maxDirLeaf+maxRemoved { // a removal may turn all pages below into one leaf, so all of them are prepared
 			if err := ownAll(src, epoch, pp, pos); err != nil {
 				return err
 			}

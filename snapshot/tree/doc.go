@@ -54,7 +54,7 @@
 //     their range (codec.go, codec_inode.go, codec_leaf.go);
 //   - a page can be at one position only: a leaf of the table has the inode numbers that it
 //     is for (page.loadTable), and a page of a directory has as many entries as the page
-//     above it says, with hashes that belong there (page.loadDir);
+//     above it states, with hashes that belong there (page.loadDir);
 //   - the inode of an entry has the entry's type, and a directory has one name, the one
 //     of the entry that led to it (State.entryInode), so a walk down from the root visits no
 //     directory twice. A walk up fails with ErrTooDeep after MaxDepth names, and so ends

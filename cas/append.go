@@ -92,8 +92,8 @@ func (ps *packSet) checkRoom(n int64) error {
 	return nil
 }
 
-// rotate begins a new pack if the current one has no room for n more bytes. A pack takes at least one
-// record of any size. The caller holds appender.mu.
+// rotate begins a new pack if the current one has no room for n more bytes. A pack without records has room
+// for one record of any size. The caller holds appender.mu.
 func (ps *packSet) rotate(n int64) error {
 	a := &ps.tail
 	if a.pack != nil && a.pack.end+n <= max(ps.packSize, packHeaderSize+n) {

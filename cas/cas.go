@@ -35,8 +35,8 @@ var (
 	ErrNoSpace = errs.NoSpace
 	// ErrInUse: another process has the store open.
 	ErrInUse = index.ErrInUse
-	// ErrStuck: the index cannot be closed, because its disk takes no more writes.
-	// The process should exit. No object is lost: the index can be rebuilt from the packs.
+	// ErrStuck: the index cannot be closed, because writes to its disk fail. The process should
+	// exit. No object is lost: the index can be rebuilt from the packs.
 	ErrStuck = index.ErrStuck
 )
 

@@ -319,7 +319,7 @@ func (s *sweeper) collect(ctx context.Context, allowMissing bool, mark func(*Mar
 
 // startKeepSet sets gcState.keepSet to a set with the present ends of the packs. It takes gcState.gate to wait
 // for running Puts. Such a Put may have found its object before the set existed. Then only mark can keep the
-// object, and mark learns of it only after the Put has returned.
+// object, and mark can find a reference to it only after the Put has returned.
 func (s *Store) startKeepSet() *keepSet {
 	c := &keepSet{packEnds: map[uint64]int64{}, packInfos: map[uint64]packInfo{}, places: placeSet{}}
 	s.gc.gate.Lock()

@@ -8,7 +8,7 @@ const (
 	// Written: Put. Read: checkLengths, and the memory of the decoder in newCodec.
 	MaxObject = 16 << 20
 
-	// A pack that has the size of Options.PackSize takes no more records. A file larger than
+	// No record is appended to a pack that has the size of Options.PackSize. A file larger than
 	// maxPackSize is not accepted as a pack.
 	// Written: newStore, appender. Read: packSet.load, decodeLoc.
 	defaultPackSize = 128 << 20

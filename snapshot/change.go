@@ -23,7 +23,7 @@ import (
 // changePlan.
 type change struct {
 	w          *Workspace
-	readViews  []uint32 // views of other workspaces, which cannot be changed until the edit ends
+	readViews  []uint32 // views of other workspaces that plan reads; these workspaces cannot be changed until the edit ends
 	caller     actors.Caller
 	listCharge *budget.Charge // see RestoreOptions.ListCharge
 	name       string         // name of the operation

@@ -68,7 +68,7 @@ func (f ForgottenContents) erase(ctx context.Context, prune PruneExports) (refs 
 func (f ForgottenContents) gitCommits(rewritten map[string]*rewrittenTree) map[string]bool {
 	all := make(map[string]bool)
 	f.parts.WithReadLock(func(*live.Tx) {
-		for _, sn := range f.parts.Catalogue.Snapshots.Loaded() { // every snapshot with git commits is loaded
+		for _, sn := range f.parts.Catalogue.Snapshots.Loaded() { // these include all that have git commits
 			if t := rewritten[sn.ID]; t != nil && t.state != nil {
 				continue
 			}

@@ -341,7 +341,7 @@ func (f *forgetRun) notify() {
 
 	var held []*catalogue.Snapshot
 	f.w.store.withReadLock(func(*live.Tx) {
-		for _, sn := range f.w.store.cat.Snapshots.Loaded() { // every snapshot whose id was changed by the rewriting is loaded
+		for _, sn := range f.w.store.cat.Snapshots.Loaded() { // these include all that have earlier ids
 			if len(sn.FormerIDs) > 0 && f.rewrittenTrees[sn.FormerIDs[len(sn.FormerIDs)-1]] != nil && f.w.store.forest.Takeover.IsHeld(live.Node(sn.View, live.RootIno)) {
 				held = append(held, sn)
 			}

@@ -35,7 +35,7 @@ func prepareDir(dir string, takeover bool) (d *os.File, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create index: %w", err)
 	}
-	if err := os.RemoveAll(dir + ".old"); err != nil { // left by a kill
+	if err := os.RemoveAll(dir + ".old"); err != nil { // a killed process may have left it behind, see removeDir
 		return nil, fmt.Errorf("open index: %w", err)
 	}
 
@@ -106,7 +106,7 @@ func checkDescriptors(dir *os.File, files int) error {
 
 	for range files + extraFiles {
 		fd, err := unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if errors.Is(err, unix.EINVAL) { // no descriptor is below the limit
+		if errors.Is(err, unix.EINVAL) { // EINVAL: the process may not have any descriptors
 			err = unix.EMFILE
 		}
 		if err != nil {

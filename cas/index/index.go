@@ -38,7 +38,7 @@ var (
 	ErrRead = errors.New("read index")
 	// ErrInUse: another process has the index open.
 	ErrInUse = errs.New(errs.Busy, "the store is open in another process")
-	// ErrStuck: the index cannot be closed, because its disk takes no more writes.
+	// ErrStuck: the index cannot be closed, because writes to its disk fail.
 	ErrStuck = errors.New("the index cannot be written")
 )
 
@@ -62,7 +62,7 @@ func Create(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 	x := &DB{dir: dir, failedFlushes: make(chan struct{}, stuckTries), logsAtMark: logsInMemory.Load()}
 	o := badger.DefaultOptions(dir).
-		WithBypassLockGuard(true). // prepareDir takes the same lock, and can wait for it
+		WithBypassLockGuard(true). // Badger need not lock the directory: prepareDir takes the lock, and can wait for it
 		WithLogger(badgerLog{log, x.failedFlushes}).
 		WithInMemory(dir == "").
 		// db.Sync does not cover memtables that were rotated away, so every

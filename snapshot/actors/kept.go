@@ -14,7 +14,7 @@ type savedNames struct {
 }
 
 type savedName struct {
-	PID   int    `json:"pid"` // 0: the name is for all processes that this one cannot see, such as in another pid namespace
+	PID   int    `json:"pid"` // 0: the name is for all processes that this one cannot see, such as processes in another pid namespace
 	Start uint64 `json:"start"`
 	View  uint32 `json:"view"`
 	Name  string `json:"name"`

@@ -42,7 +42,7 @@ type Edit struct {
 	// Answer is set if a request of the kernel waits for the edit. If this daemon dies, the next
 	// daemon sends this answer.
 	Answer *EditAnswer `json:"answer,omitempty"`
-	Op     *Op         `json:"op,omitempty"` // set if Pre is set. The operation keeps the state after the edit, see Op.Kept
+	Op     *Op         `json:"op,omitempty"` // set if Pre is set; the operation keeps the state after the edit, see Op.Kept
 }
 
 // An EditAnswer is the result of an edit.

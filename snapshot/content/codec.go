@@ -48,7 +48,7 @@ func (c *Content) Encode(e *wire.Encoder) {
 		b.Encode(e)
 	}
 
-	e.Uvarint(uint64(l.baseLen)) // of the layout's base, the first ChunkMap
+	e.Uvarint(uint64(l.baseLen)) // number of bytes for which the layout uses its base, the first ChunkMap
 	e.Uvarint(uint64(l.ext.count()))
 	end := int64(0)
 	l.ext.eachFrom(0, func(off int64, x extent) bool {

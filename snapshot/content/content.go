@@ -34,7 +34,7 @@ type Content struct {
 
 	sealMu         sync.Mutex  // held by Seal and Spill
 	unfinishedSeal *fileSealer // the state of an interrupted Seal; guarded by sealMu
-	// sealLayout is the layout that a running or interrupted Seal cuts, else nil. The Seal takes chunks from the
+	// sealLayout is the layout that a running or interrupted Seal cuts, else nil. The Seal reuses chunks of the
 	// ChunkMaps of this layout even after the Content has another layout, so a gc marks these ChunkMaps.
 	sealLayout atomic.Pointer[layout]
 	// partialMaps refer to the chunks and lists that an interrupted Seal has stored.
@@ -146,7 +146,7 @@ func (c *Content) MinJournalPos() int64 {
 //
 //   - the base of its layout, and the ChunkMaps of cloned ranges;
 //   - the ChunkMaps of older versions, to which a Rebase may move parts of c;
-//   - the ChunkMaps from which a sealer takes chunks;
+//   - the ChunkMaps whose chunks a sealer reuses;
 //   - the chunks and lists that an interrupted Seal has stored.
 //
 // A gc that marks all of them keeps every object that c needs, even if Rebase and a sealer run at the
@@ -172,7 +172,7 @@ func (c *Content) eachChunkMap(fn func(b *ChunkMap) error) error {
 			}
 		}
 		if c.layout.Load() != l {
-			continue // repeat for c
+			continue // the layout has changed: visit c again
 		}
 		if link == nil {
 			return nil

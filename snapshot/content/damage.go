@@ -27,7 +27,7 @@ type damagedPart struct {
 // isLost reports whether err means that the stored bytes are lost. It is false for an error that may
 // be temporary, such as a disk or a remote that does not answer.
 func isLost(err error) bool {
-	var l interface{ Lost() bool } // an error of a log
+	var l interface{ Lost() bool } // implemented by errors of a Log
 	if errors.As(err, &l) {
 		return l.Lost()
 	}

@@ -59,7 +59,7 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 	}
 
 	c.sealedMap.Store(b)
-	c.layout.Store(baseLayout(b)) // refers neither to the journal nor to older versions
+	c.layout.Store(baseLayout(b)) // this layout refers neither to the journal nor to older versions
 	c.link.Store(nil)
 	c.dropUnfinished()
 
@@ -301,8 +301,8 @@ func (s *fileSealer) reuseChunks(e extent) (reused bool, err error) {
 	return reused, nil
 }
 
-// kindAt returns the data, hole or reservation at p, without a hash. It may return only the beginning of it. If the
-// lists of chunks cannot be read, it returns data: readPastDamage then finds the damaged parts.
+// kindAt returns the data, hole or reservation at p, without a hash. The result may be shorter than the data, hole
+// or reservation. If the lists of chunks cannot be read, it is data: readPastDamage then finds the damaged parts.
 func (s *fileSealer) kindAt(p int64) (item, error) {
 	e := s.l.extentAt(p)
 	it := e.asItem()

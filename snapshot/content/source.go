@@ -52,12 +52,12 @@ func NewSource(o ObjectStore, l Log, cacheBytes int64) *Source {
 	return &Source{objects: o, log: l, cache: NewCache[cachedObject](cacheBytes), checkedChunks: NewCache[checkedChunk](cacheBytes / 2)}
 }
 
-// WithObjects returns a source with the same cache that reads objects which are not in the cache from o.
+// WithObjects returns a source with the same cache. It reads objects that are not in the cache from o.
 func (s *Source) WithObjects(o ObjectStore) *Source {
 	return &Source{objects: o, log: s.log, cache: s.cache, checkedChunks: s.checkedChunks}
 }
 
-// WithLog returns a source with the same cache that reads unsealed bytes from the log that wrap returns. The
+// WithLog returns a source with the same cache. It reads unsealed bytes from the log that wrap returns; the
 // argument of wrap is the log of s.
 func (s *Source) WithLog(wrap func(Log) Log) *Source {
 	return &Source{objects: s.objects, log: wrap(s.log), cache: s.cache, checkedChunks: s.checkedChunks}

@@ -24,7 +24,8 @@ const (
 	gcDelay        = 2 * time.Minute
 	gcShareDivisor = 20
 	gcLongDelay    = 24 * time.Hour
-	// unknownGarbageBytes stands for the bytes that were removed before the store was opened. It makes a gc due.
+	// unknownGarbageBytes is used as the number of bytes that were removed before the store was opened, because
+	// this number is unknown. It makes a gc due.
 	unknownGarbageBytes = 1 << 60
 	// gcGrowthBytes is the number of bytes since the last gc that make a gc due without a removal,
 	// because sealed states of checkpoints become garbage when the workspace changes.

@@ -326,7 +326,7 @@ func (m *Memory) ReplayNeedsMuchMemory() bool {
 	return m != nil && m.BytesToReplay() > m.halfLimitBytes
 }
 
-// HeaviestWorkspace returns the view of the workspace that was charged the most bytes. found is false if no
+// HeaviestWorkspace returns the view of the workspace with the most charged bytes. found is false if no
 // workspace was charged at least heavyBytes.
 func (m *Memory) HeaviestWorkspace() (view uint32, found bool) {
 	m.mu.Lock()

@@ -68,7 +68,7 @@ type storedState struct {
 	id   cas.Hash
 }
 
-// Roots takes the roots that are in memory in one step. No checkpoint may be running.
+// Roots collects the roots that are in memory, all at one instant. No checkpoint may be running.
 func (p *Parts) Roots() (*Roots, error) {
 	r := &Roots{Parts: p, dirStates: make(map[string]bool)}
 	err := p.Forest.Update(true, func(tx *live.Tx) error {

@@ -182,7 +182,7 @@ func (q *Sealer) finishSnapshot(sn *catalogue.Snapshot) {
 		close(sn.SealedSignal)
 	}
 
-	if i := slices.Index(q.queue, sn); i == 0 { // nearly always true
+	if i := slices.Index(q.queue, sn); i == 0 { // sn is nearly always the first of the queue
 		q.queue[0] = nil
 		q.queue = q.queue[1:]
 	} else if i > 0 {

@@ -130,8 +130,8 @@ func (l *Log) totalSize() (total int64) {
 	return total
 }
 
-// logToShorten returns the log from which enforceLimit removes a file. It is the largest log of the tenant whose
-// logs take the most bytes together. tenantOf has the tenant of each workspace.
+// logToShorten returns the log from which enforceLimit removes a file. It chooses the tenant whose logs together
+// have the most bytes, and then the largest log of this tenant. tenantOf has the tenant of each workspace.
 func (l *Log) logToShorten(tenantOf map[uint32]uint32) (largest *workspaceLog) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

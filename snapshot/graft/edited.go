@@ -13,7 +13,7 @@ import (
 
 // An EditedFile replaces the contents of one file.
 type EditedFile struct {
-	Objects content.ObjectStore                   // gets the new contents
+	Objects content.ObjectStore                   // stores the new contents
 	Edit    func(now *tree.State) ([]byte, error) // returns the new contents
 	DryRun  bool                                  // do not store the new contents
 

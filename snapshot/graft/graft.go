@@ -78,7 +78,7 @@ func (t *Target) Graft(ctx context.Context, steps []Step, o Options) (changed []
 }
 
 // Overlay does what Graft does, with the steps that over.Walk makes one after the other. So the steps are
-// never all in memory. It takes Source and Prefix from over, not from the options.
+// never all in memory. Overlay uses over.Source and over.Prefix instead of o.Source and o.Prefix.
 func (t *Target) Overlay(ctx context.Context, over *Overlay, o Options) (changed []uint64, err error) {
 	o.Source, o.Prefix = over.Source, over.Prefix
 	j, err := t.newRun(ctx, o, int(over.Source.Inodes))

@@ -6,7 +6,8 @@ type Disk struct {
 	Snapshots []UsedBy `json:"snapshots"`
 	Forks     []UsedBy `json:"forks"`
 	// Together is the space that a deletion of all named snapshots would free, or of all snapshots if no snapshot
-	// was named. It is more than the sum of Snapshots, because it includes objects that several of them share.
+	// was named. It may be more than the sum of Snapshots, because it includes objects that several of them
+	// share.
 	Together int64 `json:"together"`
 	// Stored is the size of all objects in the packs.
 	Stored int64 `json:"stored"`

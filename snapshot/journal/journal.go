@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// DefaultSegmentSize is the size of a segment in bytes unless Options says otherwise.
+// DefaultSegmentSize is the size of a segment in bytes if Options.SegmentSize is 0.
 const DefaultSegmentSize = 64 << 20
 
 // Options are the parameters of a journal. The zero value has the defaults.

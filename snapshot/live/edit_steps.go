@@ -59,8 +59,8 @@ func (e *Edit) beginGraft(g *GraftOptions) {
 	}
 }
 
-// endGraft writes the last steps of a graft, and adds the changed inodes to the invalidation. It takes the results
-// of graft.Target.Graft.
+// endGraft writes the last steps of a graft, and adds the changed inodes to the invalidation. Its arguments are
+// the results of graft.Target.Graft.
 func (e *Edit) endGraft(changed []uint64, err error) error {
 	for _, ino := range changed {
 		e.addChanged(ino)

@@ -45,7 +45,7 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// A Forest contains all file trees of a store. Code that needs only some of its methods takes one of its
+// A Forest contains all file trees of a store. Code that needs only some of its methods uses one of its
 // parts, such as a Reader. A Forest and its parts are safe for concurrent use.
 type Forest struct {
 	Writer   // without an actor

@@ -154,7 +154,7 @@ func (c *NewNode) extraBytes() int64 {
 func (v *view) chargeReplayed(r *record) {
 	more, _, err := v.growthBytes(r)
 	if err != nil {
-		more = 0 // apply fails with the same error
+		more = 0 // ignore the error: apply fails with it, too
 	}
 	v.trees.memory.Take(v.id, v.trees.copiedPageBytes.Swap(0)+more, 0, true)
 }

@@ -138,7 +138,7 @@ func (d *Dir) removeCreated() error {
 	}
 
 	if d.createdDir {
-		_ = unix.Rmdir(d.Path) // fails if another process has begun to use it
+		_ = unix.Rmdir(d.Path) // fails without effect if another process has begun to use the directory
 	}
 
 	return err

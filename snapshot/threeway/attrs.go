@@ -53,7 +53,7 @@ type FileMerge struct {
 	Node           tree.Inode // ours with the changes of theirs
 	Changed        bool       // Node differs from ours
 	DataTaken      bool       // Node has the data of theirs, because ours did not change the data
-	NeedsLineMerge bool       // both sides changed the data, and the caller has to merge them by lines
+	NeedsLineMerge bool       // both sides changed the data, and the caller has to merge the versions by lines
 	OK             bool       // false for a conflict
 }
 

@@ -62,7 +62,7 @@ func (s *State) DepthAfter(src *Source, n *Inode, dir uint64) (int, error) {
 		return 0, err
 	}
 
-	if !known { // then the height is at most the rest of State.Depth below n
+	if !known { // State.Depth minus the depth of n is an upper bound of the height
 		depth, err := s.DepthOf(src, n.Ino, 0)
 		if err != nil {
 			return 0, err

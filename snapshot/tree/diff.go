@@ -266,7 +266,7 @@ func (d *differ) renumberedDir(dir *Inode, name string, m *Inode) (*Inode, error
 	case err != nil:
 		return nil, err
 	case ok != (m != nil) || ok && e.Type != m.Type():
-		return nil, errors.New("the renumbered state has other paths") // an error of Diff's caller
+		return nil, errors.New("the renumbered state has other paths") // the caller of Diff passed a wrong DiffOptions.Renumbered
 	case !ok || !m.IsDir():
 		return m, nil
 	}

@@ -117,7 +117,7 @@ type Path struct {
 	Dir    *Path
 	Name   string
 	depth  int
-	length int // of the string
+	length int // length of the path as a string, in bytes
 }
 
 // Child returns the path of an entry of the directory at p. If it has more than MaxDepth names, the error is

@@ -134,7 +134,7 @@ func (u *Undo) reverseChanges(ctx context.Context, p *threeway.Plan, open *OpenI
 			return nil
 		}
 		if _, _, git := threeway.SplitGitPath(c.Path.String() + "/"); git {
-			return nil // only git can undo commits and branches
+			return nil // leave the change out: only git can undo commits and branches
 		}
 
 		if k := threeway.NearestIn(c.Path.String(), u.KeepPaths); k != "" {

@@ -202,8 +202,8 @@ func (x *locator) compactLocked(all bool) {
 //   - by pack id, the new entries of the packs whose entries in the database are outdated,
 //   - these packs.
 //
-// The places and the entries are taken at one instant: the place of every record before a pack's end is in the
-// returned overlay or in the database.
+// The places and the entries are read at one instant. So for every record before the indexedEnd of a returned
+// entry, the place is in the returned overlay or in the database.
 func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 	packs := x.packs.all()
 	x.mu.Lock()

@@ -115,8 +115,8 @@ func (s *Store) findUsable(h Hash) (usable bool, damaged *loc, err error) {
 }
 
 // isUsable reports whether the object at a place need not be stored again: it has no mark at this
-// place, and its record lies before the end of its pack. (A pack may have lost its end.) The caller
-// holds locator.mu.
+// place, and its record is before the end of its pack. (A pack that was damaged may have lost its
+// last records.) The caller holds locator.mu.
 func (s *Store) isUsable(h Hash, l loc) bool {
 	if b, ok := s.index.damageMarks[h]; ok && b.samePlace(l) {
 		return false

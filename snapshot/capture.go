@@ -22,8 +22,8 @@ type CaptureOptions struct {
 	Labels  map[string]string `json:"labels,omitempty" jsonschema:"labels: keys and values"`
 	Expires string            `json:"expires,omitempty" jsonschema:"delete it after this time: 30m, 24h, 7d, 2w, or a date in RFC 3339"`
 	Kind    string            `json:"kind,omitempty" jsonschema:"manual or turn"`
-	// Wait is an option of the service: it answers when the snapshot is sealed. Capture ignores it: see
-	// WaitSealed.
+	// Wait is an option of the service, which then answers when the snapshot is sealed. Capture ignores
+	// Wait; see WaitSealed.
 	Wait   bool `json:"wait,omitempty" jsonschema:"answer when it is stored and has its id"`
 	Pinned bool `json:"pinned,omitempty" jsonschema:"protect it from deletion"`
 	// If IfChanged is set and the workspace equals the newest snapshot, Capture returns that snapshot and

@@ -80,7 +80,7 @@ func (fs Forks) makeHiddenStates(p *forkPlan, from string) error {
 		return err
 	}
 
-	// Hide the files of the directory too, at all their hard links in the directory.
+	// Also hide the files in the state of the host's directory, at all their hard links in it.
 	dirState, release, err := s.holdDirectory(context.Background(), func() string { return dir })
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 }
 
 // Check verifies a store that is not open. If the store does not open, the report lists the data that Repair
-// would lose. Like a mount, Check may change these files, and no others:
+// would lose. Like a mount, Check may change files of the store, but only in these ways:
 //   - It may write the index.
 //   - It truncates files that end with an incomplete record after a kill or a power cut.
 //   - It stores the contents of the journal if they would take too much memory.

@@ -41,7 +41,8 @@ var logsInMemory atomic.Int64
 // logRoom is the number of bytes that a new log leaves free for the manifest and the journal.
 const logRoom = 1 << 20
 
-// maxMappedSize is larger than any file of Badger with these options.
+// maxMappedSize is larger than any file of Badger with these options, so larger files are not
+// mapped.
 const maxMappedSize = 128 << 20
 
 // mapAllocated calls mmap. If the file will be written through the mapping, it allocates the blocks
@@ -74,7 +75,7 @@ func mapAllocated(addr, length uintptr, prot, flags, fd int, offset int64) (uint
 		return systemMmap(addr, length, prot, flags, fd, offset)
 	}
 	if n > maxMappedSize {
-		return 0, unix.EFBIG // Badger did not create this file
+		return 0, unix.EFBIG // Badger does not create files of this size
 	}
 
 	err = allocateBlocks(fd, n, kind == ".mem")

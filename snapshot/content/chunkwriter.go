@@ -102,9 +102,9 @@ type pendingItem struct {
 	err  error
 }
 
-// maxPending limits the number of items that wait for one chunk whose storing takes long. It is more than the
-// number of items in a batch: in a buffer, each chunk has at least minChunkSize bytes, except chunks before holes,
-// and each hole has at least minHoleSize bytes.
+// maxPending limits the number of items that wait while one chunk is stored. It is more than the number of items
+// in a batch: in a buffer, each chunk has at least minChunkSize bytes, except chunks before holes, and each hole
+// has at least minHoleSize bytes.
 const maxPending = 256
 
 func newChunkWriter(ctx context.Context, z *Sealer) *chunkWriter {

@@ -65,8 +65,8 @@ func FromChunkMap(b *ChunkMap) *Content {
 	return c
 }
 
-// VersionFor returns c if epoch may change it, else a new version with the same bytes that epoch may
-// change. c may be nil. After a new version was made, c is frozen.
+// VersionFor returns c if epoch may change it. Otherwise it makes and returns a new version with the
+// same bytes, which epoch may change; then c is frozen. c may be nil.
 func (c *Content) VersionFor(epoch uint64) *Content {
 	switch {
 	case c == nil:

@@ -116,8 +116,8 @@ func (s *Source) loadList(it *item, level uint8, noCache bool) ([]byte, error) {
 // extents, which are often equal. So they are always put into the cache.
 const smallChunkLen = 4096
 
-// readChunk fills p with the bytes of a chunk, from the offset off in the chunk on. It puts the chunk into the cache
-// if cacheWhole is set, or if p is only a part of the chunk.
+// readChunk fills p with bytes of a chunk, beginning at the offset off in the chunk. It puts the chunk into the
+// cache if cacheWhole is set, or if p is only a part of the chunk.
 func (s *Source) readChunk(it *item, p []byte, off int64, cacheWhole bool) error {
 	if v, ok := s.cache.Get(it.hash); ok && int64(len(v.raw)) == it.n {
 		copy(p, v.raw[off:])
@@ -166,10 +166,10 @@ const checkedBlockSize = 4096
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// readPart fills p with the bytes of a chunk from its offset off on, if loadShared has loaded the chunk before. It
-// reads only the blocks that p needs, and compares them with the checksums that rememberChecksums stored at that
-// time. So random reads of a large file need not read and hash whole chunks. It returns false if the chunk must be
-// loaded.
+// readPart fills p with bytes of a chunk that loadShared has loaded before, beginning at the offset off in the
+// chunk. It reads only the blocks that p needs, and compares them with the checksums that rememberChecksums stored
+// at that time. So random reads of a large file need not read and hash whole chunks. It returns false if the chunk
+// must be loaded.
 func (s *Source) readPart(it *item, p []byte, off int64) bool {
 	parts, ok := s.objects.(partStore)
 	c, known := s.checkedChunks.Get(it.hash)

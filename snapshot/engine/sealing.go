@@ -291,9 +291,9 @@ func (q *Sealer) SealInTurn(ctx context.Context, ws uint32, st *tree.State) (id 
 }
 
 // SealPartly seals a state without the files that cannot be sealed. It copies the bytes of those files from
-// the journal into the store, unsealed. Bytes that cannot be copied must stay in the journal; low is their
-// lowest position. p is nil if all files could be sealed. Like SealInTurn, SealPartly waits for the turn of
-// the workspace, and the caller must protect the state from gc.
+// the journal into the store, unsealed. Bytes that cannot be copied must stay in the journal; lowestPos is
+// their lowest position. p is nil if all files could be sealed. Like SealInTurn, SealPartly waits for the
+// turn of the workspace, and the caller must protect the state from gc.
 func (q *Sealer) SealPartly(ctx context.Context, ws uint32, st *tree.State) (p *catalogue.PartlySealedState, lowestPos int64, err error) {
 	lowestPos = live.NoPos
 	err = q.runInTurn(ctx, ws, func() error {

@@ -8,9 +8,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An orphanSet has the inodes of a view that have no name and to which the kernel has references. After a recovery,
-// the kernel may have references to them. A caller of put holds the forest's lock for writing or, after a restore,
-// for reading. A caller of remove holds the forest's lock for reading.
+// An orphanSet has the inodes of a view that have no name and to which the kernel has references. After a recovery
+// it has every inode without a name to which the kernel may have a reference. A caller of put holds the forest's lock
+// for writing or, after a restore, for reading. A caller of remove holds the forest's lock for reading.
 type orphanSet struct {
 	mu       sync.RWMutex
 	state    *tree.State // without a root

@@ -169,8 +169,8 @@ func (r *record) encodeBody(e *wire.Encoder) {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // DamagesOnlyBytes reports whether damage of a record's payload affects only the bytes of one file, see
-// journal.Options.KeepDamaged. It does if the record is a blob, or a write whose checksum of the payload before the
-// bytes is right.
+// journal.Options.KeepDamaged. It does if the record is a blob. It also does if the record is a write, and the part
+// of the payload before the bytes is intact, which this part's own checksum shows.
 func DamagesOnlyBytes(t journal.Type, payload []byte) bool {
 	if t == recBlob {
 		return true
@@ -185,7 +185,8 @@ func DamagesOnlyBytes(t journal.Type, payload []byte) bool {
 
 func (r *record) makesDir() bool { return r.create.Mode&unix.S_IFMT == unix.S_IFDIR }
 
-// decodeRecord decodes a record. data is the offset of the bytes of a recWrite in the payload, else 0.
+// decodeRecord decodes a record. dataOffset is the offset of the bytes of a recWrite in the payload,
+// else 0.
 func decodeRecord(kind journal.Type, payload []byte) (r *record, dataOffset int, err error) {
 	d := wire.NewDecoder(payload)
 	r = &record{kind: kind}

@@ -22,7 +22,7 @@ type DiffOptions struct {
 	SkipData bool
 }
 
-// Diff calls fn for every path at which b differs from a: in order of bytes by component, a directory before its
+// Diff calls fn for every path at which b differs from a, in the order of ComparePaths: a directory before its
 // entries. An added or removed directory, also one whose type changed, is followed by every path below it. The
 // cost depends on the differences, not on the sizes of the states.
 //

@@ -92,9 +92,9 @@ func (s *Store) put(k Kind, b []byte, alwaysBuild bool) (h Hash, n int64, err er
 	return h, n, nil
 }
 
-// findUsable reports whether an object is stored and has no damage mark. If a collection is running,
-// findUsable makes it keep such an object. If the object is stored but damaged, findUsable returns the
-// place of the damaged copy. The caller holds gcState.gate.
+// findUsable reports whether an object is stored and has no damage mark. If it is, and a collection is
+// running, findUsable makes the collection keep the object. If the object is stored but damaged,
+// findUsable returns the place of the damaged copy. The caller holds gcState.gate.
 func (s *Store) findUsable(h Hash) (usable bool, damaged *loc, err error) {
 	l, ok, err := s.index.find(h)
 	if err != nil || !ok {

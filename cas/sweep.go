@@ -104,9 +104,10 @@ func (s *sweeper) dropDeadRecords(w *sweepPlan) error {
 	b := s.store.index.db.Batch(s.store.space.checkForIndex)
 	defer b.Discard()
 
-	// excess is the part of the entry's counts for which the index has no object in this pack. An interrupted
-	// dropDeadRecords can leave such a part, and the entry is corrected by it. It begins as all counts of the
-	// entry; each object that the index has in this pack is subtracted below.
+	// excess is the part of the counts of the pack's entry for which the index has no object in this pack. An
+	// interrupted dropDeadRecords can leave such a part, which is subtracted from the entry below. excess
+	// begins as all counts of the entry; then each object that the index has in this pack is subtracted from
+	// excess.
 	excess := s.keepSet.packInfos[w.p.id]
 	var removed []loc
 

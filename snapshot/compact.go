@@ -29,9 +29,9 @@ type Compacted struct {
 	Kept    []string `json:"kept" jsonschema:"snapshots that were kept because they are pinned"`
 }
 
-// Compact makes one snapshot with all paths of the named snapshots. A path gets its file in the newest of these
-// snapshots that contains the path. Compact deletes the named snapshots, except pinned ones. If the policy protects
-// one of them, Compact fails and changes nothing.
+// Compact makes one snapshot with all paths of the named snapshots. At each path it has the file of the newest of
+// these snapshots that contains the path. Compact deletes the named snapshots, except pinned ones. If the policy
+// protects one of them, Compact fails and changes nothing.
 func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, error) {
 	s := ss.w.store
 	if err := naming.Check(o.Name); err != nil {

@@ -20,9 +20,9 @@ func (d Directory) Hold(ctx context.Context) (st *tree.State, release func(), er
 	return d.w.store.holdDirectory(ctx, func() string { return d.w.ws.DirState })
 }
 
-// Refresh merges the changes of the directory since it was last read into the workspace. now is the present state
-// of the directory, a sealed state that was made from the state that Hold returned. Conflicts are treated as in
-// Forks.Merge.
+// Refresh merges into the workspace the changes that the directory had since it was last read. now is the present
+// state of the directory, a sealed state that was made from the state that Hold returned. Conflicts are treated
+// as in Forks.Merge.
 func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions) (res MergeResult, err error) {
 	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
 	if err != nil {

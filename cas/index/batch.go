@@ -28,8 +28,8 @@ func (x *DB) Batch(check func(n int64) error) *Batch {
 	return &Batch{x: x, txn: x.db.NewTransaction(true), check: check}
 }
 
-// add adds a change to the transaction with op. If the transaction is full, add commits it and begins
-// another.
+// add calls op, which adds a change to the transaction. If the transaction is full, add commits it,
+// begins another transaction and calls op again.
 func (b *Batch) add(key, value []byte, op func() error) {
 	if b.err != nil {
 		return

@@ -66,7 +66,7 @@ func markOpening(d *os.File, takeover bool) error {
 	}
 
 	for _, e := range ents {
-		// Badger would follow a link and write to its target.
+		// Links are refused, because Badger would follow a link and write to its target.
 		if fi, err := e.Info(); err == nil && !vfs.HasOneName(fi) {
 			return fmt.Errorf("%w: %s is not a regular file with one name", ErrBroken, e.Name())
 		}

@@ -35,7 +35,7 @@ type base struct {
 	bytes  int64 // of all keys and values
 
 	mu     sync.Mutex                // guards cached
-	cached map[int]map[string][]byte // by index of a block: its entries; of maxCachedBlocks blocks at most
+	cached map[int]map[string][]byte // entries of expanded blocks, by index of the block; at most maxCachedBlocks blocks
 }
 
 // A block is a zstd frame with entries that have neighbouring keys.

@@ -235,8 +235,7 @@ func (c *Content) UnsealedExtents() int64 {
 }
 
 // CountRuns counts the runs of [off, end), at most limit of them. It returns the end of the last counted run and the
-// number of counted runs. If there are fewer than limit runs, runsEnd is end. A run is a part in one extent, in one
-// part of the base or in one hole.
+// number of counted runs. If there are fewer than limit runs, runsEnd is end. For runs see layout.extentAt.
 func (c *Content) CountRuns(off, end int64, limit int) (runsEnd int64, runs int) {
 	if c == nil {
 		return end, 0
@@ -347,8 +346,8 @@ func (c *Content) Allocate(src *Source, off, n int64, keepSize bool) error {
 	return nil
 }
 
-// CloneRange replaces the n bytes of c at dstOff by the n bytes at off of the content from, including holes, without
-// copying bytes. It stops at the end of that content, and may extend c. from may be c itself.
+// CloneRange replaces n bytes of c, beginning at dstOff, by n bytes of from, beginning at off. It copies no bytes,
+// and clones holes, too. It stops at the end of from, and may extend c. from may be c itself.
 func (c *Content) CloneRange(src *Source, dstOff int64, from *Content, off, n int64) error {
 	n = min(n, from.Size()-off)
 	if n <= 0 {

@@ -14,8 +14,8 @@ const (
 	// time between two snapshots of a workspace. More objects are joined into one.
 	maxStoredSets = 16
 	// maxMemorySetBytes is the largest size in bytes of a workspace's actor sets that stay in memory after a
-	// checkpoint. Larger sets are only on disk; then no snapshot is taken before another actor
-	// changes one of their paths.
+	// checkpoint. Larger sets are only on disk: then no snapshot is taken when another actor changes one of
+	// their paths.
 	maxMemorySetBytes = 1 << 20
 )
 

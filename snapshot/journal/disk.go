@@ -100,7 +100,7 @@ func (d *disk) create(name string, size, reserve int64) (vfs.File, error) {
 
 	if err := allocate(f, 0, size); err != nil {
 		_ = f.Close()
-		_ = d.fs.Remove(d.path(name)) // Open removes a segment without a header
+		_ = d.fs.Remove(d.path(name)) // if this fails, Open removes the file, because it has no header
 		return nil, err
 	}
 

@@ -20,9 +20,9 @@ type Inheritance struct {
 	// Orphans are the nodes without a name to which the kernel may have references. The daemon calls
 	// Forget for each node to which the kernel has no reference.
 	Orphans []NodeID
-	// Unanswered are the nodes in answers that the kernel may not have received. The kernel has no
-	// reference to a node whose answer it has not received. SettleRequests returns the nodes whose answers it
-	// has received.
+	// Unanswered are the nodes that are described in answers which the kernel may not have received. Without
+	// such an answer, the kernel has no reference to the node. SettleRequests returns the nodes whose answers
+	// the kernel has received.
 	Unanswered map[NodeID]bool
 	// Notices are the changes of edits of which the kernel may not have been notified.
 	Notices []Invalidation

@@ -91,8 +91,8 @@ func (r Reader) Parent(id NodeID) (NodeID, error) {
 }
 
 // Path returns a path of a node relative to the root of its view, "" for the root. If the path is longer than
-// maxBytes, it returns only the end of the path: no program can use a path of PATH_MAX bytes. The error is
-// errs.NotExist if the node has no name any more.
+// maxBytes, it returns only the end of the path. Callers pass PATH_MAX or less, because no program can use a
+// longer path. The error is errs.NotExist if the node has no name any more.
 func (r Reader) Path(id NodeID, maxBytes int) (string, error) {
 	var names []string
 	if err := r.trees.withReadLock(func() error {

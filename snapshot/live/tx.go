@@ -143,8 +143,8 @@ const (
 func (tx *Tx) ChangedViews() *changed.Set[uint32] { return tx.trees.changedViews }
 
 // NewView returns a number for a new view: the next number, or after MaxView a number that is free again. A
-// number is free if no view has it and the kernel has no reference to the root of such a view. The kernel then
-// has no reference to another node of such a view either.
+// number is free if no view has it, and the kernel has no reference to the root of an earlier view with this
+// number. Then the kernel has no reference to other nodes of the earlier view either.
 func (tx *Tx) NewView() (uint32, error) {
 	for range MaxView {
 		id := tx.trees.mu.nextView

@@ -19,7 +19,7 @@ type Store interface {
 }
 
 // Repair rebuilds the index of a store that is not open from its packs and its journal, moves damaged records into
-// quarantine, and verifies the result. open opens the store in a salvage. It is called with the owner of the store.
+// quarantine, and verifies the result. open opens the store in a salvage; its arguments are the owner of the store.
 func Repair(ctx context.Context, dir string, o cas.Options, open func(uid, gid uint32) (Store, error), progress func(done, total int64)) (*Report, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -70,8 +70,9 @@ func readFillFile(disk *vfs.Root, dir, name string) (from, boot string, err erro
 	return from, boot, err
 }
 
-// ResumeFill prepares a store that is not filled yet, or whose files may not be on disk yet. If alone is set, only
-// the goroutine that fills the store writes to the store: then writes do not wait for the disk until SyncFill.
+// ResumeFill is called when a store is opened. If a power cut may have left the store incomplete (see fillingName),
+// ResumeFill empties it. If alone is set, only the goroutine that fills the store writes to the store: then writes do
+// not wait for the disk until SyncFill.
 func (d *Dir) ResumeFill(alone bool) error {
 	for _, name := range []string{fillingName, filledName} {
 		from, boot, err := readFillFile(d.Disk, d.Path, name)

@@ -98,10 +98,10 @@ func isNameOf(disk *vfs.Root, name string, f *os.File) bool {
 // long, because the kernel frees the memory of a process before it closes the files.
 const maxDyingTime = 10 * time.Second
 
-// HolderIsDying reports whether the process in the lock file was killed or has ended. Its lock may
-// remain for a moment, because the kernel has not closed the process's files yet, or because another
-// process inherited them. The command line of a process in /proc is empty as soon as the kernel has freed
-// the memory of the process.
+// HolderIsDying reports whether the process in the lock file was killed or has ended. Its lock may remain
+// for a moment, because the kernel has not closed the process's files yet, or because another process
+// inherited them. A process whose command line in /proc is empty has ended: the kernel has freed its
+// memory.
 func HolderIsDying(dir string) bool {
 	h, err := ReadHolder(dir)
 	if err != nil || h.PID <= 0 {

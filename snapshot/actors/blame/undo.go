@@ -159,8 +159,8 @@ func (u *Undo) reverseChanges(ctx context.Context, p *threeway.Plan, open *OpenI
 }
 
 // ChooseIntervals sets Intervals and SinceSeq. all are the intervals of the workspace, newest first. It leaves out
-// intervals before the snapshot that since describes, and intervals that did not end after endedAfter. With a zero
-// since, no snapshot is the limit. found is false if the snapshot is no earlier state of the workspace.
+// intervals before the snapshot that since describes (unless since is zero), and intervals that did not end after
+// endedAfter. found is false if the snapshot is no earlier state of the workspace.
 func (u *Undo) ChooseIntervals(all []catalogue.Interval, since info.Info, endedAfter time.Time) (found bool) {
 	found = since.Name == ""
 

@@ -31,8 +31,8 @@ type DelayError interface {
 	Await(ctx context.Context) error
 }
 
-// Retry calls fn until fn returns nil or another error than a DelayError. Before it calls fn again, it waits
-// with the DelayError's Await. If Await fails, Retry returns that error.
+// Retry calls fn until fn returns nil or an error that is not a DelayError. Before it calls fn again, it
+// waits with the DelayError's Await. If Await fails, Retry returns that error.
 func Retry(ctx context.Context, fn func() error) error {
 	for {
 		err := fn()

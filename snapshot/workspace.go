@@ -148,7 +148,7 @@ type ListEntry struct {
 	Name string
 	Root live.NodeID
 	// Position is the sequence number of a snapshot or the view of a fork. It never changes, and later entries
-	// have larger ones.
+	// have higher positions.
 	Position uint64
 }
 

@@ -76,7 +76,7 @@ func (p *Parts) RemovalsPausedUntil() (until time.Time) {
 	return until
 }
 
-// Union returns the union of the actor sets of an interval, both the sets in memory and on disk.
+// Union returns the union of the actor sets of an interval, in memory and on disk.
 func (p *Parts) Union(c actors.Changes) *actors.Set { return c.Union(p.Objects, p.Logger) }
 
 // Pins are the states that are being read.

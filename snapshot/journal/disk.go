@@ -125,8 +125,9 @@ func (d *disk) checkFree(n, reserve int64) error {
 // idleSize returns the size in bytes of a new segment while no writes are expected.
 func (d *disk) idleSize() int64 { return min(minSegmentSize, d.segSize) }
 
-// extend preallocates a little space after the end of a segment. Records of changes that free space use it
-// after other programs have filled the disk. On a full disk extend does not change the segment.
+// extend preallocates a little space after the end of a segment. If other programs then fill the disk,
+// this space is left for records of changes that free disk space. On a full disk extend does not change
+// the segment.
 func (d *disk) extend(s *segment) error {
 	n := d.idleSize()
 	if d.checkFree(n, d.reserve()) != nil {

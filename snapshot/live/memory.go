@@ -15,7 +15,7 @@ type Memory interface {
 	// moreBytes exceed the limit of the view, Take charges only usedBytes and returns false. If urgent is set, the
 	// limit is a little higher. The caller holds the forest's lock.
 	Take(view uint32, usedBytes, moreBytes int64, urgent bool) bool
-	// Await waits until Take could charge a view for moreBytes. The caller does not hold the forest's lock. The
+	// Await waits until Take would return true for moreBytes. The caller does not hold the forest's lock. The
 	// error is errs.Quota, or the error of ctx.
 	Await(ctx context.Context, view uint32, moreBytes int64, urgent bool) error
 	// SealIfNearlyFull seals the replayed changes if they take too much memory. Recovery calls it without the

@@ -60,7 +60,7 @@ type Repository struct {
 	Diverged       []*Diverged `json:"diverged,omitempty" jsonschema:"the branches that both sides moved"`
 }
 
-// A Diverged is a branch of git that both sides moved: each has commits that the other has not.
+// A Diverged is a branch of git with different new commits on both sides.
 type Diverged struct {
 	Branch string `json:"branch"`
 	Head   bool   `json:"head"`   // the branch is checked out

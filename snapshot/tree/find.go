@@ -9,7 +9,7 @@ import (
 // A Finder finds inodes in many states that share pages. It reads each sealed page of their tables once.
 type Finder struct {
 	Source *Source
-	// Match reports whether an inode is to be found. It is called once for the inodes of a sealed page,
+	// Match reports whether FindIn returns an inode. It is called once for the inodes of a sealed page,
 	// so the result must not depend on the state.
 	Match func(n *Inode) (bool, error)
 

@@ -79,7 +79,8 @@ func (n *Inode) Size() int64 {
 	return 0
 }
 
-// FileSize returns the size of a regular file, and 0 for other types. State.Bytes is the sum of it.
+// FileSize returns the size of a regular file, and 0 for other types. State.Bytes is the sum of
+// FileSize of all inodes.
 func (n *Inode) FileSize() int64 {
 	if n.IsRegular() {
 		return n.Size()

@@ -251,8 +251,8 @@ func (c *Content) CountRuns(off, end int64, limit int) (runsEnd int64, runs int)
 	return runsEnd, runs
 }
 
-// StartOfLastExtents returns the lowest offset, but at least the argument least, from which on the file has at most
-// limit extents.
+// StartOfLastExtents returns the offset at which the last limit extents of the file begin, or least if that is
+// higher.
 func (c *Content) StartOfLastExtents(least int64, limit int) int64 {
 	if c == nil {
 		return least

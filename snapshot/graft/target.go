@@ -27,7 +27,7 @@ type Target struct {
 	// IsMountPoint reports whether a file system is mounted on a name with the inode ino, or below it.
 	IsMountPoint func(at tree.Link, ino uint64) bool
 	// MountOrphan returns an existing inode for a new name, if a file system is still mounted on the inode that
-	// the name had before; else 0. The inode is changed to the attributes and contents of like.
+	// the name had before; else 0. It sets the attributes and contents of the inode to those of like.
 	MountOrphan func(at tree.Link, like *tree.Inode) uint64
 }
 

@@ -137,7 +137,7 @@ func (w Writer) Fallocate(id NodeID, off, n int64, mode uint32) error {
 }
 
 // fallocate changes the first maxRunsPerStep runs of [off, end), and returns the end of the changed part. It calls
-// Options.Admit with the number of bytes reserved plus the memory of the new extents.
+// Options.Admit with reserved, a number of bytes, plus the memory of the new extents.
 func (w Writer) fallocate(id NodeID, off, end int64, mode uint32, reserved int64) (to int64, err error) {
 	// The extents at both ends of the part may be split.
 	if err := w.trees.admit(id.View(), reserved+2*content.ExtentBytes); err != nil {

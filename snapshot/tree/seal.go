@@ -271,8 +271,8 @@ func (r *sealRun) sealPage(ctx context.Context, p *page) (cas.Hash, error) {
 	}
 
 	if b.leaf != nil {
-		// The inodes in cells refer to the journal and to older contents. So the cache does not get this leaf,
-		// but a leaf decoded from the object, as after loading it.
+		// The inodes in cells refer to the journal and to older contents, so this leaf is not put into the
+		// cache. Instead, a leaf is decoded from the object, as when it is loaded.
 		if b, err = decodeBody(append([]byte(nil), e.Bytes()...)); err != nil {
 			return cas.Hash{}, fmt.Errorf("read back a page: %w", err)
 		}

@@ -112,8 +112,8 @@ func Owner(dir string) (uid, gid uint32, err error) {
 	return st.Uid, st.Gid, nil
 }
 
-// SetMountpoint writes into the lock file in which directory the store is mounted. The LockedError of
-// other processes contains this directory.
+// SetMountpoint records in the lock file the directory on which the store is mounted. The LockedError of other
+// processes contains this directory.
 func (d *Dir) SetMountpoint(dir string) error {
 	return writeHolder(d.lock, Holder{PID: os.Getpid(), Mountpoint: dir})
 }

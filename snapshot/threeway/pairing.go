@@ -157,8 +157,8 @@ func (t *filePairs) pairFiles(ctx context.Context) error {
 	return nil
 }
 
-// pairCopy searches a new file of ours for a file that theirs moved and ours removed. If ours has an equal new
-// file at the new path, the plan uses this file.
+// pairCopy is called for a file that theirs moved and ours removed. If ours has an equal new file at the new path,
+// the plan uses this file.
 func (t *filePairs) pairCopy(x *theirFile) error {
 	b, err := t.baseFile(x.baseIno)
 	if err != nil || len(b.gainedNames) == 0 {

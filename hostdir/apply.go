@@ -56,7 +56,7 @@ type ApplyOptions struct {
 	// changed. Its argument readChanges compares the directory with a state, at the paths of the apply, and
 	// feeds the entries that differ in the directory to a sink.
 	Record func(after bool, readChanges func(state *tree.State, sink stream.Sink) error) error
-	Read   ReadOptions // for the function readChanges of Record
+	Read   ReadOptions // the options with which readChanges, the argument of Record, reads the directory
 }
 
 // An ApplyResult has the result of an apply: the changes, or the conflicts.
@@ -69,19 +69,21 @@ type ApplyResult struct {
 	Skipped   []stream.Omission  `json:"skipped,omitempty"`
 	LeftOut   []string           `json:"left_out,omitempty"` // changed paths that were not applied, see leftOutPaths
 	Hidden    []string           `json:"hidden,omitempty"`   // paths of the workspace that are hidden paths of the directory
-	Notes     []stream.Omission  `json:"notes,omitempty"`    // paths that other programs use, files with hard links elsewhere, and attributes that an apply did not copy
-	DryRun    bool               `json:"dry_run,omitempty"`
-	Executes  []naming.BytePath  `json:"executes,omitempty"` // set by the caller: paths that other programs execute
+	// Notes are about paths that other programs use, files with hard links elsewhere, and attributes that
+	// copies lack.
+	Notes    []stream.Omission `json:"notes,omitempty"`
+	DryRun   bool              `json:"dry_run,omitempty"`
+	Executes []naming.BytePath `json:"executes,omitempty"` // set by the caller: paths that other programs execute
 	// Incomplete is set if the directory's file system refused attributes, which are in Skipped.
 	Incomplete bool                  `json:"incomplete,omitempty"`
 	Git        []threeway.Repository `json:"git,omitempty"`
 	// Partial is set if the apply failed in the middle. Changed and Paths have what was applied.
 	Partial bool `json:"partial,omitempty"`
-	// Plan has the changes of Paths and Conflicts.
+	// Plan has a planned change for each path in Paths and Conflicts.
 	Plan []PlannedChange `json:"-"`
 }
 
-// ErrConflict is wrapped by the error of an Apply that was refused.
+// ErrConflict is wrapped by the error of an Apply that was refused because of a conflict.
 var ErrConflict = errors.New("changed in the directory, too")
 
 // Apply applies the differences from o.Base to o.Now to a directory of the host: contents, modes, owners,
@@ -106,8 +108,8 @@ func apply(ctx context.Context, dir string, o ApplyOptions, onAdvance func(*step
 	}
 	defer host.close()
 
-	// One apply of this user runs at a time. If the directory cannot be locked, the changes of another apply are
-	// noticed when a file is renamed to its path.
+	// One apply of this user runs at a time. If the directory cannot be locked, this apply may run at the same
+	// time as another. It then fails when it places a file at a path that the other apply has changed.
 	lockType := int16(unix.F_WRLCK)
 	if o.DryRun {
 		lockType = unix.F_RDLCK

@@ -16,15 +16,15 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// A LinkedDir is a git directory outside of the directory that is read. A file `.git` contains its path. The reader
-// reads the LinkedDir in place of this file.
+// A LinkedDir is a git directory outside of the directory that is read. A file `.git` in that directory
+// contains the path of the LinkedDir. The reader reads the LinkedDir instead of this file.
 type LinkedDir struct {
 	// GitDir and CommonDir (gitrepository-layout(5)) are read as one directory. They may be equal. IsCopied reports
 	// whether an entry is read: the entry of GitDir if inGitDir is set, else the entry of CommonDir.
 	GitDir, CommonDir string
 	IsCopied          func(name string, inGitDir bool) bool
-	MixedDirs         []string      // directories that have entries from both
-	MadeEntries       []LinkedEntry // entries that are read first, and replace entries with equal names
+	MixedDirs         []string      // subdirectories that have entries from both GitDir and CommonDir
+	MadeEntries       []LinkedEntry // generated entries; they replace entries with equal names in GitDir and CommonDir
 	Err               error         // the reason to leave the directory out; nil if it is read
 }
 

@@ -53,7 +53,7 @@ func (h Hidden) find(ctx context.Context, dir string, exclude map[fileID]bool) (
 		return found, nil
 	}
 
-	hiddenDir := "" // the last hidden directory
+	hiddenDir := "" // the last hidden directory that was found; all entries below it are hidden
 
 	err = walkDir(ctx, dir, exclude, func(name string, d fs.DirEntry) {
 		if hiddenDir == "" || !strings.HasPrefix(name, hiddenDir+"/") {
@@ -130,7 +130,7 @@ func (f *hiddenFiles) addPath(name string) {
 	}
 }
 
-// hides reports whether an entry is hidden. The directories above the entry are not hidden.
+// hides reports whether an entry is hidden. It must not be called for an entry below a hidden directory.
 func (f *hiddenFiles) hides(name string, st *unix.Stat_t) bool {
 	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	return f.Paths.Match(name, isDir) || !isDir && st.Nlink > 1 && f.files[fileID{st.Dev, st.Ino}]

@@ -21,15 +21,15 @@ type host struct {
 	// the path of this directory.
 	lastDirFD   int
 	lastDirPath string
-	// ownTempPrefix is the prefix of temporary names. An apply to a directory above or below this one uses
-	// another prefix.
+	// ownTempPrefix is the prefix of temporary names. It contains the inode number of the directory, so an
+	// apply to a directory above or below this one uses a different prefix.
 	ownTempPrefix string
 	// onOverlay is set if the directory is on overlayfs, see placer.wasCopiedUp.
 	onOverlay bool
 	// tempNames maps the paths of new directories to their temporary names, until they are renamed to their
 	// final names.
 	tempNames  map[string]string
-	path       string // of the directory, without symbolic links
+	path       string // the path of the directory, without symbolic links
 	src        *tree.Source
 	states     []*tree.State         // versions of the directory in src, from which closedMode learns the modes of closed directories
 	openedDirs map[uint64]*openedDir // the open directories by inode, see host_open.go
@@ -56,16 +56,16 @@ func openHost(dir string) (*host, error) {
 }
 
 func (h *host) close() {
-	_ = h.restoreModes() // if it fails, the next apply closes the directories
+	_ = h.restoreModes() // if it fails, the next apply restores the modes
 	h.lockFile.Close()
 	h.closeLastDir()
-	_ = unix.Close(h.rootFD) // it was opened for reading, so close reports no errors of writes
+	_ = unix.Close(h.rootFD) // it was opened for reading, so an error of close means nothing
 }
 
 // closeLastDir closes the descriptor of the directory that was opened last.
 func (h *host) closeLastDir() {
 	if h.lastDirFD >= 0 {
-		_ = unix.Close(h.lastDirFD) // an O_PATH descriptor, of which close reports no errors of writes
+		_ = unix.Close(h.lastDirFD) // an O_PATH descriptor, so an error of close means nothing
 		h.lastDirFD = -1
 	}
 }

@@ -22,7 +22,7 @@ const openMode = ownerAccess | unix.S_ISUID
 type openedDir struct {
 	fd      int    // O_PATH
 	mode    uint32 // the mode to restore
-	modeSet bool   // the directory's mode was already changed to the workspace's
+	modeSet bool   // the directory has got its mode in the workspace already, besides openMode
 }
 
 // closedMode returns the mode of a directory without openMode; mode is its mode on disk. known reports whether the
@@ -52,7 +52,7 @@ func (h *host) addOpenMode(dir int, p *tree.Path) (bool, error) {
 
 	mode, known := h.closedMode(p, st.Mode)
 	if !known {
-		return false, nil // the next access fails
+		return false, nil // the next access to the directory fails, and reports the error
 	}
 
 	fd, err := unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0)

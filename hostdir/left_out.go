@@ -30,7 +30,7 @@ func (l *LeftOut) Add(_ string, reason error) {
 	}
 
 	if l.unreadableCount++; l.unreadableCount <= maxNamedPaths {
-		l.firstReasons = append(l.firstReasons, reason.Error()) // the text has the path
+		l.firstReasons = append(l.firstReasons, reason.Error()) // the text of reason contains the path
 	}
 }
 

@@ -17,10 +17,10 @@ import (
 const lockPollInterval = 20 * time.Millisecond
 
 // lockDir locks an open directory with F_RDLCK or F_WRLCK, until the returned file is closed. The lock keeps
-// other processes of this user from reading or changing the directory. It is a lock of a file in the user's state
-// directory, because every user who can read the directory could lock the directory itself. The returned file is
-// nil if the user has no state directory, or its file system has no locks. onWait, if set, is called once if
-// another process has the lock.
+// other processes of this user from reading or changing the directory. The lock is taken on a file in the
+// user's state directory. A lock of the directory itself could be taken by every user who can read the
+// directory, and would block the owner. The returned file is nil if the user has no state directory, or its
+// file system has no locks. onWait, if set, is called once if another process has the lock.
 func lockDir(ctx context.Context, fd int, lockType int16, onWait func()) (*os.File, error) {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil {

@@ -79,7 +79,8 @@ func (pl *planner) readChanged(changes []tree.Change) error {
 	}
 	pl.tree.changes = pl.changes
 
-	// The names in the base are read first, so that the files there keep their inode numbers.
+	// The names that the files have in the base are read first, so that the files at these names keep the inode
+	// numbers of the base.
 	if err := pl.readLinks(changes, pl.o.Base, func(c tree.Change) *tree.Inode { return c.Before }); err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func (pl *planner) chosenChanges() ([]tree.Change, error) {
 	keptDirs := make(map[string]bool) // directories that are left as they are, with all entries below
 	for _, c := range changes {
 		if dir, ok := threeway.WholeDir(c); ok && pl.o.ChoiceOf(c.Path.String()).Leave {
-			keptDirs[dir] = true // such a directory is applied as a whole or not at all
+			keptDirs[dir] = true // the directory is applied as a whole or not at all, so with this path all of it is left
 		}
 	}
 
@@ -175,7 +176,7 @@ func (pl *planner) chosenChanges() ([]tree.Change, error) {
 			continue
 		}
 		if c.After != nil && c.After.Type() == unix.S_IFSOCK {
-			pl.res.addSkipped(c.Path, "sockets are not applied") // a socket is useless without its program
+			pl.res.addSkipped(c.Path, "sockets are not applied") // without its program, a socket would be of no use in the directory
 			continue
 		}
 
@@ -200,7 +201,7 @@ func (pl *planner) readPath(name string, method func(*tree.Path) error) error {
 	return method(p)
 }
 
-// planGit plans the git directories. It is the function threeway.Plan.Git.
+// planGit plans the git directories. The merge calls it as threeway.Plan.Git.
 func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.GitOutcome, err error) {
 	if pl.repos, err = pl.o.Git.Plan(ctx, RepositorySides{&pl.o, s.Changes, s.Ours, Receiver{pl}}); err != nil {
 		return out, err
@@ -212,7 +213,7 @@ func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.
 	return threeway.GitOutcome{Changes: pl.repos.Changes, TakenPaths: pl.repos.TakenPaths, Edits: slices.DeleteFunc(pl.repos.Edits, isHidden)}, nil
 }
 
-// mergeLines merges the lines of a file. It is the function threeway.Plan.Merge.
+// mergeLines merges the lines of a file. The merge calls it as threeway.Plan.Merge.
 func (pl *planner) mergeLines(ctx context.Context, in threeway.TextInput, merged func(threeway.MergedText) error) error {
 	if pl.o.MergeLines == nil {
 		return nil

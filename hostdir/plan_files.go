@@ -16,7 +16,7 @@ import (
 // to the inode.
 type hostFile struct {
 	before *tree.Inode // the version that the directory has; nil for a new file
-	path   *tree.Path  // a path of the file in the directory; nil if the file is written anew
+	path   *tree.Path  // a path at which the directory has the file; nil if the file is written anew
 	id     fileID
 	// The writer sets the next two fields. firstStep is the step that wrote the file; the other names become hard links
 	// of it. attrsSet means that the attributes of the file were set, for all of its names.
@@ -68,9 +68,9 @@ func (pl *planner) findFiles(paths []string) error {
 	return nil
 }
 
-// useFile connects the planned file f, at the path name, with a file of the directory, if the two have the same bytes.
-// dirNode is the inode of that file in the directory's tree. taken has the files of the directory that are connected
-// already: two files of the workspace never share one file of the directory.
+// useFile connects the planned file f, which has the path name, with a file of the directory if the two have
+// the same bytes. dirNode is the inode of the directory's file in the directory's tree. taken has the files of
+// the directory that are connected already: two files of the workspace never share one file of the directory.
 func (pl *planner) useFile(file *hostFile, f *threeway.File, name string, dirNode *tree.Inode, taken map[fileID]bool) error {
 	same, err := tree.SameData(pl.o.Source, dirNode, f.Node())
 	candidate, known := pl.tree.files[dirNode.Ino]
@@ -83,7 +83,7 @@ func (pl *planner) useFile(file *hostFile, f *threeway.File, name string, dirNod
 		return err
 	}
 
-	// Do not take a file that another planned file keeps.
+	// If another planned file keeps this file of the directory, f must not be connected with it.
 	other, err := pl.merge.FileOf(dirNode)
 	if err != nil {
 		return err
@@ -101,7 +101,8 @@ func (pl *planner) useFile(file *hostFile, f *threeway.File, name string, dirNod
 }
 
 // isLinked reports whether the workspace's file at a path has a second name, and the directory's tree has the
-// inode dirNode at this second name. After a refresh, the inode numbers in the two trees can differ.
+// inode dirNode at this second name. The two trees are compared by names, because after a refresh their inode
+// numbers can differ.
 func (pl *planner) isLinked(dirNode *tree.Inode, name string) (bool, error) {
 	n := pl.changes[name].After
 	if n == nil || n.Nlink < 2 {
@@ -122,7 +123,7 @@ func (pl *planner) isLinked(dirNode *tree.Inode, name string) (bool, error) {
 	return false, err
 }
 
-// findKept returns the file of the directory that the plan keeps as a planned file, nil if there is none.
+// findKept returns the directory's file that the plan keeps as f, nil if f is a new file.
 func (pl *planner) findKept(f *threeway.File, _ string) (*tree.Inode, error) { return f.Present(), nil }
 
 // findEqual returns the file of the directory at a path, nil if there is none.
@@ -202,8 +203,8 @@ func (pl *planner) findLostFiles() error {
 	return nil
 }
 
-// isTakenOver reports whether a step replaces another user's file or directory, which the workspace renamed, by a copy
-// that belongs to the user. A file is copied if its bytes changed, too.
+// isTakenOver reports whether a step replaces another user's file or directory, which the workspace renamed, by
+// a copy that belongs to the user. A renamed file is replaced by a copy only if its bytes changed, too.
 func (d *decision) isTakenOver() bool {
 	n, was := d.workspace.After, d.workspace.Before
 	if n == nil || d.movedWithDir || d.action == moveDir || !isForeign(n) || was != nil && was.UID == n.UID {

@@ -132,7 +132,7 @@ func describeUsers(files map[fileID]string) map[fileID]string {
 
 	links, _ := filepath.Glob("/proc/[0-9]*/fd/*") // without /proc, no program is found
 	for _, link := range links {
-		// Reading the link is cheaper than stat, and cannot block.
+		// First compare the name in the link: reading the link is cheaper than stat, and cannot block.
 		var st unix.Stat_t
 		if target, err := os.Readlink(link); err != nil || !names[filepath.Base(target)] || unix.Stat(link, &st) != nil {
 			continue
@@ -186,9 +186,10 @@ func findLocks(files map[fileID]string, fn func(fileID, int)) {
 			continue
 		}
 
-		pid, _ := strconv.Atoi(fields[pidField]) // -1 for a lock of an open file
+		pid, _ := strconv.Atoi(fields[pidField]) // -1 if the lock belongs to an open file and not to a process
 		for _, id := range byIno[ino] {
-			// On Btrfs and overlayfs, /proc/locks has another device number (major 0) than stat of the file.
+			// On Btrfs and overlayfs, the device numbers in /proc/locks and in the file's status differ, and
+			// both have the major number 0. So a file counts as locked if both major numbers are 0.
 			if id.dev == unix.Mkdev(major, minor) || major == 0 && unix.Major(id.dev) == 0 {
 				fn(id, pid)
 			}

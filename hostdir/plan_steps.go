@@ -99,7 +99,9 @@ func (pl *planner) planStep(d *decision) error {
 	d.change.Before, d.change.After = dirNode, nil
 	if dirNode != nil {
 		before := *dirNode
-		before.Mtime = timeOf(d.original.st.Mtim) // a tree has one time for all names of a file: the time of the name that was read last
+		// The tree has one time for all names of a file: the time that was read last. This name may have an
+		// older one.
+		before.Mtime = timeOf(d.original.st.Mtim)
 		d.change.Before = &before
 	}
 
@@ -128,7 +130,9 @@ func (pl *planner) planStep(d *decision) error {
 	}
 
 	n := *f.Node()
-	if os.Geteuid() != 0 && dirNode != nil && d.original.exists && n.UID == dirNode.UID && n.GID == dirNode.GID { // see hostTree.restoreOwner
+	// The plan does not change the owner. The file on disk may still have a different one, see
+	// hostTree.restoreOwner; it keeps that owner.
+	if os.Geteuid() != 0 && dirNode != nil && d.original.exists && n.UID == dirNode.UID && n.GID == dirNode.GID {
 		n.UID, n.GID = d.original.st.Uid, d.original.st.Gid
 		d.change.Before.UID, d.change.Before.GID = n.UID, n.GID
 	}
@@ -195,7 +199,8 @@ func (pl *planner) compareEntry(d *decision, f *threeway.File, n *tree.Inode) er
 		d.change.Differences |= tree.DataDiffers
 	}
 
-	// An inode that replaces another file gets a number that occurs in no state.
+	// If the planned inode replaces another file with the same number, it gets the number 0, which no state
+	// has.
 	if kept := f.Present(); kept != nil && kept.Ino == dirNode.Ino && (d.file == nil || d.file.path == nil || d.file.id == d.original.id()) {
 		n.Ino = dirNode.Ino
 	} else if n.Ino == dirNode.Ino {

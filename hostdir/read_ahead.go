@@ -28,7 +28,7 @@ type queuedEntry struct {
 // delivery passes entries to the sink.
 type delivery struct {
 	queue   chan *queuedEntry
-	readers chan struct{}         // a semaphore of maxReaders
+	readers chan struct{}         // a semaphore: at most maxReaders goroutines read files
 	sinkErr atomic.Pointer[error] // the first error of the sink
 	ended   chan struct{}         // closed when the sink has all entries
 }
@@ -99,7 +99,7 @@ func (d *dirReader) addFile(e stream.Entry, f *sourceFile) error {
 	return d.sinkError()
 }
 
-// An errorReader returns an error. It takes the place of the part of a file that could not be read.
+// An errorReader returns an error instead of the part of a file that could not be read.
 type errorReader struct{ err error }
 
 func (f errorReader) Read([]byte) (int, error) { return 0, f.err }

@@ -71,8 +71,8 @@ func birthTimeOf(st *unix.Statx_t) int64 {
 	return t
 }
 
-// isUnchangedIn reports whether a name of an open directory is the file n of the tree, and the file's status did
-// not change. It takes one system call.
+// isUnchangedIn reports whether a name of an open directory is the file n of the tree, and the file's status
+// did not change. It makes only one system call.
 func (d *dirReader) isUnchangedIn(n *tree.Inode, dir int, name string) bool {
 	var x unix.Statx_t
 	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x) != nil {
@@ -144,7 +144,7 @@ func (d *dirReader) addWhiteouts(dirPath string, before *tree.Inode, names []str
 
 	for _, name := range missing {
 		if len(path.Join(dirPath, name)) > stream.MaxPathBytes {
-			continue // such a long path was not copied
+			continue // such a long path was never copied, so no whiteout is needed
 		}
 		if err := d.add(stream.Entry{Path: path.Join(dirPath, name), Whiteout: true}); err != nil {
 			return err

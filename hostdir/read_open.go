@@ -36,7 +36,7 @@ func (d *dirReader) openName(dir int, name string, listedType fs.FileMode) (*nam
 				return f, nil
 			}
 
-			f.close() // the name was given to another file meanwhile
+			f.close() // another file has got the name since the directory was listed
 		}
 	}
 
@@ -83,7 +83,7 @@ func setCount[T uint32 | uint64](to *T, n uint32) { *to = T(n) }
 func (f *namedFile) close() {
 	for _, fd := range []*int{&f.pathFD, &f.dataFD} {
 		if *fd >= 0 {
-			_ = unix.Close(*fd) // not opened for writing, so close reports no errors
+			_ = unix.Close(*fd) // the file was not opened for writing, so an error of close means nothing
 			*fd = -1
 		}
 	}
@@ -182,7 +182,8 @@ func (d *dirReader) readXattrsAndOpen(f *namedFile, kind uint32) (xattrs []tree.
 		return err
 	})
 
-	// An access control list contains the mode of its file, which asOwner may have changed for the moment.
+	// Read the access control list again: it contains the mode of the file, and asOwner may have changed the
+	// mode while the list was read above.
 	for i, x := range xattrs {
 		if x.Name == "system.posix_acl_access" {
 			n, aclErr := unix.Getxattr(proc, x.Name, d.buf[:])

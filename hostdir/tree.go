@@ -122,7 +122,7 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 		}
 	}
 
-	// The base may have names that the directory does not have.
+	// Read also the names below in the base: those that the directory does not have were deleted there.
 	return h.base.WalkFrom(h.ctx, h.src, p.String(), func(q *tree.Path, _ *tree.Inode) error { return h.read(q) })
 }
 
@@ -352,7 +352,8 @@ func (h *hostTree) setContents(p *tree.Path, entry hostEntry, n *tree.Inode) (er
 		}
 	}
 
-	if !readable { // the contents are random bytes, which equal no other file's
+	// The contents are not known, so random bytes are used: they differ from the contents of all other files.
+	if !readable {
 		n.Content, err = h.texts.storeText(h.ctx, strings.NewReader("\x00"+rand.Text()))
 		return err
 	}
@@ -373,7 +374,7 @@ func (h *hostTree) sameData(n, v *tree.Inode) (bool, error) {
 	case errors.Is(err, unix.EACCES):
 		return n.Mtime == v.Mtime, nil
 	case err != nil && (k == errs.NotExist || k == errs.Damaged):
-		return false, nil // the file changed while it was imported, so the store does not have the contents of v
+		return false, nil // the store does not have the contents of v, because the file changed while it was imported
 	}
 	return same, err
 }

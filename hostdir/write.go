@@ -78,7 +78,7 @@ func (w *writer) run() error {
 
 	w.res.Changed = len(w.res.Paths)
 	if err == nil {
-		w.res.Paths = all // in the order of paths
+		w.res.Paths = all // the same paths as planned, in the order of paths
 		return nil
 	}
 
@@ -95,7 +95,8 @@ func (w *writer) run() error {
 
 // stageAll stages all steps, in the order of paths.
 func (w *writer) stageAll() error {
-	// Stage the files that may be overwritten first: their other names are linked to them.
+	// Files that may have to be overwritten are staged before all others, because their other names become hard
+	// links of them.
 	for _, s := range w.steps {
 		if f := s.file; f != nil && f.before != nil && f.path == nil && s.change.Before != nil && s.change.Before.Ino == f.before.Ino && isForeign(s.change.After) {
 			if err := w.stageStep(s); err != nil {
@@ -197,7 +198,8 @@ func (w *writer) commit() error {
 			}
 			w.advance(s, done)
 
-		case s.action == makeDir: // a rename into the new directory may have changed its time
+		case s.action == makeDir:
+			// A rename into the new directory may have changed its time, so the time is set again.
 			if err := w.attrs.setTime(s); err != nil {
 				return err
 			}
@@ -244,7 +246,7 @@ func (w *writer) removeFile(s *step) error {
 		err = w.placer.removeOriginal(dir, s)
 	}
 	if errors.Is(err, unix.ENOTEMPTY) {
-		return nil // the directory has files that exist only on the host
+		return nil // the directory stays: it has files that exist only on the host
 	}
 	if err != nil {
 		return fmt.Errorf("removing %q: %w", c.Path.Short(), err)
@@ -273,7 +275,7 @@ func (w *writer) placeFile(s *step) error {
 		err = w.moveDir(s)
 	case s.placement == moveName && s.tempName == "":
 		if err = w.moveFile(s); err == nil && s.tempName != "" {
-			return nil // it is renamed after the directory at its path was removed
+			return nil // it is renamed later, when the directory at its path has been removed
 		}
 	case s.placement == overwrite:
 		if err = w.overwriteFile(dir, s); err == nil {

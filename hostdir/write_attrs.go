@@ -114,7 +114,7 @@ func setOwner(dir int, name string, before, n *tree.Inode, present hostEntry) er
 
 	err := unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
 	if !root && before == nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL)) {
-		return nil // the file keeps the group that it got from its directory
+		return nil // the user may not set this group, so the file keeps the group that it was created with
 	}
 
 	return err
@@ -128,7 +128,8 @@ func (w *attrSetter) setXattrs(proc string, p *tree.Path, before, n *tree.Inode,
 		if err != nil && !errors.Is(err, unix.EACCES) {
 			return err
 		}
-		// A new file has a security label, which is kept, and perhaps an ACL from its directory.
+		// The system gives a new file a security label, which is kept, and perhaps an ACL of its directory,
+		// which is removed unless the workspace's file has it.
 		before = &tree.Inode{Xattrs: slices.DeleteFunc(found, func(x tree.Xattr) bool {
 			return !strings.HasPrefix(x.Name, "system.posix_acl") && !hasXattr(n, x.Name)
 		})}

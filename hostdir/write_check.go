@@ -26,7 +26,7 @@ func (w *placer) touch(ino uint64) {
 // through another name of the file.
 func (w *placer) checkUnchanged(s *step) error {
 	if s.original.parentErr != nil {
-		return nil // this apply makes the directory above it
+		return nil // the directory above did not exist, so this apply makes it
 	}
 	present, err := w.host.entryAt(s.change.Path)
 	if err != nil {
@@ -74,8 +74,9 @@ func (w *placer) checkAndTouch(s *step) error {
 	return err
 }
 
-// isCopiedApart reports whether a name of a file has become the name of another file. If one of several names of
-// a lower-layer file changes, overlayfs copies the file for this name only.
+// isCopiedApart reports whether a hard link of a file has become the name of a file of its own. This happens on
+// overlayfs: if the file changes through one of several names, and is in a lower layer, overlayfs copies it for
+// this name only.
 func (w *placer) isCopiedApart(s *step, f *hostFile) bool {
 	if f.path == nil || s.placement == overwrite || !w.wasCopiedUp(s) {
 		return false
@@ -85,8 +86,8 @@ func (w *placer) isCopiedApart(s *step, f *hostFile) bool {
 	return err == nil && terr == nil && !here.isSameFile(there)
 }
 
-// isOriginal reports whether a file that was renamed, which changes its ctime, is the file for which a step was
-// planned.
+// isOriginal reports whether a renamed file is the file for which a step was planned. The ctime is not
+// compared, because the rename has changed it.
 func (w *placer) isOriginal(s *step, renamed hostEntry) bool {
 	renamed.st.Ctim = s.original.st.Ctim
 	return !w.differs(s, renamed)
@@ -122,7 +123,8 @@ func (w *placer) checkReplaceable(s *step) error {
 	}
 
 	uid := uint32(os.Geteuid())
-	keepsFile := s.change.Before != nil && s.change.After != nil && s.change.Before.Ino == s.change.After.Ino // see hostTree.restoreOwner
+	// A step that keeps the file only changes its attributes or overwrites it, and needs no right to remove it.
+	keepsFile := s.change.Before != nil && s.change.After != nil && s.change.Before.Ino == s.change.After.Ino
 	if !keepsFile && parent.Mode&unix.S_ISVTX != 0 && uid != 0 && uid != x.Uid && uid != parent.Uid {
 		return fmt.Errorf("%q is another user's, in a directory where only he may remove it: %w", p.Short(), unix.EPERM)
 	}

@@ -19,8 +19,8 @@ type changedDirs struct {
 }
 
 // A touchedDir is a directory in which names are made or removed. Its former time is restored, unless the
-// workspace changed the time. If an earlier apply was interrupted, the former time is not known; then the
-// directory gets the workspace's time if it has the workspace's names.
+// workspace changed the time. If an earlier apply was interrupted, the time from before that apply is not
+// known. Then the directory gets the workspace's time if it has the workspace's names.
 type touchedDir struct {
 	path        *tree.Path
 	formerTime  *unix.Timespec // the former time; nil if it is not known
@@ -37,8 +37,9 @@ func (w *changedDirs) touchedDir(p *tree.Path) *touchedDir {
 	return d
 }
 
-// restoreTimes gives each directory its former time or, if an interrupted apply has completed the directory, its time
-// in the workspace. Afterwards the caller gives the other directories their times in the workspace.
+// restoreTimes gives each directory in w.dirs its former time. A directory that an interrupted apply has
+// completed gets its time in the workspace. After this call, the writer sets the times of the directories that
+// the workspace changed.
 func (w *changedDirs) restoreTimes() {
 	for _, t := range w.dirs {
 		dir, err := w.host.dirFD(t.path)
@@ -51,7 +52,7 @@ func (w *changedDirs) restoreTimes() {
 			time = filetime.Timespec(n.Mtime)
 		}
 		if entry, err := statAt(dir, "."); err != nil || entry.st.Mtim != time {
-			_ = unix.UtimesNanoAt(dir, ".", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, time}, 0) // fails for another user's directory
+			_ = unix.UtimesNanoAt(dir, ".", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, time}, 0) // an error is ignored: the user may not set the time of another user's directory
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (w *writer) linkExisting(dir int, tmp string, s *step, f *hostFile) (done b
 		return false, err
 	}
 	if errors.Is(err, unix.EXDEV) || f.before == nil {
-		return false, nil // the name gets a copy of the file
+		return false, nil // a rename is impossible, too, so the path gets a copy of the file
 	}
 
 	source := w.removingStep(f)
@@ -57,7 +57,7 @@ func (w *writer) removingStep(f *hostFile) *step {
 	return nil
 }
 
-// isTaken reports whether another step renames the file that is at the path of a step.
+// isTaken reports whether another step renames the file at the path of a step to a path of its own.
 func (w *writer) isTaken(s *step) bool {
 	return slices.ContainsFunc(w.staged, func(other *step) bool { return other.sourceStep == s })
 }
@@ -76,8 +76,8 @@ func (w *writer) moveAll(replaced map[string]bool) error {
 	return nil
 }
 
-// moveFile renames a file that cannot be linked. If the file at the new name cannot be linked either, the two are
-// exchanged, and the other file is renamed from the old name of the first.
+// moveFile renames a file that cannot be linked. If the file at the new name is to be renamed, too, the two
+// files exchange their names. The second file is later renamed from the name that it got.
 func (w *writer) moveFile(s *step) error {
 	source := s.sourceStep
 	if source.original.exists && source.state < placed {

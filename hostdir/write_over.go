@@ -54,7 +54,7 @@ func (h *host) isOnlyOverwritable(s *step) bool {
 		return false
 	}
 	if s.file.path != nil {
-		return false // the file was overwritten through another name
+		return false // the file keeps its bytes, or was overwritten through another name
 	}
 
 	dir, err := h.parentFD(c.Path)

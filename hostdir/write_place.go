@@ -42,7 +42,7 @@ func (w *placer) placeStaged(dir int, s *step) error {
 		if err = unlink(dir, s.tempName, replaced); !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
-		err = nil // a program has created a file in the directory
+		err = nil // the directory must be kept, because another program has created a file in it
 	}
 
 	if err == nil {
@@ -54,12 +54,14 @@ func (w *placer) placeStaged(dir int, s *step) error {
 	if err == nil && replaced.key() == stagedEntry.key() {
 		return w.changedError(s)
 	}
-	if err == nil { // another program replaced the name again: its file is the newest, and keeps the name
+	// Another program has replaced the file at the name after the first exchange. Its file is the newest, so it
+	// gets the name back.
+	if err == nil {
 		err = unix.Renameat2(dir, s.tempName, dir, name, unix.RENAME_EXCHANGE)
 	}
 
 	kept := s.tempName
-	s.tempName = "" // the name belongs to another program's file, which must not be removed
+	s.tempName = "" // the temporary name now belongs to another program's file, which must not be removed
 	return w.keepForeignFile(dir, kept, s, err)
 }
 
@@ -100,7 +102,8 @@ func (w *placer) placeWithoutExchange(dir int, s *step) error {
 		return err
 	}
 
-	// A rename onto another name of the same file does nothing.
+	// If both names belonged to the same file, the rename has done nothing, and the temporary name must be
+	// removed.
 	return errs.Ignore(unix.Unlinkat(dir, s.tempName, 0), unix.ENOENT)
 }
 

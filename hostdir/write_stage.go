@@ -135,7 +135,7 @@ func (w *writer) stageDir(s *step, mode uint32) error {
 		err = unix.Mkdirat(dir, name, mode)
 	}
 	if at, lerr := statAt(dir, name); err == nil && lerr == nil && at.st.Mode&ownerAccess != ownerAccess {
-		err = chmodIn(dir, name, mode) // a default ACL has removed some of the permissions
+		err = chmodIn(dir, name, mode) // a default ACL of the parent has removed some of the permissions
 	}
 	if err != nil {
 		return fmt.Errorf("making the directory %q: %w", s.change.Path.Short(), err)
@@ -222,11 +222,11 @@ func (w *writer) createFile(dir int, tmp string, s *step) error {
 		from, err := w.host.newDirFD(first.change.Path.Dir)
 		if err == nil {
 			err = unix.Linkat(from, cmp.Or(first.tempName, first.change.Path.Name), dir, tmp, 0)
-			_ = unix.Close(from) // an O_PATH descriptor, of which close reports no errors of writes
+			_ = unix.Close(from) // an O_PATH descriptor, so an error of close means nothing
 		}
 		if err == nil || !cannotLink(err) {
 			return err
-		} // else the name gets a copy of the file
+		} // otherwise the path gets a copy of the file
 	}
 
 	f.firstStep = s

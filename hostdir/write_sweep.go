@@ -90,12 +90,12 @@ func (w *changedDirs) sweepDir(p *tree.Path) error {
 	return err
 }
 
-// sweepFile removes a file with a temporary name, if an apply staged or replaced it. keys is the part of the
-// name after the prefix. Any other file belongs to another program: an apply renamed it and was killed. It is
-// kept.
+// sweepFile removes a file with a temporary name, if it is a file that an apply staged or replaced. Otherwise
+// the file belongs to another program, and has this name because an apply that renamed it was killed: such a
+// file is kept. keys is the part of the name after the prefix.
 //
-// If the removed name was one of several of a file, the removal changes the file's ctime, so the inode is
-// touched.
+// The removal of one of several names of a file changes the file's ctime. So sweepFile calls touch for the
+// inode.
 func (w *changedDirs) sweepFile(p *tree.Path, dir int, name, keys string) error {
 	entry, err := statAt(dir, name)
 	if err != nil {
@@ -110,7 +110,7 @@ func (w *changedDirs) sweepFile(p *tree.Path, dir int, name, keys string) error 
 	}
 
 	withoutIno := entry
-	withoutIno.st.Ino = 0 // see originalKey
+	withoutIno.st.Ino = 0 // on overlayfs, originalKey leaves the inode number out
 	if strings.Contains(keys, "."+entry.key()+".") || w.host.onOverlay && strings.Contains(keys, "."+withoutIno.key()+".") {
 		w.touch(entry.st.Ino)
 		if err := unlink(dir, name, entry); !errors.Is(err, unix.ENOTEMPTY) {

@@ -25,9 +25,9 @@ func (u *changeSet) add(p string) {
 // errNotIncremental means that a change affects unchanged paths too, so that all paths must be compared.
 var errNotIncremental = errors.New("not incremental")
 
-// dropChangedPaths returns the paths that differ from the base. It removes the files of the base at these
-// paths from the commit, to which the export then adds the files of the snapshot. If all paths must be
-// compared, it returns nil and removes no path.
+// dropChangedPaths returns the paths that differ from the base. It removes the files of the base at these paths
+// from the commit; the export adds the files of the snapshot later. If all paths must be compared, it returns
+// nil and removes no path.
 func (x *exporter) dropChangedPaths() (*changeSet, error) {
 	u := &changeSet{map[string]bool{"": true}, make(map[string]bool)}
 	var old []string // changed paths of files of the base

@@ -142,7 +142,8 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	if previous != res.Commit {
 		err := repo.updateRef(ctx, o.Ref, previous, res.Commit, "amberfs: snapshot "+o.Info.Name)
 		if errors.Is(err, ErrRefMoved) {
-			// A concurrent export of the same snapshot makes the same commit.
+			// It is no error if a concurrent export of the same snapshot has moved the ref: it has made the
+			// same commit.
 			if now, rerr := repo.readRef(ctx, o.Ref); rerr == nil && now == res.Commit {
 				err = nil
 			}
@@ -155,7 +156,7 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	return res, nil
 }
 
-// exporter is one export.
+// An exporter carries out one export.
 type exporter struct {
 	ctx      context.Context
 	options  ExportOptions
@@ -163,7 +164,7 @@ type exporter struct {
 	settings *settings
 	records  records
 
-	parent    string        // commit, "" for none
+	parent    string        // the parent of the new commit, "" for none
 	base      *exportRecord // the earlier export that this one starts from, or nil
 	baseState *tree.State   // the tree of base
 	changeSet *changeSet    // the paths to compare; nil: all paths
@@ -255,7 +256,7 @@ func (x *exporter) export() (res *Result, err error) {
 	m := &meter{admit: x.options.Admit, maxSent: x.options.MaxBytes, measure: func() (int64, error) { _, n, err := q.listObjects(); return n, err }}
 	defer func() {
 		if err != nil {
-			_ = m.correct(0) // gives all admitted bytes back, which Admit does not refuse
+			_ = m.correct(0) // an error is ignored: the call only gives the admitted bytes back, and Admit does not refuse that
 		}
 	}()
 

@@ -97,8 +97,8 @@ func gitCommand(ctx context.Context, dir string, env []string, args ...string) *
 	return cmd
 }
 
-// runGit runs git in dir and returns the output of git, also after an error. Errors: a *GitError if git
-// failed.
+// runGit runs git in dir and returns the output of git, also after an error. If git failed, the error is a
+// *GitError.
 func runGit(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
 	cmd := gitCommand(ctx, dir, env, args...)
 	var out, stderr bytes.Buffer
@@ -125,7 +125,7 @@ func Git(ctx context.Context, dir string, args ...string) (string, error) {
 // withoutFilters returns the options of git that turn all configured filters off.
 func withoutFilters(ctx context.Context, dir string) (options []string, err error) {
 	out, err := runGit(ctx, dir, nil, nil, "config", "--name-only", "-z", "--get-regexp", `^filter\.`)
-	if err != nil && gitdir.ExitCode(err) != 1 { // 1: there are no filters
+	if err != nil && gitdir.ExitCode(err) != 1 { // git exits with 1 if there are no filters
 		return nil, err
 	}
 
@@ -238,7 +238,7 @@ func (p *process) wait() error {
 // ctx, if ctx has ended, or else err.
 func (p *process) abort(err error) error {
 	p.in.Close()
-	_ = p.terminate() // fails if the command has ended
+	_ = p.terminate() // an error is ignored: it means that the command has ended already
 	_, _ = io.Copy(io.Discard, p.out)
 	waitErr := p.cmd.Wait()
 	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, archive.ErrTruncated)

@@ -16,15 +16,14 @@ import (
 )
 
 // MergeConfigs returns a merger of texts. It merges the configurations of git directories setting by setting,
-// and other texts with mergeLines. Configurations are never in conflict, because git does not merge them
-// either: a setting that both sides changed keeps the value of ours. The settings that only theirs changed are
-// merged by mergeLines into the text of ours.
+// and other texts with mergeLines. A setting that both sides changed keeps the value of ours, so configurations
+// are never in conflict. The settings that only theirs changed are merged by mergeLines into the text of ours.
 func MergeConfigs(mergeLines threeway.Merger) threeway.Merger {
 	return func(ctx context.Context, in threeway.TextInput, merged func(threeway.MergedText) error) error {
 		if _, rel, ok := threeway.SplitGitPath(in.Path); ok && (path.Base(rel) == "config" || path.Base(rel) == "config.worktree") {
 			if text, err := mergeConfig(ctx, in); err == nil {
 				in.Base, in.Theirs = io.NewSectionReader(in.Ours, 0, in.Ours.Size()), io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text)))
-			} // else git cannot read a configuration, or is not installed: merge it like other texts
+			} // after an error (git cannot read a configuration, or is not installed), it is merged like other texts
 		}
 		return mergeLines(ctx, in, merged)
 	}

@@ -33,8 +33,8 @@ func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, log
 	return err == nil, err
 }
 
-// A GitDiffer finds the changes in git directories that change the meaning for git: git also rewrites files without
-// changing the meaning.
+// A GitDiffer tells which changes in git directories have a meaning for git. Others have none: git rewrites
+// some files without changing their meaning.
 type GitDiffer struct {
 	dirs        gitDirs
 	compareLogs bool            // whether a new line in the log of HEAD is a difference
@@ -46,8 +46,9 @@ func NewGitDiffer(src *tree.Source, base, now *tree.State) *GitDiffer {
 	return &GitDiffer{dirs: gitDirs{src, base, now, make(map[string]bool)}, sameDirs: make(map[string]bool)}
 }
 
-// Differs reports whether a change has a meaning for git. The change of an ordinary file has one. A change of git's own
-// files in a git directory has one if gitdir.SameState reports that the states of that directory differ.
+// Differs reports whether a change has a meaning for git. The change of an ordinary file always has a meaning.
+// The change of one of git's own files has a meaning only if gitdir.SameState reports that the two states of
+// the git directory differ.
 func (g *GitDiffer) Differs(c tree.Change) (bool, error) {
 	at, err := g.dirs.innermost(c.Path.String())
 	if err != nil {

@@ -19,7 +19,7 @@ type treeFiles struct {
 	src            *tree.Source
 	state          *tree.State
 	dir            string // path of the directory in state
-	remainingBytes *int64 // bytes that can still be read; nil: no limit
+	remainingBytes *int64 // how many bytes may still be read; nil: no limit
 }
 
 // lookup returns the entry at a path, nil if there is none. It follows no symbolic links.
@@ -32,7 +32,7 @@ func (f treeFiles) lookup(name string) (*tree.Inode, error) {
 }
 
 func (f treeFiles) Read(name string) ([]byte, error) {
-	const maxReadBytes = 256 << 20 // bytes
+	const maxReadBytes = 256 << 20
 	n, err := f.lookup(name)
 	switch {
 	case err != nil:
@@ -90,7 +90,8 @@ func (f treeFiles) Stat(name string) (kind uint32, mtime int64, err error) {
 	return n.Type(), n.Mtime, nil
 }
 
-// spendBudget subtracts the bytes of the next read from remainingBytes. It fails if these are fewer.
+// spendBudget subtracts the bytes of the next read from remainingBytes. It fails if remainingBytes is smaller
+// than bytes.
 func (f treeFiles) spendBudget(name string, bytes int64) error {
 	if f.remainingBytes == nil {
 		return nil

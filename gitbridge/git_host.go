@@ -14,7 +14,7 @@ import (
 
 // HostGit implements hostdir.Git, for the git directories in a directory of the host.
 type HostGit struct {
-	git gitdir.Git // nil: runGit
+	git gitdir.Git // if nil, runGit is called
 }
 
 // The `.git` file of a linked worktree, of a submodule or of a repository with a separate git directory
@@ -25,7 +25,8 @@ type HostGit struct {
 
 const alternatesPath = "objects/info/alternates"
 
-// alternatesOf returns the text of the file alternatesPath that names the objects of a link.
+// alternatesOf returns the text for the file alternatesPath of the copy. The text is the path of the directory
+// with the link's objects.
 func alternatesOf(l *gitdir.Link) string { return filepath.Join(l.Common, "objects") + "\n" }
 
 // linkOutside returns the link in the entry `.git` of a directory. It returns nil if the link names

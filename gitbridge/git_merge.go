@@ -75,7 +75,7 @@ type repoMerge struct {
 	skippedDir string       // the path of a directory whose changes are not merged, "" for none
 }
 
-// planAll plans the changes in git directories, and sets out.
+// planAll plans the changes in git directories, and sets g.out.
 func (g *gitMerge) planAll(changes []tree.Change) error {
 	dirs := gitDirs{g.src, g.base, g.theirs, make(map[string]bool)}
 	changesOf, roots, files := make(map[string][]tree.Change), []string(nil), []tree.Change(nil) // changesOf are the changes of each git directory
@@ -121,15 +121,16 @@ func (g *gitMerge) planAll(changes []tree.Change) error {
 	}
 
 	g.out.Changes = slices.DeleteFunc(files, func(c tree.Change) bool { return planned[c.Path.String()] })
-	slices.SortStableFunc(g.out.Edits, func(a, b threeway.Edit) int { // a removed file may be in the way of a new directory
+	// Removals come first, because a removed file may be at the path of a new directory.
+	slices.SortStableFunc(g.out.Edits, func(a, b threeway.Edit) int {
 		return cmp.Compare(map[bool]int{true: 1}[a.Open != nil], map[bool]int{true: 1}[b.Open != nil])
 	})
 
 	return errors.Join(err, g.err)
 }
 
-// planRepository plans the merge of one git directory. It returns the changes that the merge of files takes: all of
-// them, if only one side has the directory.
+// planRepository plans the merge of one git directory. It returns the changes that are left to the merge of
+// files: all of them, if only one side has the git directory.
 func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []tree.Change, err error) {
 	at := r.Dir
 	base, theirs := treeFiles{g.src, g.base, at, nil}, treeFiles{g.src, g.theirs, at, nil}
@@ -166,7 +167,7 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 	case !inTheirs:
 		above, err := g.theirs.InodeAt(g.src, path.Dir(at))
 		if err == nil && above == nil && path.Dir(at) != "." && to.outsideDir == "" {
-			return changes, nil // theirs has removed the directory around the git directory, too
+			return changes, nil // theirs has removed the whole directory that contained the git directory
 		}
 		r.Lines = []string{"the git directory is gone in " + g.theirPhrase + ": this one stays as it is"}
 		return nil, nil
@@ -184,7 +185,9 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 	err = g.planMerge(r, m, theirs, to)
 	if errors.Is(err, gitdir.ErrUnsupported) {
 		r.Lines = []string{"what git did stays in " + g.theirPhrase + ": " + err.Error()}
-		return nil, nil // no file is merged: the configuration of theirs declares the kind of its git directory
+		// No file of the git directory is merged either: the configuration of theirs may declare a kind of git
+		// directory that ours is not.
+		return nil, nil
 	}
 
 	return filesIn(at, changes, m, to), err
@@ -244,8 +247,8 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 // branchPath returns the path by which rules and choices name a branch.
 func branchPath(dir, branch string) string { return dir + "/refs/heads/" + branch }
 
-// planFiles plans the files of the working tree of a repository after the merge of the repository. It returns the
-// changes that the merge of files takes.
+// planFiles plans the files of the working tree of a repository after the merge of the repository. It returns
+// the changes that are left to the merge of files.
 func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change, error) {
 	changes = slices.DeleteFunc(changes, func(c tree.Change) bool {
 		return r.skippedDir != "" && threeway.NearestIn(c.Path.String(), map[string]bool{r.skippedDir: true}) != ""
@@ -254,7 +257,7 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 		return changes, nil
 	}
 	if branch, why := r.plan.NotMerged(); why != "" {
-		if r.worktree != "." { // name the submodule, too: it can have branches of the same names
+		if r.worktree != "." { // the message also names the submodule, because branches of different repositories can have equal names
 			branch += " of " + cmp.Or(r.worktree, r.Dir)
 		}
 		return nil, errs.Fail(errs.Conflict, "%s is not merged: %s; nothing was changed", branch, why)

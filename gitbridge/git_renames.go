@@ -88,7 +88,7 @@ func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Ch
 		names = append(names, g.addedOrRemoved(work)...)
 	}
 
-	const maxBytes = 64 << 20 // bytes
+	const maxBytes = 64 << 20
 	sides, size := [3]map[string]*gitdir.File{{}, {}, {}}, int64(0)
 	slices.Sort(names)
 	for _, at := range slices.Compact(names) {
@@ -121,8 +121,9 @@ func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Ch
 	return true, nil
 }
 
-// takeFiles plans that the receiving side takes the files at the paths in follow from theirs, and gets the files in
-// merged, which git has merged. All paths are relative to dir. Theirs takes the place of a directory only with a file.
+// takeFiles plans that the receiving side takes the files at the paths in follow from theirs, and gets the
+// files in merged, which git has merged. All paths are relative to dir. If the receiving side has a directory
+// at a path in follow, it is replaced only if theirs has a file there.
 func (g *gitMerge) takeFiles(dir string, follow []string, merged map[string]gitdir.MergedFile) {
 	sides := func(at string) [2]*tree.Inode { return [2]*tree.Inode{g.inodeAt(g.theirs, at), g.entryAt(at)} }
 	for _, at := range follow {

@@ -34,7 +34,7 @@ func newQuarantine(r *repository) (*quarantine, error) {
 	at, err := os.Lstat(r.objects)
 	opened, oerr := objects.Stat(".")
 	if err = errors.Join(err, oerr); err == nil && r.trust != trustAll && !os.SameFile(at, opened) {
-		err = r.foreignError(r.objects) // a link has replaced the directory that openRepository found
+		err = r.foreignError(r.objects) // a symbolic link is now where openRepository found the directory
 	}
 	if err == nil {
 		err = objects.Mkdir(q.name, 0o700)

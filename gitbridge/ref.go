@@ -75,7 +75,8 @@ func (r *repository) readRef(ctx context.Context, ref string) (string, error) {
 
 	for _, found := range refs {
 		switch {
-		case found.name != ref: // git uses the name as a pattern, which also matches refs below it
+		case found.name != ref:
+			// Another ref was found: git uses the name as a pattern, which also matches the refs below it.
 		case found.target != "":
 			return "", fmt.Errorf("%w: %q is a symbolic ref to %s", ErrBadRef, ref, found.target)
 		default:
@@ -183,7 +184,7 @@ func KeepOnlyCommits(ctx context.Context, dir string, commits map[string]bool, d
 		return nil, err
 	}
 
-	// git lists parents before their children.
+	// git lists parents before their children, so each line has only parents about which kept has an answer.
 	out, err := repo.git(ctx, nil, "rev-list", "--all", "--topo-order", "--reverse", "--parents")
 	if err != nil {
 		return nil, fmt.Errorf("listing the commits of %s: %w", dir, err)
@@ -259,8 +260,8 @@ func addNames(objects, names string) error {
 	})
 }
 
-// eraseNames removes the directory of addNames. It overwrites each file whose other name git has
-// removed.
+// eraseNames removes the directory of addNames. It overwrites each file that has only this name left, because
+// git has removed the name in objects.
 func eraseNames(names string) error {
 	files, err := os.ReadDir(names)
 	if errors.Is(err, fs.ErrNotExist) {

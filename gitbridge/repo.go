@@ -57,7 +57,7 @@ func (t trust) env() []string {
 // repository is an opened git repository.
 type repository struct {
 	trust   trust
-	dir     string // path that the user gave, for messages
+	dir     string // the path that the user gave, for messages
 	gitDir  string // absolute path of the git directory
 	objects string // absolute path of the object directory
 	format  string // format of object ids: sha1 or sha256
@@ -220,7 +220,8 @@ func checkOwn(root *os.Root) error {
 			}
 		case !e.IsDir() && !e.Type().IsRegular(), path.Base(name) == "alternates":
 			return fmt.Errorf("%w: %s", ErrNotSelfContained, name)
-		case e.IsDir(), strings.HasPrefix(name, "objects/"): // git replaces a file of objects, and never writes to an existing one
+		case e.IsDir(), strings.HasPrefix(name, "objects/"):
+			// Hard links to files of objects do no harm: git never writes to such a file, but replaces it.
 			return nil
 		}
 

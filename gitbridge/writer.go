@@ -71,7 +71,7 @@ func (w *writer) close() {
 		w.ended = true
 	}
 
-	// A killed fast-import writes a crash report to the repository.
+	// A killed fast-import has written a crash report to the repository.
 	os.Remove(filepath.Join(w.repo.gitDir, "fast_import_crash_"+strconv.Itoa(w.p.cmd.Process.Pid)))
 }
 

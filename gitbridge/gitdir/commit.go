@@ -135,7 +135,7 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 	}
 
 	args := []string{"index-pack", "--stdin"}
-	const unpackLimit = 100 // objects; git fetch has the same limit (fetch.unpackLimit)
+	const unpackLimit = 100 // a number of objects; git fetch has the same limit (fetch.unpackLimit)
 	switch n := binary.BigEndian.Uint32(head[8:]); {
 	case n == 0:
 		return nil
@@ -155,7 +155,7 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 		p.files.contents["shallow"] = []byte(string(p.ours.shallowFile) + strings.Join(ends, "\n") + "\n")
 	}
 	if p.merge.Ours.setting("extensions.partialclone") != "" {
-		return nil // in a partial clone, git fetches missing objects when it needs them
+		return nil // the repository is a partial clone, so git fetches missing objects when it needs them
 	}
 
 	env := []string{"GIT_NO_REPLACE_OBJECTS=1"}
@@ -169,8 +169,9 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 	return nil
 }
 
-// RefreshIndex has git compare the files of the working tree for which the new index has no times and sizes, and
-// record these. It runs no git in a repository of another user: its settings could name programs.
+// RefreshIndex has git compare the files of the working tree for which the new index has no times and sizes,
+// and record these. It does nothing in a repository of another user, whose settings could name programs that
+// git would run.
 func (p *Plan) RefreshIndex(ctx context.Context) {
 	var st unix.Stat_t
 	if len(p.index.newEntries) == 0 || p.merge.Ours.Worktree == "" || unix.Stat(p.merge.Ours.Dir, &st) != nil || int(st.Uid) != os.Geteuid() {
@@ -178,7 +179,7 @@ func (p *Plan) RefreshIndex(ctx context.Context) {
 	}
 
 	args := []string{"add", "--refresh", "--pathspec-from-file=-", "--pathspec-file-nul"}
-	const maxPathspecs = 1000 // paths; git compares each of them with all paths of the index
+	const maxPathspecs = 1000 // the number of paths in one call is limited, because git compares each with all paths of the index
 	if len(p.index.staleFiles) > maxPathspecs {
 		args = []string{"update-index", "-q", "--refresh"}
 	}

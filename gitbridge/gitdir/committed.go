@@ -58,11 +58,12 @@ func (p *Plan) CommittedFilter(ctx context.Context) (mustLeave func(path string,
 	}, nil
 }
 
-// hasFile reports whether an entry stands for a file in the working tree. A submodule does not, nor does a nil entry.
+// hasFile reports whether a working tree has a file for the entry. For a submodule it has a directory, and for
+// a nil entry nothing.
 func (e *IndexEntry) hasFile() bool { return e != nil && e.hasObject() }
 
-// matches reports whether a file of a working tree equals an entry. A nil file matches an entry without a file. idLen
-// is in bytes.
+// matches reports whether a file of a working tree equals an entry. If f is nil, it reports whether the entry
+// has no file (hasFile). idLen is in bytes.
 func (p *Plan) matches(e *IndexEntry, f *File, idLen int) bool {
 	if f == nil || !e.hasFile() {
 		return f == nil && !e.hasFile()

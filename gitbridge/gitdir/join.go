@@ -32,7 +32,7 @@ type branchMerge struct {
 	stages      []IndexEntry              // entries of the paths in conflict
 	markedPaths []string                  // paths in conflict that get conflict markers
 	changes     map[string][2]*IndexEntry // by path: the entries of the receiving side before and after the merge
-	fromBoth    map[string]bool           // by path, as changes: whether the merged file differs from the HEAD of theirs
+	fromBoth    map[string]bool           // has the paths of changes: whether the merged file differs from the HEAD of theirs
 }
 
 // MarkedPaths returns the paths that get conflict markers. If there are any, CarryOut leaves the merge in
@@ -107,7 +107,8 @@ func (p *Plan) tryMerge(ctx context.Context, d *DivergedBranch) error {
 		return err
 	}
 
-	fromTheirs, err := p.scratch.diffTree(ctx, p.index.heads.theirs, m.treeID) // the files of theirs are as in the HEAD of theirs
+	// fromTheirs are the paths at which the merge differs from the HEAD of theirs.
+	fromTheirs, err := p.scratch.diffTree(ctx, p.index.heads.theirs, m.treeID)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func (p *Plan) commitMerge(ctx context.Context, m *branchMerge, message string) 
 	}
 
 	var env []string
-	if p.merge.Ours.Worktree == "" { // a Copy has no settings of the user: take the name of the last committer
+	if p.merge.Ours.Worktree == "" { // a Copy does not have the user's settings, so the name of the last committer is used
 		who, err := p.scratch.ask(ctx, nil, nil, "log", "-1", "--format=%cn%n%ce", m.branch.ourCommit)
 		name, email, _ := strings.Cut(strings.TrimSpace(who), "\n")
 		if err != nil {
@@ -212,8 +213,8 @@ func (p *Plan) attributeTree(ctx context.Context) (string, error) {
 	return work, err
 }
 
-// mergeTree merges the commits of both sides as git merge does, and sets tree and stages of m. In the tree, files in
-// conflict have markers.
+// mergeTree merges the commits of both sides as git merge does, and sets m.treeID and m.stages. In the merged
+// tree, files in conflict have markers.
 func (p *Plan) mergeTree(ctx context.Context, m *branchMerge) error {
 	out, err := p.askAsOurs(ctx, nil, nil, "merge-tree", "--write-tree", "--no-messages", "-z", m.branch.ourCommit, m.branch.theirCommit)
 	const inConflict = 1
@@ -244,7 +245,8 @@ func (m *branchMerge) conflicts() (out []string) {
 	return slices.Compact(out)
 }
 
-// resolveConflicts asks Merge.Resolve about each path in conflict, and puts the decisions into the tree of m.
+// resolveConflicts asks Merge.Resolve about each path in conflict, and puts the decided files into the merged
+// tree (m.treeID).
 func (p *Plan) resolveConflicts(ctx context.Context, m *branchMerge) error {
 	var info strings.Builder
 	for _, at := range m.conflicts() {
@@ -287,9 +289,9 @@ func (p *Plan) resolveConflicts(ctx context.Context, m *branchMerge) error {
 	return err
 }
 
-// mergeObstacle returns the reason why a branch cannot be merged, "" if it can be merged. As for git merge, no path
-// may be staged, and no file that the merge changes may have uncommitted changes. This holds for both sides. Files
-// that an earlier, killed merge has written are no reason.
+// mergeObstacle returns the reason why a branch cannot be merged, "" if it can be merged. As for git merge, no
+// path may be staged, and no file that the merge changes may have uncommitted changes. This holds for both
+// sides. Files that an earlier, killed merge has written do not prevent the merge.
 func (p *Plan) mergeObstacle(ctx context.Context, m *branchMerge) (reason string, err error) {
 	if p.refs.head != "" {
 		return "another branch is checked out", nil

@@ -87,7 +87,9 @@ func (p *Plan) takeWorktrees(ctx context.Context) {
 			p.KeptWorktrees = append(p.KeptWorktrees, id)
 			refs.parkWorktreeHead(ctx, id, t)
 		case b.same(t) || o.same(t):
-		case linked || !b.same(o) || t != nil && refs.resolveNew(t.head) != t.commit: // the index of theirs fits no other commit than t.commit
+		case linked || !b.same(o) || t != nil && refs.resolveNew(t.head) != t.commit:
+			// In the last case HEAD would lead to another commit than t.commit, the only one that the index of
+			// theirs fits.
 			refs.note("the working tree %s stays as it is here", id)
 			refs.parkWorktreeHead(ctx, id, t)
 		default:
@@ -104,7 +106,7 @@ func (p *Plan) takeWorktrees(ctx context.Context) {
 // a merge removes only a clean working tree.
 func (p *Plan) isClean(ctx context.Context, id string, t *linkedWorktree) bool {
 	if p.merge.OurFile != nil {
-		return true // the merge of files decides about each file
+		return true // the working tree is not on this machine, and the merge of files decides about each of its files
 	}
 
 	dir := path.Join("worktrees", id)

@@ -54,7 +54,8 @@ func lockIndex(dir string) (*indexLock, error) {
 
 	_ = os.Remove(mark)
 	f.Close()
-	if !errors.Is(err, fs.ErrExist) { // the file system has no hard links: make index.lock alone
+	if !errors.Is(err, fs.ErrExist) {
+		// The file system may have no hard links. Then index.lock is made without a second name.
 		l.File, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	}
 	if errors.Is(err, fs.ErrExist) {
@@ -74,7 +75,7 @@ func (l *indexLock) rename() error {
 // release removes lockMark and, if it was not renamed, index.lock.
 func (l *indexLock) release() {
 	if !l.renamed {
-		_ = os.Remove(filepath.Join(l.dir, "index.lock")) // this lock made the file
+		_ = os.Remove(filepath.Join(l.dir, "index.lock")) // the file is not another program's: this lock has made it
 	}
 	_ = os.Remove(filepath.Join(l.dir, lockMark)) // after an error, the next lockIndex removes the name
 	l.Close()

@@ -35,7 +35,7 @@ type Merge struct {
 	// IsOtherRepo means that theirs and the base are different repositories.
 	IsOtherRepo bool
 
-	base, theirs *state // of Base and Theirs; see readSides
+	base, theirs *state // the states of Base and Theirs; see readSides
 }
 
 // A Plan is what a merge does to the receiving repository.
@@ -87,7 +87,9 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	p := &Plan{merge: m, receiver: receiver{gitCaller{m.Git, m.Ours.Dir, m.Ours.Worktree, literalPaths}, m.Ours}, files: filePlan{contents: make(map[string][]byte)}}
 	err := p.plan(ctx, scratch)
 	if p.scratch != nil && p.scratch.callErr != nil {
-		err = p.scratch.callErr // the plan may be wrong: a decision took the failed call for an answer of git
+		// The plan may be wrong, because a decision may have used the output of the failed call as an answer of
+		// git.
+		err = p.scratch.callErr
 	}
 
 	return p, err

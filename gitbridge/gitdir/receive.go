@@ -40,7 +40,7 @@ func (r receiver) writeFile(name string, data []byte) error {
 	if data == nil {
 		err := os.Remove(at)
 		if dir := filepath.Dir(at); err == nil && dir != r.repo.Dir {
-			_ = os.Remove(dir) // fails unless dir is empty
+			_ = os.Remove(dir) // an error is ignored: only an empty directory is to be removed
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
@@ -61,7 +61,9 @@ func (r receiver) writeFile(name string, data []byte) error {
 func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 	message := "amberfs: from " + refComponent(p.merge.Name)
 	leftBranch := strings.TrimPrefix(p.ours.head, "ref: ")
-	steps := make([]string, 3) // deletions come first: a new branch x/y needs the name of a deleted branch x for a directory
+	// Deletions come first: the new branch x/y needs a directory x, which cannot exist before the branch x is
+	// deleted.
+	steps := make([]string, 3)
 
 	for _, u := range p.updates {
 		zero := strings.Repeat("0", 2*p.ours.idLen)

@@ -139,8 +139,8 @@ func (p *refPlan) isParked(id string) bool {
 	return false
 }
 
-// checkedOutElsewhere reports whether another working tree of the receiving side has a branch checked out. It ignores
-// a working tree whose state is replaced by the state that theirs has of it.
+// checkedOutElsewhere reports whether another working tree of the receiving side has a branch checked out. It
+// ignores a working tree whose state will be replaced by its state in theirs.
 func (p *refPlan) checkedOutElsewhere(name string) bool {
 	linked := p.merge.Ours.Dir != p.merge.Ours.Common
 	for id, tree := range p.ours.worktrees {
@@ -266,7 +266,9 @@ func (p *refPlan) decideStash(ctx context.Context, files *filePlan) {
 	p.tips = append(p.tips, ids...)
 
 	inBase := func(id string) bool { return id == b || bytes.Contains(base, []byte(id)) }
-	isOurs := func(id string) bool { return !inBase(id) && !slices.Contains(ids, id) } // a killed merge may have written the log of theirs
+	// Stashes of theirs do not count as new ones of ours: a killed merge may have written the log of theirs
+	// here.
+	isOurs := func(id string) bool { return !inBase(id) && !slices.Contains(ids, id) }
 	if o == b && !slices.ContainsFunc(p.loggedIDs(ours), isOurs) {
 		p.setRef(stash, o, t)
 		files.contents["logs/"+stash] = theirs
@@ -351,7 +353,8 @@ func (p *refPlan) limitHead(ctx context.Context) {
 	p.dropBranchUpdate(ctx, name, inOperation)
 
 	if p.head != "" && p.newHead() != "" && name != p.head {
-		p.head = "" // the branch has other files than theirs
+		// HEAD stays: the receiving side has the branch at a commit of its own, with other files than theirs.
+		p.head = ""
 		p.note("HEAD stays: %s is at another commit here", strings.TrimPrefix(name, branches))
 		if !fits() {
 			p.dropBranchUpdate(ctx, strings.TrimPrefix(p.ours.head, "ref: "), inOperation)

@@ -140,7 +140,7 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 		}
 
 		out, err := s.ask(ctx, nil, nil, append([]string{"merge-base", id}, base...)...)
-		const none = 1 // the exit status if there is no common commit; with another one, objects are missing
+		const none = 1 // the exit status if there is no common commit; any other error means that objects are missing
 		if err == nil && out != "" || err != nil && ExitCode(err) != none {
 			return false
 		}
@@ -150,8 +150,8 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 }
 
 // commitsBetween returns the number of commits in the history of commit that are not in the histories of
-// excluded, and the subjects of at most maxSubjects of them, the newest last. If there are more, the first
-// text has the number of the others.
+// excluded, and the subjects of at most maxSubjects of them, the newest last. If there are more commits, a text
+// with the number of those that are not listed comes first.
 func (s *scratchRepo) commitsBetween(ctx context.Context, commit string, excluded ...string) (n int, subjects []string) {
 	revs := commit + "\n"
 	for _, id := range excluded {

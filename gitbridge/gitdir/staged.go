@@ -17,7 +17,7 @@ type indexPlan struct {
 	merge      *Merge
 	scratch    *scratchRepo
 	heads      headCommits
-	newEntries []IndexEntry // the entries in which the new index differs; an entry with Mode 0 removes its path
+	newEntries []IndexEntry // the entries in which the new index differs from the present one; an entry with Mode 0 removes its path
 	staleFiles []string     // paths for which the new index has no times and sizes of files
 }
 
@@ -123,7 +123,9 @@ func (p *indexPlan) addStaged(ctx context.Context, wanted entriesByPath) error {
 		return err
 	}
 
-	fits := func(at string) bool { // at a path, the new HEAD equals the HEAD of theirs, and no other file is in the way
+	// fits reports whether the new HEAD equals the HEAD of theirs at a path, and no other entry of the index
+	// prevents the path.
+	fits := func(at string) bool {
 		_, differs := notTheirs[at]
 		return !differs && !p.ours.isBlocked(at, wanted)
 	}
@@ -156,7 +158,9 @@ func (p *indexPlan) addStaged(ctx context.Context, wanted entriesByPath) error {
 		if err != nil {
 			return err
 		}
-		if equalEntries(committed, b) { // theirs has committed the entry, and HEAD may not get the commit
+		// Theirs has not unstaged the path but committed it. The receiving side may not get that commit, so its
+		// entry stays.
+		if equalEntries(committed, b) {
 			continue
 		}
 		if wanted[at], err = p.scratch.entryOf(ctx, p.heads.oursAfter, at); err != nil {
@@ -284,7 +288,7 @@ func (p *indexPlan) writeIndexFile(s *state) (string, error) {
 	name := map[*state]string{p.ours: "ours", p.theirs: "theirs", p.base: "base"}[s]
 	at := filepath.Join(p.scratch.gitDir, name+"-index")
 	if len(s.index) == 0 {
-		return at, nil // git takes a missing index for an empty one
+		return at, nil // no file is written: for git, a missing index is an empty one
 	}
 	return at, os.WriteFile(at, s.index, 0o600)
 }

@@ -39,7 +39,7 @@ func newParkingLot() *parkingLot {
 // minDelayStatus is the status of the delay with the number 0. It is larger than all errnos.
 const minDelayStatus = 1 << 20
 
-// addDelay stores a delay, and returns the status that stands for the delay.
+// addDelay stores a delay, and returns the status by which takeDelay finds it.
 func (a *parkingLot) addDelay(err cas.DelayError) fuse.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// With the mount option `acl` the kernel checks POSIX access control lists. The
-// filesystem keeps the lists and the modes of inodes in agreement (acl(5)): new files
-// take the default list of their directory, or else the umask; a new access list
-// changes the mode; chmod changes the list.
+// With the mount option `acl` the kernel checks POSIX access control lists. The filesystem keeps the lists and
+// the modes of inodes in agreement (acl(5)): a new file gets the default list of its directory or, if there is
+// no such list, its mode is limited by the umask. A new access list changes the mode, and chmod changes the
+// list.
 
 // The tags of struct posix_acl_xattr_entry.
 const (

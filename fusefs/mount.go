@@ -72,7 +72,7 @@ func mountWithHelper(o *Options) (int, error) {
 	var stderr bytes.Buffer
 	cmd := exec.Command(bin, "-o", helperOptions(o), "--", o.Mountpoint)
 	cmd.Env = append(os.Environ(), "_FUSE_COMMFD=3")
-	cmd.ExtraFiles = []*os.File{theirs} // becomes descriptor 3
+	cmd.ExtraFiles = []*os.File{theirs} // the helper gets the socket as descriptor 3
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
 		return -1, fmt.Errorf("%s: %w: %s", bin, err, strings.TrimSpace(stderr.String()))

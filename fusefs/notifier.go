@@ -280,7 +280,8 @@ func waitFor(done <-chan struct{}, timeout time.Duration) bool {
 	}
 }
 
-// A queue writes notices one after the other. Each write waits for the channel of the write before.
+// A queue writes notices one after the other. Each write waits until the channel of the previous write is
+// closed.
 type queue struct {
 	mu         sync.Mutex    // guards the fields below
 	newestDone chan struct{} // closed when the newest notice is written; nil before the first notice

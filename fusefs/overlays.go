@@ -15,9 +15,9 @@ import (
 // overlays has the rules for an overlayfs that has a layer in the mount.
 type overlays struct {
 	forest *live.Forest
-	// attrRequested is set at the first request for an extended attribute of overlayfs. Overlays send such
-	// requests from every mount namespace, so it is also set for an overlay in another namespace. tookOver is
-	// set after a takeover: the earlier daemon may have answered such a request.
+	// attrRequested is set at the first request for an extended attribute of overlayfs. Overlays in all mount
+	// namespaces send such requests, so attrRequested is also set for an overlay in another namespace than the
+	// daemon's. tookOver is set after a takeover: the earlier daemon may have answered such a request.
 	attrRequested atomic.Bool
 	tookOver      bool
 }

@@ -138,8 +138,8 @@ func (x *exporter) send(it item, mode uint32, r io.Reader, size int64) error {
 	return nil
 }
 
-// queueConversion writes a file to the worktree, and adds it to filtered, the files that git converts at the
-// end (convert).
+// queueConversion writes a file to the worktree, and adds it to x.filtered. These are the files that git
+// converts at the end (convert).
 func (x *exporter) queueConversion(it item, mode uint32) error {
 	if err := x.worktree.write(it.path, it.node.Content.Reader(x.options.Source.Files)); err != nil {
 		return err
@@ -212,7 +212,7 @@ func (x *exporter) convertEach() ([]string, error) {
 	return ids, nil
 }
 
-// noteLosses adds the attributes of a file that a commit cannot represent to Result.Reduced.
+// noteLosses reports in Result.Reduced which attributes of a file a commit cannot represent.
 func (x *exporter) noteLosses(it item) {
 	var missing []string
 	if it.node.IsRegular() {

@@ -110,7 +110,8 @@ type gitDirs struct {
 	cached    map[string]bool // by path: whether it is a git directory in base or now
 }
 
-// innermost returns the innermost git directory of the two states that is p or contains p, "" for none.
+// innermost returns the innermost directory that is p or contains p, and that is a git directory in one of the
+// two states; "" for none.
 func (g *gitDirs) innermost(p string) (dir string, err error) {
 	for i := 0; i <= len(p); i++ {
 		if i < len(p) && p[i] != '/' {

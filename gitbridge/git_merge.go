@@ -34,7 +34,7 @@ type gitMerge struct {
 
 	out              threeway.GitOutcome
 	tempDirs         []*scratch.Dir
-	err              error    // errors of inodeAt and entryAt
+	err              error    // the errors that inodeAt and entryAt recorded
 	keptWorktrees    []string // ids of linked working trees that only one side has removed, see gitdir.Plan.KeptWorktrees
 	removedWorktrees []string // ids of linked working trees that git removed on their side, see gitdir.Plan.RemovedWorktrees
 }
@@ -329,9 +329,10 @@ func (g *gitMerge) withoutRemoved(changes []tree.Change) []tree.Change {
 	})
 }
 
-// reportOneSidedRemoval reports whether a directory of the base is a working tree that one side has removed
-// and the other side keeps. If so, it adds a line to g.out. It returns false if the receiving side has
-// removed a repository that is not a linked working tree: files that theirs changed in it are in conflict.
+// reportOneSidedRemoval reports whether a directory of the base is a working tree that one side has removed and
+// the other side keeps. If so, it adds a line to g.out. It also returns false if the receiving side has removed
+// a repository that is not a linked working tree. Then the files that theirs changed in the repository are in
+// conflict.
 func (g *gitMerge) reportOneSidedRemoval(dir string) bool {
 	file := path.Join(dir, ".git")
 	if g.inodeAt(g.base, file) == nil {

@@ -20,7 +20,7 @@ import (
 type GitSource struct {
 	Repo string // root of a working tree, or a git directory
 	Rev  string // any revision: a commit, a tag, a tree
-	// TrustConfig accepts a Repo that refers to another one, such as a worktree.
+	// TrustConfig accepts a Repo that refers to another repository, such as a worktree.
 	TrustConfig bool
 }
 

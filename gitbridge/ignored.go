@@ -19,7 +19,7 @@ const IgnoreFile = ".gitignore"
 // returns no path.
 const maxIgnoreBytes = 1 << 20
 
-// Ignored returns those of the given paths that git add would ignore. It reads the .gitignore files in
+// Ignored returns the paths among the given ones that git add would ignore. It reads the .gitignore files in
 // the directories above them. The path of a directory ends with a slash.
 func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []string) (map[string]bool, error) {
 	rules, err := rulesAbove(src, st, paths)

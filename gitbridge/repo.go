@@ -24,7 +24,8 @@ var (
 	ErrNotRepository = errs.New(errs.NotExist, "not a git repository")
 	// ErrUnsafe: the repository belongs to another user and git does not trust it.
 	ErrUnsafe = errs.New(errs.Perm, "the repository belongs to another user")
-	// ErrNotSelfContained: the repository is a part of another one, or refers to files outside of its directory.
+	// ErrNotSelfContained: the repository is a part of another repository, or refers to files outside of its
+	// directory.
 	ErrNotSelfContained = errs.New(errs.Perm, "the repository is incomplete or linked")
 	// ErrBadRef: git does not allow the name of the ref, or an export must not write the ref.
 	ErrBadRef = errs.New(errs.Invalid, "bad ref name")
@@ -101,8 +102,8 @@ func openRepository(ctx context.Context, dir string, t trust) (*repository, erro
 	return r, r.checkSelfContained(abs)
 }
 
-// checkSelfContained returns ErrNotSelfContained if the repository at abs refers to another one: its .git is a
-// file or a link, it is a linked worktree, or its directories are links. With trustAll, such a
+// checkSelfContained returns ErrNotSelfContained if the repository at abs refers to another repository: its
+// .git is a file or a link, it is a linked worktree, or its directories are links. With trustAll, such a
 // repository is allowed.
 func (r *repository) checkSelfContained(abs string) error {
 	git := filepath.Join(abs, ".git")

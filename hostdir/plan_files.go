@@ -18,8 +18,9 @@ type hostFile struct {
 	before *tree.Inode // the version that the directory has; nil for a new file
 	path   *tree.Path  // a path at which the directory has the file; nil if the file is written anew
 	id     fileID
-	// The writer sets the next two fields. firstStep is the step that wrote the file; the other names become hard links
-	// of it. attrsSet means that the attributes of the file were set, for all of its names.
+	// The writer sets the next two fields. firstStep is the step that wrote the file under its first name; all
+	// further names become hard links of that name. attrsSet means that the attributes of the file were set,
+	// for all of its names.
 	firstStep *step
 	attrsSet  bool
 }

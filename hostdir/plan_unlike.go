@@ -13,7 +13,7 @@ import (
 
 // A run executes a command in a user namespace, in which an ordinary user seems to own all files. So the copies
 // that the command makes have wrong owners, groups or ACLs. An apply restores these attributes of most copies.
-// reportUnlikeCopies adds notes about the other copies.
+// reportUnlikeCopies adds notes about copies whose attributes cannot be restored.
 
 // A copyKind has the attributes that a copy shares with its original.
 type copyKind struct {

@@ -120,8 +120,8 @@ func setOwner(dir int, name string, before, n *tree.Inode, present hostEntry) er
 	return err
 }
 
-// setXattrs sets the extended attributes that the file has in the workspace. It adds attributes that the directory's
-// file system refuses to ApplyResult.Skipped.
+// setXattrs sets the extended attributes that the file has in the workspace. Attributes that the directory's
+// file system refuses are listed in ApplyResult.Skipped.
 func (w *attrSetter) setXattrs(proc string, p *tree.Path, before, n *tree.Inode, present hostEntry) error {
 	if before == nil {
 		found, err := readXattrs(proc, make([]byte, 64<<10))

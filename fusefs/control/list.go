@@ -17,9 +17,9 @@ const (
 
 // List calls fn for the entries of a control directory after an offset, until fn returns false.
 //
-// The daemon adds and removes snapshots, so the kernel must not use a cached listing. An answer to
-// OPENDIR could forbid caching, but the kernel sends no OPENDIR. The kernel does not use a listing of
-// which a page is missing, so List drops the pages of earlier listings.
+// The daemon adds and removes snapshots, so the kernel must not use a cached listing. An answer to OPENDIR
+// could forbid caching, but the kernel sends no OPENDIR. Therefore List drops the pages of earlier listings:
+// the kernel does not use a listing if one of its pages is missing.
 func (t *Tree) List(dir live.NodeID, offset uint64, fn func(name string, id live.NodeID, mode uint32, off uint64) bool) error {
 	ws, forks, err := t.workspace(dir)
 	if err != nil {

@@ -74,7 +74,7 @@ func (c *cache) renderOutcome(ws *snapshot.Workspace, s nodeKey) {
 	defer c.mu.Unlock()
 
 	text, d := w.releaseLocked(), c.dirLocked(ws)
-	if d.outcomes[s] != o { // another command has ended since
+	if d.outcomes[s] != o { // a later command has ended, so this outcome is no longer the one to keep
 		return
 	}
 

@@ -29,7 +29,8 @@ type Lookups struct {
 // NewLookups returns the lookups of a mount to which the kernel has no references yet.
 func NewLookups() *Lookups { return &Lookups{counts: make(map[live.NodeID]uint64)} }
 
-// SeveralDirs stands for more than one directory, or for an unknown one.
+// SeveralDirs is used instead of the id of a directory if there are several directories, or if the directory is
+// not known.
 const SeveralDirs live.NodeID = 0
 
 // Inherit records that all nodes with an inode number below ino and a view below view are inherited.

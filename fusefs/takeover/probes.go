@@ -93,8 +93,8 @@ func (p *Probes) postponeIfUnanswered(id live.NodeID) bool {
 	return p.unanswered[id]
 }
 
-// Settle records that the kernel has the answers that hand over the nodes in answered. It probes those of
-// them whose probes were postponed.
+// Settle records that the kernel has the answers that hand over the nodes in answered. It then makes the
+// postponed probes of these nodes.
 func (p *Probes) Settle(answered []live.NodeID) {
 	p.mu.Lock()
 	for _, id := range answered {

@@ -17,7 +17,7 @@ type Resends struct {
 	report    func(unique uint64, answered bool)
 	onSettled func(answered []live.NodeID)
 	poison    map[uint64]bool // requests that daemons died of, by number
-	allRead   atomic.Bool     // all resent requests were read
+	allRead   atomic.Bool     // set when all resent requests were read
 	mu        sync.Mutex      // until allRead is set, mu is locked from before read(2) until Read returns
 }
 

@@ -32,7 +32,7 @@ func (g gitCaller) ask(ctx context.Context, env []string, stdin io.Reader, args 
 	return string(out), err
 }
 
-// missingObjects returns those of the given ids whose objects the repository does not have.
+// missingObjects returns the ids among the given ones whose objects the repository does not have.
 func (g gitCaller) missingObjects(ctx context.Context, ids []string) (map[string]bool, error) {
 	missing := make(map[string]bool)
 	if len(ids) == 0 {

@@ -92,8 +92,8 @@ func isPlannedIndex(p *Plan, index []byte) (bool, error) {
 	return err == nil && slices.EqualFunc(entries, p.ours.entries(), IndexEntry.same), nil
 }
 
-// AddObjects adds the objects that the plan needs, and all objects that can be reached from them, to the receiving
-// repository.
+// AddObjects adds to the receiving repository the objects that the plan needs, and all objects that can be
+// reached from them.
 func (p *Plan) AddObjects(ctx context.Context) error {
 	if len(p.tips) == 0 {
 		return nil
@@ -170,8 +170,8 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 }
 
 // RefreshIndex has git compare the files of the working tree for which the new index has no times and sizes,
-// and record these. It does nothing in a repository of another user, whose settings could name programs that
-// git would run.
+// and record the times and sizes. It does nothing in a repository of another user, whose settings could name
+// programs that git would run.
 func (p *Plan) RefreshIndex(ctx context.Context) {
 	var st unix.Stat_t
 	if len(p.index.newEntries) == 0 || p.merge.Ours.Worktree == "" || unix.Stat(p.merge.Ours.Dir, &st) != nil || int(st.Uid) != os.Geteuid() {

@@ -27,8 +27,9 @@ type IndexEntry struct {
 	Size         uint32
 }
 
-// hasObject reports whether an entry names an object of the repository. A submodule does not, nor does an entry with
-// Mode 0, which removes a path.
+// hasObject reports whether an entry names an object of the repository. The entry of a submodule names none,
+// because the object is in the submodule's repository. An entry with Mode 0 names none, because it removes a
+// path.
 func (e IndexEntry) hasObject() bool {
 	const gitlink, mask = 0o160000, 0o170000
 	return e.Mode != 0 && e.Mode&mask != gitlink

@@ -356,7 +356,7 @@ func (p *Plan) filesInTheWay(ctx context.Context, m *branchMerge) (map[string]bo
 	inTheWay, err := p.dirtyPaths(ctx, committed)
 	maps.DeleteFunc(inTheWay, func(at string, differs bool) bool {
 		c, ok := m.changes[at]
-		isSubmodule := c[0] != nil && !c[0].hasObject() // as in git merge, a submodule may be at another commit
+		isSubmodule := c[0] != nil && !c[0].hasObject() // as in git merge, a submodule is never in the way, even if it is at another commit
 		return !ok || !differs || isSubmodule || p.matches(c[1], p.ourFile(ctx, at), p.ours.idLen)
 	})
 	return inTheWay, err

@@ -54,7 +54,7 @@ func (t *linkedWorktree) same(o *linkedWorktree) bool {
 	compared := func(t *linkedWorktree) map[string][]byte {
 		files := maps.Clone(t.files)
 		maps.DeleteFunc(files, func(name string, _ []byte) bool {
-			rel := strings.SplitN(name, "/", 3)[2] // after worktrees/ID/
+			rel := strings.SplitN(name, "/", 3)[2] // the part of the path after worktrees/ID/
 			return !below(rel, operationNames...) && (!below(rel, ownNames...) || below(rel, "logs"))
 		})
 		return files

@@ -63,7 +63,7 @@ var generatedNames = slices.Concat([]string{"HEAD", "index", lockMark, "packed-r
 	"info/refs", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "gc.log", "gc.pid", "rr-cache", "commondir", "gitdir", "worktrees"}, operationNames)
 
 // IsOrdinaryFile reports whether a path below a git directory is merged as an ordinary file, such as the
-// configuration and hooks. Only git writes the other paths.
+// configuration and hooks. All other paths are written only by git.
 func IsOrdinaryFile(name string) bool {
 	return !below(name, generatedNames...) && !strings.HasPrefix(name, "sharedindex.") && !strings.HasSuffix(name, ".lock")
 }

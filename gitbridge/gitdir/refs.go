@@ -115,7 +115,7 @@ func (p *refPlan) decideRef(ctx context.Context, name string) {
 	}
 }
 
-// parkRef makes a new ref for the value that a ref has in theirs. The ref is not a branch. parkRef returns the name of
+// parkRef makes a new ref for the value that ref, which is not a branch, has in theirs. It returns the name of
 // the new ref.
 func (p *refPlan) parkRef(ctx context.Context, ref, value string) string {
 	kind, rest, _ := strings.Cut(strings.TrimPrefix(ref, "refs/"), "/")
@@ -186,9 +186,9 @@ func (p *refPlan) newValue(name string) string {
 // parkedPrefix is the beginning of the names of branches that park makes.
 const parkedPrefix = branches + "amberfs/"
 
-// park makes a new branch for a commit that another branch does not get. It returns the name of the new branch without
-// refs/heads: amberfs/NAME/BRANCH, where NAME is Merge.Name and BRANCH is the other branch. If there is a branch
-// amberfs or amberfs/NAME, the name has dashes instead of slashes.
+// park makes a new branch for a commit that the branch called branch does not get. It returns the name of the
+// new branch without refs/heads: amberfs/NAME/BRANCH, where NAME is Merge.Name and BRANCH is branch. If there
+// is a branch amberfs or amberfs/NAME, the name has dashes instead of slashes.
 func (p *refPlan) park(ctx context.Context, branch, commit string) string {
 	first := parkedPrefix + refComponent(p.merge.Name) + "/" + branch
 	if p.newValue(branches+"amberfs") != "" || p.newValue(parkedPrefix+refComponent(p.merge.Name)) != "" {

@@ -103,7 +103,7 @@ type Failure struct {
 const Version = 4
 
 const (
-	maxMessageBytes = 160 << 10 // less than a socket's buffer
+	maxMessageBytes = 160 << 10 // smaller than the buffer of a socket, so that a message can be sent as a whole
 	maxFDs          = 3
 )
 

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// maxReaders bounds how many requests are answered at a time. Requests that are held back
-	// are parked and take no reader, see park.
+	// maxReaders bounds how many requests are answered at a time. Requests that are held back are parked and
+	// occupy no reader, see park.
 	maxReaders = 256
 	// maxImmediateRead is the longest duration of a read(2) whose request was already waiting.
 	maxImmediateRead = 3 * time.Microsecond

@@ -165,7 +165,9 @@ func (pl *planner) chosenChanges() ([]tree.Change, error) {
 	keptDirs := make(map[string]bool) // directories that are left as they are, with all entries below
 	for _, c := range changes {
 		if dir, ok := threeway.WholeDir(c); ok && pl.o.ChoiceOf(c.Path.String()).Leave {
-			keptDirs[dir] = true // the directory is applied as a whole or not at all, so with this path all of it is left
+			// The directory is applied as a whole or not at all. As this path is left, all its other paths are
+			// left, too.
+			keptDirs[dir] = true
 		}
 	}
 

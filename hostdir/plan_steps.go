@@ -155,10 +155,11 @@ func (pl *planner) planStep(d *decision) error {
 	return nil
 }
 
-// planMtime sets the time of a file that has the workspace's bytes. If the directory's file is kept and the workspace
-// did not change its time, it gets the directory's time, else the workspace's time. The merge itself ignores times.
-// Base and workspace are compared by inode, not by path, so that all names of a file get one time. If a refresh
-// has changed the number of a file, the base's file at the path is compared.
+// planMtime sets the time of a file that has the workspace's bytes. If the directory's file is kept, and the
+// workspace did not change the file's time, the file keeps the time that it has in the directory. Otherwise it
+// gets the workspace's time. The merge itself ignores times. Base and workspace are compared by inode, not by
+// path, so that all names of a file get one time. If a refresh has changed the number of a file, the base's
+// file at the path is compared.
 func (pl *planner) planMtime(d *decision, n *tree.Inode) error {
 	workspaceNode := d.workspace.After
 	if workspaceNode == nil || workspaceNode.IsDir() {

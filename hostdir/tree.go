@@ -33,7 +33,7 @@ type hostTree struct {
 
 	editor         *tree.Editor
 	changes        map[string]tree.Change // the planner's changes
-	alreadyApplied map[string]*tree.Inode // the directory's files at the paths that count as unchanged, but have the workspace's file
+	alreadyApplied map[string]*tree.Inode // the directory's file at each path that counts as unchanged, although it has the workspace's file
 	entries        map[string]hostEntry   // the entries at the paths that were read
 	fullyRead      map[string]bool        // directories that were read with all entries below
 	files          map[uint64]hostFile    // the files that were read, by their inode numbers in the tree

@@ -32,8 +32,8 @@ func (t *Tree) GetAttr(id live.NodeID) (live.Attr, error) {
 	return attrLocked(n, root), nil
 }
 
-// SetAttr accepts the changes that open(2) with O_TRUNC and touch make, without an effect on control
-// files. A scratch file can be truncated, and its mode can be changed.
+// SetAttr truncates a scratch file, or changes its mode. For other files it accepts the requests of open(2)
+// with O_TRUNC and of touch, and does not change the file.
 func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who actors.Caller) (live.Attr, error) {
 	if IsDir(id) {
 		return live.Attr{}, errs.Perm

@@ -20,7 +20,7 @@ const (
 	// maxCommands limits how many commands of a tenant run at the same time.
 	maxCommands = 16
 	// maxWaitingRequests limits how many requests of a tenant wait for renderings. The same limit holds for
-	// those that wait for commands.
+	// requests that wait to run a command.
 	maxWaitingRequests = 60
 )
 

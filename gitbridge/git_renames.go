@@ -47,11 +47,13 @@ func (g *gitMerge) followRenames(changes []tree.Change) ([]tree.Change, error) {
 	return changes, nil
 }
 
-// worktreeAt returns the innermost working tree of the base that contains a path.
+// worktreeAt returns the innermost working tree that contains a path. ok reports whether the base has that working tree.
 func (g *gitMerge) worktreeAt(p *tree.Path) (dir string, ok bool) {
 	for ; p != nil; p = p.Dir {
-		if dir = path.Join(p.Dir.String(), "."); g.inodeAt(g.base, path.Join(dir, ".git")) != nil {
-			return dir, true
+		dir = path.Join(p.Dir.String(), ".")
+		at := path.Join(dir, ".git")
+		if ok = g.inodeAt(g.base, at) != nil; ok || g.inodeAt(g.theirs, at) != nil || g.entryAt(at) != nil {
+			return dir, ok
 		}
 	}
 	return "", false
@@ -92,8 +94,15 @@ func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Ch
 	sides, size := [3]map[string]*gitdir.File{{}, {}, {}}, int64(0)
 	slices.Sort(names)
 	for _, at := range slices.Compact(names) {
+		p, err := tree.ParsePath(at)
+		if err != nil {
+			return false, err
+		}
 		if _, _, inGit := threeway.SplitGitPath(at + "/"); inGit {
 			continue
+		}
+		if in, _ := g.worktreeAt(p); in != work {
+			continue // git's merge leaves out the files of a working tree in this one
 		}
 		for i, n := range []*tree.Inode{g.inodeAt(g.base, at), g.entryAt(at), g.inodeAt(g.theirs, at)} {
 			if n != nil && n.IsRegular() {

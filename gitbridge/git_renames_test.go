@@ -33,7 +33,9 @@ one"`, changes: mine, check: `sed -n 1p a*/l; ls`, want: "mine\na\na new\none\nb
 		"several":               {moves: `mv s/l y; sed -i 's/^[3-5]$/y/' y; git mv s/m z`, changes: mine + `echo mine >>s/m`, check: `sed -n 1p y; tail -1 z`, want: "mine\nmine"},
 		"after the same rename": {moves: `mv s/m y; mv s/l z`, changes: `mv s/m y; ` + mine, check: `sed -n 1p z; ls s y`, want: "mine\ny\n\ns:"},
 		"an equal new file":     {moves: `mv s/l z`, changes: `cp s/l z; ` + mine, conflicts: "s/l"},
-		"another is more like":  {moves: `rm s/l; mv s/m z; sed -i '4d' z`, changes: mine, conflicts: "s/l"},
+		"beside a new repository": {moves: `mv s/l z; git rm -q a; git init -q w; echo a >w/a`, changes: mine + `git rm -q a`,
+			check: `sed -n 1p z; cat w/a; git status -s`, want: "mine\na\nD  a\n D s/l\n?? w/\n?? z"},
+		"another is more like": {moves: `rm s/l; mv s/m z; sed -i '4d' z`, changes: mine, conflicts: "s/l"},
 	} {
 		for _, how := range []string{"apply", "refresh", "merge"} {
 			for _, moved := range []string{"here", "there"} {

@@ -77,8 +77,8 @@ func (k *Marker) keepLeaves() {
 	slices.SortFunc(k.leaves, func(a, b Hash) int { return bytes.Compare(a[:], b[:]) })
 	remaining := slices.Compact(k.leaves)
 
-	// Memory is read before the database: so a place that a flush writes to the database in between is
-	// not missed.
+	// Read memory before the database, so that a place that a flush moves to the database in between is not
+	// missed.
 	unwritten := k.sweeper.store.index.unwrittenPlaces()
 	remaining = slices.DeleteFunc(remaining, func(h Hash) bool {
 		l, ok := unwritten[h]

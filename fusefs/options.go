@@ -23,10 +23,10 @@ type Flags struct {
 	ACL            bool // POSIX access control lists
 	NoXattr        bool // no extended attributes; after the first request for one, the kernel sends no more
 	// Handles lets programs open nodes by their numbers (open_by_handle_at(2)), also nodes outside the
-	// directory that is visible to a program. Without Handles, kernels before Linux 6.9 still open cached
-	// nodes by their numbers. With Handles, overlayfs finds the lower file of a copied-up file by its number.
-	// From Linux 6.16 on the kernel treats a node that was found by its number as outdated, because such a
-	// node has no epoch (INC_EPOCH). Then stat(2) fails with ESTALE.
+	// directory that is visible to a program. overlayfs needs it to find the lower file of a copied-up file.
+	// Its drawback: from Linux 6.16 on, stat(2) of a node that was found by its number fails with ESTALE,
+	// because such a node has no epoch (INC_EPOCH). If Handles is off, kernels before Linux 6.9 still open
+	// cached nodes by their numbers.
 	Handles bool
 	Debug   bool // every request is logged
 }

@@ -324,8 +324,8 @@ func (r *readers) watch() {
 		quietTicks = 0
 		r.watcherSleeps.Store(true)
 
-		// If a reader has made progress, it may not have seen that watcherSleeps is set, and may not wake the
-		// watcher. So the watcher does not sleep.
+		// Sleep only if no reader has made progress: a reader that has may not have seen that watcherSleeps is
+		// set, and would not wake the watcher.
 		if r.progress.Load() == last {
 			select {
 			case <-r.ended:

@@ -81,7 +81,7 @@ func (r *applyGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 
 	repo, link := r.repoAt(p, base)
 	if repo == nil {
-		to.absent, to.isInLink, to.untrusted = true, r.isInLink(p), link
+		to.absent, to.isBelowNonDirGit, to.untrusted = true, r.isBelowNonDirGit(p), link
 		return to, nil
 	}
 	if link != nil {
@@ -148,8 +148,8 @@ func (r *applyGit) theirAlternates(theirs gitdir.Files, at string) map[string]gi
 	return out
 }
 
-// isInLink reports whether a `.git` above a path is a file or a symbolic link in the directory.
-func (r *applyGit) isInLink(p *tree.Path) bool {
+// isBelowNonDirGit reports whether a `.git` above a path is a file or a symbolic link in the directory.
+func (r *applyGit) isBelowNonDirGit(p *tree.Path) bool {
 	for p = p.Dir; p != nil; p = p.Dir {
 		if p.Name != ".git" {
 			continue

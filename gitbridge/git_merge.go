@@ -57,12 +57,12 @@ type mergeAnswers struct {
 
 // A receiver is a git directory of the receiving side. open sets the fields of a gitdir.Merge that describe ours.
 type receiver struct {
-	outsideDir string // its path if it lies outside of the receiving directory, otherwise ""
-	absent     bool   // the receiving side has no git directory at the path, or an untrusted one
-	isInLink   bool   // its path is below a `.git` file, so it would lie in another repository
-	isKept     bool   // the merge does not change it, and does not report it
-	isReplaced bool   // all its files are replaced by the files of theirs
-	open       func(m *gitdir.Merge, worktree, temp string) error
+	outsideDir       string // its path if it lies outside of the receiving directory, otherwise ""
+	absent           bool   // the receiving side has no git directory at the path, or an untrusted one
+	isBelowNonDirGit bool   // its path is below a `.git` file, so it would lie in another repository
+	isKept           bool   // the merge does not change it, and does not report it
+	isReplaced       bool   // all its files are replaced by the files of theirs
+	open             func(m *gitdir.Merge, worktree, temp string) error
 
 	untrusted *gitdir.Link // the git directory to which a `.git` file at the path leads; nil if it is trusted
 }
@@ -150,7 +150,7 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 
 	r.Target = to.outsideDir
 	switch {
-	case to.isInLink && !inBase:
+	case to.isBelowNonDirGit && !inBase:
 		r.skippedDir, _ = worktreeOf(theirs)
 		r.Lines = []string{"a new repository in that of another place stays in " + g.theirPhrase + ", with " + cmp.Or(r.skippedDir, "its files") + ": `git submodule update --init` makes it here"}
 		return nil, nil

@@ -37,7 +37,7 @@ const (
 	userIgnore     = "ignore"
 )
 
-// userFiles has the settings that name the user's own files of rules, with the names of these files in
+// userFiles maps each setting of git that has the path of a rules file of the user to the key of this file in
 // settings.rules. git reads copies of the files.
 var userFiles = map[string]string{"core.attributesfile": userAttributes, "core.excludesfile": userIgnore}
 

@@ -45,8 +45,8 @@ func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*wr
 
 	os.Remove(spool.Name())
 
-	// Without deltas an export is fast, and a later git gc makes better deltas. git streams files above
-	// core.bigFileThreshold instead of reading them into memory.
+	// An export is fast with little compression and, by --depth=0, without deltas: a later git gc makes better ones.
+	// git streams files above core.bigFileThreshold instead of reading them into memory.
 	args := []string{"-c", "pack.compression=1", "-c", "core.compression=1", "-c", "core.bigFileThreshold=1m"}
 	if r.trust == trustNone { // git would unlink a small pack without overwriting it: contents that a user forgets later would stay on the disk
 		args = append(args, "-c", "fastimport.unpackLimit=1")

@@ -201,9 +201,10 @@ func (h *hostTree) putEntry(p *tree.Path, entry hostEntry, before *tree.Inode) e
 // the file that the directory has there. An apply first gives a file its new names and contents, and sets attributes
 // last, so an interrupted apply leaves files that have the contents of c.After and the attributes of the base.
 //
-// If c.Before has the same contents and attributes as n, they prove nothing. This is so if the change makes the path a
-// hard link of another file with equal contents. In this case, linked is the proof: n is also at another path, and the
-// base has two different files at the two paths. So the hard link is newer than the base, and the apply has made it.
+// If c.Before also has the contents and attributes of n, comparing them cannot show that the apply ran. This happens if
+// the change makes the path a hard link of another file with equal contents. Then the result is linked: whether n is
+// also at another path at which the base has a different file. Such a link is newer than the base, so the apply has made
+// it.
 func (h *hostTree) isApplied(c tree.Change, n *tree.Inode, linked bool) (bool, error) {
 	if c.After == nil || c.After.IsDir() || n.IsDir() || c.After.Type() != n.Type() {
 		return false, nil

@@ -140,8 +140,9 @@ func (w *changedDirs) touchBelow(dir int, name string, entry hostEntry) error {
 	})
 }
 
-// sweepParent cleans up the directory of a path whose file is kept: a killed apply may have renamed the file,
-// without removing the replaced file or closing the directory.
+// sweepParent cleans up the directory of a path whose file is kept: a killed apply may have renamed the file, without
+// removing the replaced file or restoring the directory's mode. If the path itself is a directory with the mode openMode,
+// sweepParent opens that directory, too, so that its mode is restored.
 func (w *writer) sweepParent(s *step) error {
 	if s.original.hasOpenMode {
 		if _, err := w.dirs.openDir(s.change.Path); err != nil {

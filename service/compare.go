@@ -184,7 +184,7 @@ const (
 	// maxLineBytes.
 	maxHunkLines = 500
 	maxLineBytes = 4 << 10
-	// maxReadBytes is the largest number of bytes that one call of the operation File returns.
+	// maxReadBytes is the largest number of bytes that one call of the operation file returns.
 	maxReadBytes = 64 << 20
 )
 

@@ -19,7 +19,7 @@ import (
 // A Request is the caller, the workspace and the streams of one call.
 type Request struct {
 	Caller actors.Caller
-	// Workspace is nil for main.
+	// Workspace is the workspace of the call. A caller of Service.Do may leave it nil for main.
 	Workspace *snapshot.Workspace
 	// In is the stream that the operation reads.
 	In io.Reader

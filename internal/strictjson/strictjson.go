@@ -33,7 +33,7 @@ func Decode(b []byte, v any) error {
 // Object decodes the one JSON object in b into the structs that targets point to. It returns the names of the fields
 // that the object has, and that are not null. All other fields of the structs stay as they are.
 func Object(b []byte, targets ...any) (given map[string]bool, err error) {
-	var fields []reflect.StructField // pointers, which are nil for fields that the object does not have
+	var fields []reflect.StructField // the fields of targets, as pointers: a field that the object does not have is nil after decoding
 	var places []reflect.Value
 	for _, t := range targets {
 		target := reflect.ValueOf(t).Elem()

@@ -21,7 +21,7 @@ type EndFork struct {
 	// InnerForks are the views of the forks inside the fork, in the order in which they are removed: a fork after
 	// the forks inside it.
 	InnerForks []uint32 `json:"inside,omitempty"`
-	// Op is the operation of the parent. If Op.Kept contains the fork, the fork and the forks inside it
+	// Op, if not nil, is the operation by which a user of the parent can undo this end. If Op.Kept contains the fork, the fork and the forks inside it
 	// stay in the catalogue.
 	Op *Op `json:"op,omitempty"`
 }

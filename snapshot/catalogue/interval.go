@@ -36,7 +36,7 @@ func (c *Catalogue) Intervals(v Views, w *Workspace) (out []Interval) {
 		}
 		i.From = sn.Info
 		if i.Undoes != nil && i.Undoes.From != sn.View {
-			i.Undoes = nil // the snapshot before the undo was removed, so the interval has more changes
+			i.Undoes = nil // the snapshot that preceded the undo does not exist any more, so the interval has other changes, too
 		}
 
 		out = append(out, i)

@@ -243,7 +243,7 @@ func (c *Content) Rebase() {
 	}
 
 	old := c.layout.Load()
-	// If a sealer of c replaces the layout first, neither the layout nor the link is replaced.
+	// If a sealer of c has replaced the layout in the meantime, this changes neither the layout nor the link.
 	if c.layout.CompareAndSwap(old, old.rebased(a.prevLayout, newer)) {
 		c.link.CompareAndSwap(a, after)
 	}

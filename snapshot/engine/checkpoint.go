@@ -271,7 +271,7 @@ func (c *Checkpoint) Finish() error {
 	c.checkpointer.LastPos.Store(c.record.Position)
 	c.checkpointer.RecordsBeforeLastPos.Store(c.record.Records)
 	c.checkpointer.EditStepCount.Add(-c.editSteps)
-	c.checkpointer.Memory.SubtractReplayed(c.replayBytes)
+	c.checkpointer.Memory.SubtractBytesToReplay(c.replayBytes)
 	c.checkpointer.WithLock(func(tx *live.Tx) {
 		c.checkpointer.Catalogue.Unwritten.DropRoots(c.rootCount)
 		for view, w := range c.workspaces {

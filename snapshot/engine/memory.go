@@ -314,8 +314,8 @@ func (m *Memory) BytesToReplay() int64 {
 	return m.replayBytes
 }
 
-// SubtractReplayed subtracts bytes from BytesToReplay, after a checkpoint.
-func (m *Memory) SubtractReplayed(bytes int64) {
+// SubtractBytesToReplay subtracts bytes from BytesToReplay, after a checkpoint.
+func (m *Memory) SubtractBytesToReplay(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.replayBytes -= bytes

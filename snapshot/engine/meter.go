@@ -296,7 +296,7 @@ func (c *differenceCounter) addDifference(a, b *tree.State) error {
 	defer c.hold(a)()
 	defer c.hold(b)()
 	return tree.EachWrittenPiece(context.Background(), c.src, a, b, func(p content.Piece) {
-		if p.Key.IsZero() { // an inode or the memory of extents: its growth is counted in full
+		if p.Key.IsZero() { // an inode or the memory of extents has no key: all its bytes count, also if it was counted before
 			c.totalBytes += p.Bytes
 		} else if more := p.Bytes - c.countedPieceBytes[p.Key]; more > 0 {
 			c.countedPieceBytes[p.Key] += more

@@ -59,9 +59,9 @@ func MissingParents(src *tree.Source, present, source *tree.State, p *tree.Path,
 	return missing, nil
 }
 
-// DropKept removes the steps that change a path in keep, or a path below one. kept are the paths in keep for which it
-// removed a step. A directory above a path in keep stays a directory: the caller must use the option KeepNonEmptyDirs,
-// so that no such directory is removed.
+// DropKept removes the steps that change a path in keep, or a path below one, and the steps that would replace a directory
+// above such a path by a file. kept are the paths in keep for which it removed a step. Steps that remove a directory above
+// a path in keep stay: the caller must use the option KeepNonEmptyDirs, so that such a directory is not removed.
 func DropKept(all []Step, keep []string) (remaining []Step, kept []string) {
 	dropped := make(map[string]bool)
 	remaining = slices.DeleteFunc(all, func(s Step) bool {

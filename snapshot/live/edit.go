@@ -60,7 +60,7 @@ func (t *trees) beginEdit(id uint32, holdBack []uint32, actor string) (*Edit, er
 	case !ok || v.ended:
 		return nil, errs.Stale
 	case v.readOnly:
-		return nil, ErrTooHeavy
+		return nil, ErrReadOnlyAfterKills
 	}
 
 	e := &Edit{

@@ -19,9 +19,9 @@ import (
 
 // Errors of changes that the forest refuses.
 var (
-	ErrReadOnly = errs.New(errs.ReadOnly, "snapshots are read-only")
-	ErrTooHeavy = errs.New(errs.ReadOnly, "the workspace is read-only until the next mount: daemons were killed while they opened it")
-	ErrFailed   = errs.New(errs.Failed, "a change failed half-way; unmount and mount again")
+	ErrReadOnly           = errs.New(errs.ReadOnly, "snapshots are read-only")
+	ErrReadOnlyAfterKills = errs.New(errs.ReadOnly, "the workspace is read-only until the next mount: daemons were killed while they opened it")
+	ErrFailed             = errs.New(errs.Failed, "a change failed half-way; unmount and mount again")
 )
 
 // Options are the parameters of a Forest.
@@ -225,7 +225,7 @@ func (t *trees) servedView(id NodeID) (v *view, ok bool) {
 func (t *trees) writableView(id NodeID) (*view, error) {
 	v, ok := t.servedView(id)
 	if ok && v.readOnly {
-		return nil, ErrTooHeavy
+		return nil, ErrReadOnlyAfterKills
 	}
 	if ok {
 		return v, nil

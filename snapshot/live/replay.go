@@ -39,7 +39,7 @@ func (r Recovery) SetSource(local *tree.Source) {
 	r.trees.residentSrc = local.Resident().CountingCopies(r.trees.copiedPageBytes)
 }
 
-// SetReadOnly makes all changes of a view fail with ErrTooHeavy.
+// SetReadOnly makes all changes of a view fail with ErrReadOnlyAfterKills.
 func (r Recovery) SetReadOnly(view uint32) {
 	r.trees.mu.Lock()
 	defer r.trees.mu.Unlock()

@@ -93,7 +93,7 @@ func (s *stepper) step(filePath string) (step graft.Step, ok bool, err error) {
 	c.After = f.node
 
 	if n != nil {
-		if same, err := s.unchanged(f, n); err != nil || same {
+		if same, err := s.canKeepInode(f, n); err != nil || same {
 			return step, false, err
 		}
 	}
@@ -109,9 +109,9 @@ func (s *stepper) step(filePath string) (step graft.Step, ok bool, err error) {
 	return step, true, err
 }
 
-// unchanged reports whether a path of the file f can keep its present inode n. n must equal f. If f is no directory, n
+// canKeepInode reports whether a path of the file f can keep its present inode n. n must equal f. If f is no directory, n
 // must also be the present inode of f, or neither n nor f may have other names.
-func (s *stepper) unchanged(f *file, n *tree.Inode) (bool, error) {
+func (s *stepper) canKeepInode(f *file, n *tree.Inode) (bool, error) {
 	if !f.node.IsDir() && !f.isPresent(n) {
 		names, err := s.namesOf(f, 2)
 		if err != nil || len(names) > 1 || n.Nlink > 1 {

@@ -74,8 +74,8 @@ func (o Objects) MayBeInStore(h cas.Hash) bool {
 }
 
 // LoadPushed loads a state that was sealed in another store. It also returns the highest inode number of the
-// state, because new inodes need higher numbers. It copies the pages above the root directory into the store, so
-// that mounting needs no network.
+// state, because new inodes need higher numbers. It copies the pages that lead to the inode of the root directory
+// into the store, so that mounting needs no network.
 func (o Objects) LoadPushed(src *Source, id cas.Hash) (st *State, highest uint64, err error) {
 	if st, err = Load(src, id); err != nil {
 		return nil, 0, err

@@ -181,7 +181,8 @@ func childPIDs() []int {
 	return out
 }
 
-// isAmberfs reports whether a process runs the executable of this process: the daemon, or inner.
+// isAmberfs reports whether a process runs the same executable as this process. Such a process is a daemon, or runs
+// RunInner.
 func isAmberfs(pid int) bool {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {

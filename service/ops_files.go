@@ -42,10 +42,10 @@ PATHs after "--" limit the diff.`,
 first, then renames, permissions, additions by directory, and the command that undoes
 it. Prints nothing if nothing changed.
 
-A look at which something changed takes a snapshot of kind call. Looks of different
-actors do not count for each other.`,
+If something changed, it takes a snapshot of kind call. Each actor has a last look of
+its own.`,
 			Example: "  amberfs changed\n  amberfs changed --since v1",
-			Flags:   []Flag{{"since", "", "compare with `SNAPSHOT`, and take no snapshot; LAST is the default"}, {"for-agent", "", "at most some 1,200 characters beside deleted and overwritten files"}}}}}, lookAtChanges),
+			Flags:   []Flag{{"since", "", "compare with `SNAPSHOT`, and take no snapshot; LAST is the default"}, {"for-agent", "", "about 1,200 characters at most, besides deleted and overwritten files"}}}}}, lookAtChanges),
 	op(Op{Name: "hunks", Cost: TextMemory, Access: AccessOwner,
 		About: "Returns the changed lines of one file, a part at a time."}, readHunks),
 	op(Op{Name: "file", Cost: CPUHeavy, Access: AccessOwner, Output: Bytes,

@@ -36,7 +36,7 @@ func applyCommand(a *app) *cobra.Command {
 		Short: "Write the workspace's changes to a directory",
 		Long: `Writes to DIR what changed in the workspace since it was filled or refreshed: contents,
 permissions, modification times, links and deletions. In a fork, this includes what its
-parents changed. SNAPSHOT is the last state that is applied. Default: now.
+parents changed. Changes after SNAPSHOT are not applied.
 
 Outside of a mount, apply writes a run of DIR ("amberfs help runs"): NAME or the newest
 that is kept. DIR is by default the working directory.
@@ -44,21 +44,21 @@ that is kept. DIR is by default the working directory.
 Text that also changed in DIR is merged by lines. Conflicts are listed, and then nothing
 is changed.
 
-A branch of git that moved on both sides stays, and amberfs/RUN/BRANCH gets the commits of
+A branch of git with new commits on both sides stays as in DIR, and amberfs/RUN/BRANCH gets the commits of
 the run. --merge merges them, as "git merge" does. --theirs has it the other way round.
 
 At a terminal, apply shows the changes and asks which to apply. Elsewhere it needs --yes
 or --dry-run.
 
 It leaves out what .amberignore in DIR names, with the syntax of .gitignore, and settings
-to which only "amberfs hook --install" added its hook. It names both, and --no-ignore
-applies them too.
+files that only "amberfs hook --install" changed. It lists them, and --no-ignore applies
+them too.
 
 Symbolic links in DIR are not followed. One apply at a time changes DIR, and the others
 wait. Run an interrupted apply again to complete it.
 
-With --undo, the argument is a run. DIR gets what it had before the run's last apply, also
-an interrupted one, while the run is kept. Later changes stay, or conflict: --theirs takes
+--undo RUN restores what DIR had before the run's last apply, even an interrupted one,
+while the run is kept. Later changes in DIR stay, or are a conflict: --theirs restores
 what DIR had.`,
 		Example: `  amberfs apply
   amberfs apply --run project-1 --dry-run

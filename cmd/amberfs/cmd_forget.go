@@ -26,14 +26,14 @@ func forgetCommand(a *app) *cobra.Command {
 		Use:   "forget PATH...|--content FILE|--match RE|--secrets [FLAG]...",
 		Short: "Remove contents from all snapshots, and erase their bytes",
 		Long: `Removes PATHs from the snapshots of all workspaces, and erases their bytes in the store.
-Snapshots keep their names, numbers and times. Their old ids lead to them. It cannot be
-undone.
+Snapshots keep their names, numbers and times. Their ids change, and the old ids still
+work. It cannot be undone.
 
---content FILE removes files that equal FILE, and overwrites its bytes in others by stars.
+--content FILE removes files that equal FILE. In other files, * replaces its bytes.
 --match RE overwrites what RE matches in a line, or its first group.
 
-Present files stay without --now. Bytes that a file has which stays are kept, and the
-receipt names the file. --remotes sends rewritten snapshots again and removes the old
+Present files stay without --now. Bytes that a remaining file also has are kept, and the
+receipt names that file. --remotes sends rewritten snapshots again and removes the old
 objects. At a terminal, forget lists what it would remove and asks. Elsewhere it needs
 --yes or --dry-run.`,
 		Example: `  amberfs forget .env --dry-run

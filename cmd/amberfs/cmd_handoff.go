@@ -44,8 +44,8 @@ func handoffCommand(a *app) *cobra.Command {
 		Long: `In a workspace or an ordinary directory, sends the present state to REMOTE, a name or a
 URL, and prints one line. Default: the remote of the last handoff, or the only one.
 
-On the other machine, that line and a PATH write the same tree to PATH, which must not
-exist or be empty: uncommitted and ignored files, .git with its branch and index, modes
+On the other machine, that line and a PATH write the same tree to PATH, which must be
+absent or empty: uncommitted and ignored files, .git with its branch and index, modes
 and times, and the transcript of the agent's session for "claude --resume". It needs
 credentials for the remote, and neither root nor FUSE. Interrupted, run it again.
 
@@ -53,9 +53,9 @@ The changes return in two steps: there, "amberfs handoff --back" in PATH sends t
 here, "amberfs handoff --back" in the workspace or directory merges them. Conflicts are listed,
 and nothing is changed: decide with --ours or --theirs.
 
-The line has the key that everything is encrypted to: keep it secret. It works once, for
-24 hours. What the policy forgets, and --hide and .amberhide name, stays here and is
-printed. Only what the last handoff did not send is sent, and only what PATH's user has not
+The line has the key that everything is encrypted to: keep it secret. It works once,
+within 24 hours. What the policy forgets, and --hide and .amberhide name, stays here and is
+listed. Only what the last handoff did not send is sent, and only what PATH's user has not
 received before is fetched.`,
 		Example: `  amberfs handoff s3://bucket/team
   amberfs handoff --expires 1h --times 2 --hide '*.pem'

@@ -21,7 +21,7 @@ func refreshCommand(a *app) *cobra.Command {
 	var run string
 	cmd := &cobra.Command{
 		Use:   "refresh [DIR] [--run NAME] [--ours|--theirs|--prefer SIDE] [--merge] [--dry-run]",
-		Short: "Bring in what changed in the directory",
+		Short: "Bring in changes from the directory",
 		Long: `Merges into the workspace what changed in DIR since it was copied or refreshed last.
 
 Text that both changed is merged by lines. Conflicts are listed, and then nothing is

@@ -49,8 +49,9 @@ With --also, another directory is in the run, at its own path. At the end, there
 question and one apply for all: nothing is changed unless all can be. DIR:ro can only be
 read.
 
---hide and lines of .amberhide in DIR hide files from COMMAND, as .gitignore does. What
-COMMAND creates there stays in the run. With --hide=empty, hidden files are empty.
+--hide and .amberhide in DIR, with the syntax of .gitignore, hide files from COMMAND. What
+COMMAND creates there stays in the run. --hide=empty hides no path: it shows hidden files
+as empty.
 
 --resume merges what changed in DIR since into the run first ("amberfs help refresh"). A
 new run copies only what changed in DIR since the last one, and shares its data.
@@ -60,11 +61,11 @@ Without STORE and DIR, the workspace is empty and temporary.
 
 With --root, /proc, /dev, /sys and the host's /etc/resolv.conf and /etc/hosts are
 mounted in the fork. COMMAND has the user, environment and working directory of the
-imported image. Without COMMAND, the image's command or a shell runs. For an ordinary
-user, users other than root need newuidmap, /etc/subuid and /etc/subgid.
+imported image. Without COMMAND, the image's command or a shell runs. If you
+are not root, other users in it need newuidmap, /etc/subuid and /etc/subgid.
 
-Inside a mount, --fork needs no STORE, and --as without --fork, --from and STORE runs
-COMMAND where you are, in no namespace.
+Inside a mount, --fork needs no STORE, and --as alone runs COMMAND in the working
+directory, without a namespace.
 
 COMMAND can access everything that you can: run is not a sandbox. Set-user-ID programs
 give it no more rights (no_new_privs). In bubblewrap, COMMAND sees only the workspace,

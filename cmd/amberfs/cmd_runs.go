@@ -29,10 +29,10 @@ func runsCommand(a *app) *cobra.Command {
 changed files and unshared bytes.
 
 The runs of a directory share a copy of it, which has a line of its own (state copy, and
-the size of the whole store). The copy goes with the last run.
+the size of the whole store). Removing the last run removes it.
 
-Runs that are applied or unchanged are removed 14 days after their last use, by the next
-run or runs. All others are kept until you remove them.
+Runs that are applied or unchanged are removed 14 days after their last use, when "run" or
+"runs" starts. All others are kept until you remove them.
 
 Runs are below $XDG_STATE_HOME/amberfs/runs (AMBERFS_RUNS). All runs of a directory are
 forks in one store.`,
@@ -213,7 +213,7 @@ func markRunRemoved(ctx context.Context, a *app, store, name string) error {
 func runsRestoreCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "restore NAME",
-		Short:   "Have a removed run back",
+		Short:   "Bring back a removed run",
 		Long:    `Restores a run that was removed less than a day ago.`,
 		Example: `  amberfs runs restore project-1`,
 		Args:    argumentCountCheck(1, 1, "one NAME"),

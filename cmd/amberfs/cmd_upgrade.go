@@ -18,7 +18,7 @@ import (
 func upgradeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "upgrade [BINARY]",
-		Short: "Replace the daemon under running programs",
+		Short: "Replace the daemon while programs run",
 		Long: `BINARY (default: this program) becomes the daemon. Programs wait and go on. One with
 other formats is refused, one that does not start is rolled back.`,
 		Example: `  amberfs -C ~/work upgrade`,

@@ -26,7 +26,7 @@ type applyGit struct {
 // merges of the git directories with package gitdir.
 func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.Repositories, error) {
 	r := &applyGit{sides: in, gitMerge: gitMerge{
-		ctx: ctx, git: g.git, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Now, theirName: cmp.Or(in.WorkspaceName, "workspace"), theirPhrase: "the workspace", comparesInodes: true, rule: in.Rule,
+		ctx: ctx, git: g.git, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Now, theirName: cmp.Or(in.WorkspaceName, "workspace"), theirPhrase: "the workspace", rule: in.Rule,
 		answers: mergeAnswers{
 			mergesBranches: func(at string) bool { return in.Merge || in.ChoiceOf(at).Merge },
 			keepsPath:      func(at string) bool { return in.ChoiceOf(at).Leave || in.Hidden.Paths.Hides(at, false) },

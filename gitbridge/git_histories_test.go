@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -79,6 +80,7 @@ func TestGitHistories(t *testing.T) {
 		21_000_112, // a separate git directory whose index has no entries
 		50_000_942, // a separate git directory whose index has no times after an apply that was interrupted
 		51_001_171, // a file renamed there, changed here, and here beside an equal file of the new name
+		70_002_836, // a linked working tree whose commit of the base is pruned, and a refresh between two applies
 	}
 	for i := range n {
 		seeds = append(seeds, first+uint64(i))
@@ -259,7 +261,7 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 		ok = true
 	}
 	switch {
-	case !h.k.own && strings.Contains(said, "commits that it needs are gone"):
+	case !h.k.own && (strings.Contains(said, "commits that it needs are gone") || errors.Is(err, gitdir.ErrCommitsGone)):
 		h.why["as git clone --shared of one with pruned objects"] = true
 		return false
 	case err != nil && strings.Contains(err.Error(), "would delete files that exist only there"):

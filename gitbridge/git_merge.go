@@ -27,7 +27,7 @@ type gitMerge struct {
 	src                    *tree.Source
 	base, ours, theirs     *tree.State
 	theirName, theirPhrase string // the name of their side in the names of branches, and in sentences
-	comparesInodes         bool   // a git directory with another inode number than in the base is another repository
+	fromDirectory          bool   // theirs is a directory; if not, a git directory with another inode number than in the base is another repository
 	rule                   func(path string) threeway.Rule
 	answers                mergeAnswers
 	receivingSide
@@ -175,7 +175,7 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 		return nil, nil
 	}
 
-	m := &gitdir.Merge{Git: g.git, Base: base, Theirs: theirs, Name: g.theirName, IsOtherRepo: !inBase || g.comparesInodes && !sameInode(g.inodeAt(g.base, at), g.inodeAt(g.theirs, at))}
+	m := &gitdir.Merge{Git: g.git, Base: base, Theirs: theirs, Name: g.theirName, IsOtherRepo: !inBase || !g.fromDirectory && !sameInode(g.inodeAt(g.base, at), g.inodeAt(g.theirs, at))}
 	if !inBase {
 		m.Base = nil
 	} else if same, err := m.Same(); err != nil || same {
@@ -183,6 +183,13 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 	}
 
 	err = g.planMerge(r, m, theirs, to)
+	if errors.Is(err, gitdir.ErrCommitsGone) && g.fromDirectory {
+		// A refresh makes the state of the directory the next base. The refs that did not come would then look like refs
+		// that the workspace has removed or moved back, and an apply would do so in the directory.
+		r.Lines = []string{err.Error()}
+		result := map[string]any{"git": []threeway.Repository{r.Repository}}
+		return nil, errs.Fail(errs.Conflict, "%s is %w; nothing was changed", at, err).WithResult(result)
+	}
 	if errors.Is(err, gitdir.ErrUnsupported) {
 		r.Lines = []string{"what git did stays in " + g.theirPhrase + ": " + err.Error()}
 		// No file of the git directory is merged either: the configuration of theirs may declare a kind of git

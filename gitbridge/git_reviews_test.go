@@ -1,9 +1,11 @@
 package gitbridge
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
@@ -120,4 +122,21 @@ func TestMergeGit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRefreshPruned: a refresh that cannot bring what git did in a directory does not make the state of the directory
+// the base. The next apply would remove the refs that did not come from the repository.
+func TestRefreshPruned(t *testing.T) {
+	isolate(t)
+	r := newRig(t, "wt", linked+`; cd ../wt; echo x >x; git add x; git commit -qm X`)
+	r.shell(r.run, `git checkout -q -b run main; echo r >r; git add r; git commit -qm R`)
+	r.shell(r.dir, `git reset -q --hard HEAD~1; git reflog expire --expire=now --all; rm -f ../m/.git/worktrees/wt/ORIG_HEAD; git gc -q --prune=now
+		git branch mine $(git commit-tree -p HEAD -m mine HEAD^{tree}); git tag v1 mine; git notes add -m note; echo d >a; git stash -q`)
+	refs := r.shell(r.dir, `git for-each-ref`)
+
+	if said, _, err := (&histories{t: t, rig: r}).merge("refresh", threeway.RefuseConflicts); !errors.Is(err, gitdir.ErrCommitsGone) {
+		t.Errorf("the refresh: %v, it said: %s", err, said)
+	}
+	t.Log(r.applied())
+	r.want(`git for-each-ref`, refs)
 }

@@ -47,7 +47,7 @@ type stateMerge struct {
 // cannot work in the workspace, because this process serves its mount.
 func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (threeway.GitOutcome, error) {
 	s := &stateMerge{merger: m, sides: in, copies: make(map[string]*gitdir.Copy), release: func() {}, gitMerge: gitMerge{
-		ctx: ctx, git: runGit, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Theirs, theirName: in.TheirName, theirPhrase: map[bool]string{true: "the directory", false: "the fork"}[in.FromDirectory], comparesInodes: !in.FromDirectory, rule: in.Rule,
+		ctx: ctx, git: runGit, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Theirs, theirName: in.TheirName, theirPhrase: map[bool]string{true: "the directory", false: "the fork"}[in.FromDirectory], fromDirectory: in.FromDirectory, rule: in.Rule,
 		answers: mergeAnswers{
 			mergesBranches:    func(at string) bool { return in.MergeBranch || in.Rule(at) == threeway.MergeCheckedOut },
 			asksAboutBranches: in.RefuseDiverged,

@@ -89,7 +89,13 @@ func (b *bench) makeCopied(dir string, files int, isRepository bool) error {
 	data := noise(size + n)
 	err := b.loop(n, func(i int) error {
 		path := filepath.Join(dir, pathOf(i))
-		return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data[i:i+size], 0o644))
+		contents := data[i : i+size]
+		if files == 0 { // large files must not share chunks
+			for j := range contents {
+				contents[j] = contents[j]*5 + byte(i)
+			}
+		}
+		return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, contents, 0o644))
 	})
 	if isRepository {
 		err = errors.Join(err, commandIn(b.ctx, dir, nil, "sh", "-c",

@@ -288,7 +288,8 @@ func (k *keptRun) refreshFork(ctx context.Context, allRuns []runs.Run) error {
 		return err
 	}
 	done, err := refreshResolvingConflicts(ctx, k.a, fork, "the run", k.dir, k.store, k.conflictSides, runs.RefreshFilter{Hidden: k.hidden})
-	if err != nil && len(done.Conflicts) == 0 && len(done.Git) > 0 { // a repository cannot be merged: the run goes on as it was
+	if errs.ScriptKind(err) == errs.Conflict && len(done.Conflicts) == 0 && len(done.Git) > 0 {
+		// A git directory cannot be merged, so the refresh was refused: the run goes on as it was.
 		k.a.note("what changed in %s since is not brought into the run %s: %v", quote(k.dir), k.name, err)
 		return nil
 	}

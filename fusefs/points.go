@@ -34,9 +34,16 @@ func beforeAnswer(request []byte) {
 const bystanderTime = time.Second
 
 // beforeHandling crashes the daemon at a request that changes a name with the ending "deadly". It first waits until a
-// request that changes a name with the ending "bystander" has begun.
+// request that changes a name with the ending "bystander" has begun. At a request that looks
+// diff@poison up, it crashes the daemon once a test has written the file "poison".
 func beforeHandling(request []byte) {
 	switch begun := pointFile("bystander"); { // this file exists once the change has begun
+	case bytes.HasSuffix(request, []byte("diff@poison\x00")):
+		for os.Remove(pointFile("poison")) != nil {
+			time.Sleep(time.Millisecond)
+		}
+		_ = unix.Kill(os.Getpid(), unix.SIGABRT)
+		time.Sleep(time.Hour)
 	case changesNothing(request):
 	case bytes.HasSuffix(request, []byte("bystander\x00")):
 		_ = os.WriteFile(begun, nil, 0o600)

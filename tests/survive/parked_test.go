@@ -68,3 +68,16 @@ func TestFrozenWriters(t *testing.T) {
 		}
 	}
 }
+
+// waiting counts the threads of this process that wait for answers of a mount.
+func waiting(t *testing.T) (n int) {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	must.OK(t, err)
+	for _, task := range tasks {
+		if b, err := os.ReadFile("/proc/self/task/" + task.Name() + "/wchan"); err == nil && strings.HasPrefix(string(b), "request_wait") {
+			n++
+		}
+	}
+	return n
+}

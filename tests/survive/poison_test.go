@@ -2,11 +2,8 @@ package survive_test
 
 import (
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,62 +46,38 @@ func TestBystander(t *testing.T) {
 	p.Amberfs("snapshot", "after")
 }
 
-// waiting counts the threads of this process that wait for answers of a mount.
-func waiting(t *testing.T) (n int) {
-	t.Helper()
-	tasks, err := os.ReadDir("/proc/self/task")
-	must.OK(t, err)
-	for _, task := range tasks {
-		if b, err := os.ReadFile("/proc/self/task/" + task.Name() + "/wchan"); err == nil && strings.HasPrefix(string(b), "request_wait") {
-			n++
-		}
-	}
-	return n
-}
-
-// TestPoison: a request that three daemons have died of fails with EIO, and nothing else does.
-// It is the rendering of a diff that takes seconds.
+// TestPoison: a request that three daemons have died of fails with EIO, and nothing else does. It is the
+// rendering of a diff.
 func TestPoison(t *testing.T) {
-	m := newMount(t)
-	lines := func(seed uint64) []byte {
-		r, b := rand.New(rand.NewPCG(seed, 0)), []byte(nil)
-		for range 2_500_000 {
-			b = strconv.AppendUint(b, r.Uint64N(300_000), 10)
-			b = append(b, '\n')
-		}
-		return b
-	}
-	must.OK(t, os.WriteFile(m.Path("large"), lines(1), 0o644))
-	m.Amberfs("snapshot", "v1")
-	must.OK(t, os.WriteFile(m.Path("large"), lines(2), 0o644))
-	must.OK(t, os.WriteFile(m.Path("f"), []byte("0"), 0o644))
+	m := newPointed(t)
+	must.OK(t, os.WriteFile(m.Path("f"), []byte("then"), 0o644))
+	m.Amberfs("snapshot", "poison")
+	must.OK(t, os.WriteFile(m.Path("f"), []byte("now"), 0o644))
 
-	deadly := make(chan error, 1)
+	poison := make(chan error, 1)
 	go func() {
-		_, err := os.Stat(m.Path(".snapshots/diff@v1"))
-		deadly <- err
+		_, err := os.Stat(m.Path(".snapshots/diff@poison"))
+		poison <- err
 	}()
-	harness.Eventually(t, "the diff is rendered", func() bool { return waiting(t) > 0 || len(deadly) > 0 })
 	for death := range 3 {
-		if len(deadly) > 0 {
-			t.Fatalf("it ended after %d deaths: %v", death, <-deadly)
-		}
-		pid := m.Pid()
-		m.Signal(syscall.SIGABRT)
-		harness.Eventually(t, "another daemon runs", func() bool { return m.Pid() != pid })
-		if b, err := os.ReadFile(m.Path("f")); string(b) != fmt.Sprint(death) {
-			t.Errorf("a file: %q, %v", b, err)
-		}
-		must.OK(t, os.WriteFile(m.Path("f"), []byte(fmt.Sprint(death+1)), 0o644))
+		harness.Eventually(t, "the log has all restarts", func() bool {
+			return strings.Count(m.Amberfs("log", "--action", "restarted"), "a panic or fatal error") == death
+		})
+		m.arm(t, "poison", "")
+		harness.Eventually(t, "the daemon dies", func() bool { return !m.armed("poison") })
 	}
-	if err := <-deadly; !errors.Is(err, syscall.EIO) {
+	if err := <-poison; !errors.Is(err, syscall.EIO) {
 		t.Errorf("the request: %v", err)
 	}
+	if b, err := os.ReadFile(m.Path("f")); string(b) != "now" {
+		t.Errorf("a file: %q, %v", b, err)
+	}
+	must.OK(t, os.WriteFile(m.Path("f"), []byte("later"), 0o644))
 	m.Amberfs("snapshot", "v2")
 	if out := m.Amberfs("status"); !strings.Contains(out, "3, the last (a panic or fatal error") {
 		t.Errorf("status does not count the restarts:\n%s", out)
 	}
-	if out := m.Amberfs("log", "--action", "restarted"); strings.Count(out, "a panic or fatal error") != 3 {
-		t.Errorf("the log has not all restarts:\n%s", out)
-	}
+	harness.Eventually(t, "the log has the last restart", func() bool {
+		return strings.Count(m.Amberfs("log", "--action", "restarted"), "a panic or fatal error") == 3
+	})
 }

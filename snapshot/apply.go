@@ -7,39 +7,55 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An applier applies records of the catalogue to the catalogue, the views of the forest and the
-// background work. It implements catalogue.Trees. The caller holds the lock of the forest.
+// applyParts has the parts of a store that a record of the catalogue may change: the catalogue, the views and the
+// journal in parts, the workspaces, and the background work.
+type applyParts struct {
+	parts      engine.Parts
+	workspaces workspaceTable
+	sealer     *engine.Sealer
+	ckpt       *engine.Checkpointer
+	gc         engine.Collector
+	room       engine.Room
+	meter      *engine.Meter
+	mem        *engine.Memory
+	policies   policy.Enforcer
+}
+
+// An applier applies records of the catalogue to the applyParts. It implements catalogue.Trees. The caller holds the
+// lock of the forest.
 type applier struct {
 	catalogue.Views
 	tx            *live.Tx // the transaction in which the Views are changed
-	s             *Store
+	p             *applyParts
 	edits         map[uint32]*live.Edit // the edits of a record, by view; recovery makes them again from the record
 	invalidations []live.Invalidation   // the invalidations of the edits, in their order
 }
 
 // commitNewRecord commits the record that newRecord returns, if it is not nil. It calls newRecord with the lock of the
 // forest held.
-func (s *Store) commitNewRecord(c actors.Caller, newRecord func(*live.Tx) (catalogue.Record, error)) error {
-	return s.forest.Update(true, func(tx *live.Tx) error {
+func (p *applyParts) commitNewRecord(c actors.Caller, newRecord func(*live.Tx) (catalogue.Record, error)) error {
+	return p.parts.Forest.Update(true, func(tx *live.Tx) error {
 		r, err := newRecord(tx)
 		if err != nil || r == nil {
 			return err
 		}
-		return s.commit(tx, r, c)
+		return p.commit(tx, r, c)
 	})
 }
 
-func newApplier(s *Store, tx *live.Tx) *applier { return &applier{Views: tx, tx: tx, s: s} }
+func newApplier(p *applyParts, tx *live.Tx) *applier { return &applier{Views: tx, tx: tx, p: p} }
 
 // commit writes a record to the journal and applies it. The caller holds the lock of the forest.
-func (s *Store) commit(tx *live.Tx, r catalogue.Record, c actors.Caller) error {
-	return newApplier(s, tx).commit(r, c)
+func (p *applyParts) commit(tx *live.Tx, r catalogue.Record, c actors.Caller) error {
+	return newApplier(p, tx).commit(r, c)
 }
 
 // commit writes a record to the journal and applies it. If a kernel request caused the change, the
@@ -57,7 +73,7 @@ func (t *applier) commit(r catalogue.Record, c actors.Caller) error {
 	}
 
 	// Sync the record soon, although the caller does not wait for the sync.
-	t.s.log.SyncSoon()
+	t.p.parts.Log.SyncSoon()
 	if c.Request != 0 {
 		t.tx.MarkCarriedOut(c.Request, nil)
 	}
@@ -66,7 +82,7 @@ func (t *applier) commit(r catalogue.Record, c actors.Caller) error {
 }
 
 // replay applies a record of the journal after a crash or a remount.
-func replay(s *Store, tx *live.Tx, t journal.Type, payload []byte) error {
+func replay(p *applyParts, tx *live.Tx, t journal.Type, payload []byte) error {
 	r, err := catalogue.Decode(catalogue.Type(t), payload)
 	if err != nil {
 		return err
@@ -82,59 +98,59 @@ func replay(s *Store, tx *live.Tx, t journal.Type, payload []byte) error {
 		tx.MarkCarriedOut(cause.Request, r)
 	}
 
-	return newApplier(s, tx).apply(r)
+	return newApplier(p, tx).apply(r)
 }
 
 func (t *applier) apply(r catalogue.Record) error {
-	return t.applyEffects(t.s.cat.Apply(t, r))
+	return t.applyEffects(t.p.parts.Catalogue.Apply(t, r))
 }
 
 // applyEffects starts the background work for the effects e of a record. err is the error of applying the record.
 // applyEffects starts the work even if err is not nil, and returns err.
 func (t *applier) applyEffects(e catalogue.Effects, err error) error {
-	s := t.s
+	p := t.p
 	for _, ws := range e.NewForks {
-		s.addWorkspace(ws)
+		p.addWorkspace(ws)
 		t.tx.SetReadOnlyPaths(ws.View, ws.Policy.ReadOnly)
 	}
 	for _, sn := range e.ToSeal {
-		s.sealer.Push(sn)
+		p.sealer.Push(sn)
 	}
 
 	for _, view := range e.RemovedViews {
-		if _, ok := s.workspaces.byView[view]; ok {
-			s.workspaces.unsentEvents = append(s.workspaces.unsentEvents, events.Event{Workspace: view, Action: "ended"})
-			s.policies.Signal.Send()
+		if _, ok := p.workspaces.byView[view]; ok {
+			p.workspaces.unsentEvents = append(p.workspaces.unsentEvents, events.Event{Workspace: view, Action: "ended"})
+			p.policies.Signal.Send()
 		}
 
-		delete(s.workspaces.byView, view)
-		s.meter.RemoveWorkspace(view)
-		s.mem.RemoveWorkspace(view)
-		s.ckpt.HandleRemovedView(view)
+		delete(p.workspaces.byView, view)
+		p.meter.RemoveWorkspace(view)
+		p.mem.RemoveWorkspace(view)
+		p.ckpt.HandleRemovedView(view)
 	}
 
 	if e.HasGarbage {
-		s.gc.CountRemoval(e.OwnBytes)
+		p.gc.CountRemoval(e.OwnBytes)
 	}
 
 	if e.PolicyChanged {
-		for _, ws := range s.cat.Workspaces.All() {
+		for _, ws := range p.parts.Catalogue.Workspaces.All() {
 			t.tx.SetReadOnlyPaths(ws.View, ws.Policy.ReadOnly)
 		}
 
-		s.policies.Signal.Send()
-		s.refreshLimits()
+		p.policies.Signal.Send()
+		p.refreshLimits()
 	}
 
 	return err
 }
 
 // Tree implements catalogue.Trees.
-func (t *applier) Tree(sn *catalogue.Snapshot) (*tree.State, error) { return sn.Tree(t.s.src) }
+func (t *applier) Tree(sn *catalogue.Snapshot) (*tree.State, error) { return sn.Tree(t.p.parts.Source) }
 
 // LoadPushed implements catalogue.Trees.
 func (t *applier) LoadPushed(id cas.Hash) (*tree.State, uint64, error) {
-	return t.s.objects.LoadPushed(t.s.src, id)
+	return t.p.parts.Objects.LoadPushed(t.p.parts.Source, id)
 }
 
 // MakeEditedCopy implements catalogue.Trees. In recovery it repeats the edit that the record describes.
@@ -178,7 +194,7 @@ func (t *applier) loadEdited(e *live.Edit, r *catalogue.Edit) error {
 		return err
 	}
 
-	st, err := tree.Load(t.s.src, h)
+	st, err := tree.Load(t.p.parts.Source, h)
 	if err != nil {
 		return err
 	}
@@ -189,6 +205,6 @@ func (t *applier) loadEdited(e *live.Edit, r *catalogue.Edit) error {
 // PutEditedCopy implements catalogue.Trees.
 func (t *applier) PutEditedCopy(r *catalogue.Edit) {
 	e := t.edits[r.WS]
-	t.s.ckpt.AddEditSteps(e.StepCount)
+	t.p.ckpt.AddEditSteps(e.StepCount)
 	t.invalidations = append(t.invalidations, t.tx.Apply(e))
 }

@@ -88,7 +88,7 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 		return info.Info{}, err
 	}
 
-	s.metrics.Update(func(m *info.Metrics) { m.Snapshots++; m.LastSnapshotMs = info.MsSince(start) })
+	s.parts.Metrics.Update(func(m *info.Metrics) { m.Snapshots++; m.LastSnapshotMs = info.MsSince(start) })
 	s.Hooks.emit(events.Event{Workspace: w.ws.View, Action: "captured", From: captured.Name}, o.Caller)
 
 	return captured, nil

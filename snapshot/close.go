@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
@@ -24,21 +26,22 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.loops.Stop()
+	s.parts.Loops.Stop()
 	if err := checkRemoved(s.storeDir, s.log); err != nil {
 		return err
 	}
 
 	err := guard.Do(func() error {
-		s.loops.Wait()
+		s.parts.Loops.Wait()
 		if s.opt.ReadOnly {
-			return s.closeParts()
+			return closeParts(&s.parts)
 		}
 
 		err := s.Sync()
-		makeLastCheckpoint(s)
+		s.forest.Takeover.Disinherit() // the kernel references no inodes any more
+		makeLastCheckpoint(s.ckpt, s.opt.CloseTime)
 
-		return errors.Join(err, s.closeParts())
+		return errors.Join(err, closeParts(&s.parts))
 	})
 	if errors.Is(err, cas.ErrStuck) {
 		return err // the index is still in use
@@ -60,36 +63,34 @@ func checkRemoved(storeDir *storedir.Dir, log *journal.Journal) error {
 	return ErrRemoved
 }
 
-// makeLastCheckpoint makes the checkpoint at the end. Changes that it cannot seal within Options.CloseTime stay
-// in the journal, and the next opening replays them.
-func makeLastCheckpoint(s *Store) {
+// makeLastCheckpoint makes the checkpoint at the end. Changes that it cannot seal within limit stay in the
+// journal, and the next opening replays them. 0: no limit.
+func makeLastCheckpoint(c *engine.Checkpointer, limit time.Duration) {
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
-	if s.opt.CloseTime > 0 {
-		ctx, cancel = context.WithTimeout(ctx, s.opt.CloseTime)
+	if limit > 0 {
+		ctx, cancel = context.WithTimeout(ctx, limit)
 	}
 	defer cancel()
 
-	s.forest.Takeover.Disinherit() // the kernel references no inodes any more
-
-	switch err := s.Checkpoint(ctx); {
+	switch err := c.Checkpoint(ctx); {
 	case err == nil:
-		s.ckpt.ShrinkJournal()
+		c.ShrinkJournal()
 	case ctx.Err() != nil:
-		s.logger.Info("the rest is sealed after the next mount", "bytes", s.ckpt.JournalGrowth())
+		c.Logger.Info("the rest is sealed after the next mount", "bytes", c.JournalGrowth())
 	default:
-		s.logger.Warn("no checkpoint at the end", "err", err)
+		c.Logger.Warn("no checkpoint at the end", "err", err)
 	}
 }
 
 // closeParts closes the journal and the packs, if they were opened.
-func (s *Store) closeParts() error {
-	s.loops.Stop()
+func closeParts(p *engine.Parts) error {
+	p.Loops.Stop()
 	var err error
-	if s.log != nil {
-		err = s.log.Close()
+	if p.Log != nil {
+		err = p.Log.Close()
 	}
-	if s.cas != nil {
-		err = errors.Join(err, s.cas.Close())
+	if p.CAS != nil {
+		err = errors.Join(err, p.CAS.Close())
 	}
 
 	return err
@@ -105,9 +106,9 @@ func (s *Store) GiveUp() error {
 	if s.opt.Takeover || s.closed.Swap(true) {
 		return nil
 	}
-	s.loops.Stop()
-	s.loops.Wait()
-	err := s.closeParts()
+	s.parts.Loops.Stop()
+	s.parts.Loops.Wait()
+	err := closeParts(&s.parts)
 	if s.storeDir.Created() {
 		return errors.Join(err, s.storeDir.Discard())
 	}

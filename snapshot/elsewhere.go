@@ -34,25 +34,25 @@ type StartSnapshot struct {
 }
 
 // addStartSnapshot adds a pushed snapshot to main and returns its state, the first state of main.
-func addStartSnapshot(s *Store, tx *live.Tx, start *StartSnapshot, w *Workspace) (*tree.State, error) {
+func addStartSnapshot(t *applier, start *StartSnapshot, ws *catalogue.Workspace) (*tree.State, error) {
 	info := start.Info
 	info.Name = naming.LocalName(info.Name)
 	if err := catalogue.CheckPulledInfo(info); err != nil {
 		return nil, err
 	}
 
-	st, highest, err := s.objects.LoadPushed(s.src, start.ID)
+	st, highest, err := t.LoadPushed(start.ID)
 	if err != nil {
 		return nil, err
 	}
 
-	tx.SetCounters(highest+1, 0)
+	t.SetCounters(highest+1, 0)
 	r := catalogue.NewPull(info, start.ID, st, highest)
-	if err := r.Place(tx, w.ws); err != nil {
+	if err := r.Place(t, ws); err != nil {
 		return nil, err
 	}
 
-	return st, newApplier(s, tx).apply(r)
+	return st, t.apply(r)
 }
 
 // AddPulled adds a fetched snapshot to the workspace. All its objects must be on disk in the store, or on a remote.

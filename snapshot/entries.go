@@ -23,7 +23,7 @@ import (
 // information that they need about workspaces and snapshots. The lock of the forest guards the fields.
 type workspaceTable struct {
 	parts        *engine.Parts
-	hooks        *Hooks
+	store        *Store                // of the Workspaces
 	byView       map[uint32]*Workspace // by view; one for each workspace of the catalogue
 	unsentEvents []events.Event        // events to emit later: of the snapshots of captureBetweenActors, and of removed workspaces
 }
@@ -87,7 +87,7 @@ func (e *workspaceTable) workspacesForPolicies(views []uint32) iter.Seq[policy.W
 		}
 	})
 	for _, event := range unsent {
-		e.hooks.emit(event, actors.Caller{})
+		e.store.Hooks.emit(event, actors.Caller{})
 	}
 
 	return func(yield func(policy.Workspace) bool) {

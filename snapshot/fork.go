@@ -112,7 +112,7 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 
 // reportFork updates the metrics and emits the event of a new fork.
 func (fs Forks) reportFork(fork *Workspace, o ForkOptions, start time.Time) {
-	fs.w.store.metrics.Update(func(m *info.Metrics) { m.Forks++; m.LastForkMs = info.MsSince(start) })
+	fs.w.store.parts.Metrics.Update(func(m *info.Metrics) { m.Forks++; m.LastForkMs = info.MsSince(start) })
 	fs.w.store.Hooks.emit(events.Event{Workspace: fs.w.ws.View, Action: "forked", From: fork.BaseSnapshotName(), Detail: o.Name}, o.Caller)
 }
 
@@ -121,7 +121,7 @@ func (fs Forks) makeFork(tx *live.Tx, p forkPlan) (*Workspace, error) {
 	s := fs.w.store
 	r := &catalogue.Fork{Name: p.Name, Claim: p.claim, Expires: p.expires, Discard: p.Discard}
 	r.Base.Created, r.Base.UID, r.Base.PID = s.opt.Now(), p.Caller.UID, p.Caller.PID
-	if err := r.StartFrom(s.cat, newApplier(s, tx), fs.w.ws, p.Snapshot); err != nil {
+	if err := r.StartFrom(s.cat, newApplier(s.applyParts, tx), fs.w.ws, p.Snapshot); err != nil {
 		return nil, err
 	}
 	if r.FromPresent {

@@ -26,7 +26,7 @@ func (ss Snapshots) Delete(name string, c actors.Caller) error {
 }
 
 // Workspaces returns all workspaces.
-func (s *core) Workspaces() []*Workspace {
+func (s *Store) Workspaces() []*Workspace {
 	var out []*Workspace
 	s.withReadLock(func(*live.Tx) {
 		for _, w := range s.workspaces.byView {

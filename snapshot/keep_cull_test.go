@@ -34,7 +34,7 @@ func TestCullMany(t *testing.T) {
 			must.OK(t, err)
 			more := sn.Record()
 			more.View, more.Seq, more.Name = view, first.Seq+1+uint64(i), fmt.Sprint("turn-", i)
-			must.OK(t, newApplier(s, tx).apply(&catalogue.Pull{Snapshot: more}))
+			must.OK(t, newApplier(s.applyParts, tx).apply(&catalogue.Pull{Snapshot: more}))
 		}
 	})
 	must.OK(t, s.Checkpoint(t.Context()))

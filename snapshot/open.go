@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -51,17 +52,17 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 
-	s := newStore(storeDir, o)
 	if o.FS == nil {
-		s.opt.FS, s.parts.FS = storeDir.Disk, storeDir.Disk
+		o.FS = storeDir.Disk
 	}
 
+	s := newStore(storeDir, o)
 	if err := openStore(s); err != nil {
 		err = fmt.Errorf("opening store %s: %w", s.dir, err)
 		if o.Takeover { // see GiveUp
 			return nil, err
 		}
-		return nil, errors.Join(err, s.closeParts(), storeDir.Discard())
+		return nil, errors.Join(err, closeParts(&s.parts), storeDir.Discard())
 	}
 
 	return s, nil
@@ -93,12 +94,49 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// openStore opens the store, loads the registered names of actors, and sets isNewOrUnfilled.
+// openStore opens the files of a store, recovers the workspaces and starts the background work.
 func openStore(s *Store) error {
-	if err := openParts(s); err != nil {
+	err := s.storeDir.MakeStore(s.opt.FillSource)
+	if err == nil && !s.opt.ReadOnly {
+		err = s.storeDir.ResumeFill(s.opt.Quiet)
+	}
+	if err != nil {
 		return err
 	}
 
+	checkpoint, start, err := openParts(s)
+	if err != nil {
+		return err
+	}
+	if s.lostData, err = recoverState(s.applyParts, s.opt, checkpoint, start); err != nil {
+		return fmt.Errorf("recovering: %w", err)
+	}
+	if s.opt.LowMemory {
+		s.readOnlyWorkspace = protectHeaviest(s.applyParts)
+	}
+
+	s.mem.EndRecovery()
+	if !s.opt.Takeover {
+		s.forest.Takeover.Disinherit()
+	}
+
+	s.refreshLimits()
+	if s.isNewOrUnfilled = checkpoint.NoCheckpoint && s.log.End() == 0 && !s.opt.ReadOnly; s.isNewOrUnfilled {
+		if err := commitFirstCheckpoint(s.ckpt); err != nil {
+			return err
+		}
+	}
+
+	s.forest.Recovery.SetSource(s.src.WithObjects(s.objects.Local()))
+	s.room.StoredBytes.Store(s.cas.Stats().StoredBytes)
+	if !s.opt.Quiet {
+		l := &s.parts.Loops
+		l.Start("sealing", s.sealer.Loop)
+		l.Start("sealing forks", s.sealer.ForkLoop)
+		l.Start("checkpoints", s.ckpt.Loop)
+		l.Start("policies", s.policies.Loop)
+		l.Start("gc", s.gc.Loop)
+	}
 	if !s.opt.ReadOnly {
 		names := filepath.Join(s.dir, "actors.json")
 		b, _ := vfs.ReadFile(s.opt.FS, names) // without the file no process is registered as an actor
@@ -107,37 +145,35 @@ func openStore(s *Store) error {
 
 	from, err := storedir.FillingSource(s.dir)
 	s.isNewOrUnfilled = s.isNewOrUnfilled || from != ""
+
 	return err
 }
 
-// openParts opens packs and journal, recovers the workspaces and starts the background work.
-func openParts(s *Store) error {
-	err := s.storeDir.MakeStore(s.opt.FillSource)
-	if err == nil && !s.opt.ReadOnly {
-		err = s.storeDir.ResumeFill(s.opt.Quiet)
-	}
-	if err != nil {
-		return err
-	}
+// openParts opens packs and journal, and makes the forest without its views. It returns the last checkpoint, and the
+// snapshot from Options.Connect.
+func openParts(s *Store) (checkpoint catalogue.StoreRecord, start *StartSnapshot, err error) {
+	p := &s.parts
 	if s.cas, err = cas.Open(s.dir, cas.Options{FS: s.opt.FS, Logger: s.logger, Salvage: s.opt.Salvage, NoCommit: s.opt.ReadOnly, Takeover: s.opt.Takeover}); err != nil {
-		return err
+		return checkpoint, nil, err
 	}
 
-	checkpoint, err := engine.LastCheckpoint(s.cas)
-	if err != nil {
-		return err
+	p.CAS = s.cas
+	if checkpoint, err = engine.LastCheckpoint(s.cas); err != nil {
+		return checkpoint, nil, err
 	}
-	if err := openJournal(s, checkpoint.Position); err != nil {
-		return err
+	if s.log, err = openJournal(p, &s.room, s.opt, checkpoint.Position); err != nil {
+		return checkpoint, nil, err
 	}
-	if checkpoint.NoCheckpoint && !isFirstOpening(s) {
-		return errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, cas.ErrLost)
+
+	p.Log = s.log
+	if checkpoint.NoCheckpoint && !isFirstOpening(s.log, s.cas) {
+		return checkpoint, nil, errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, cas.ErrLost)
 	}
 
 	s.objects.Store = s.cas
 	if s.opt.Connect != nil {
-		if s.objects.Remote, s.startSnapshot, err = s.opt.Connect(ConnectArgs{s.opt.FS, s.dir, checkpoint.NoCheckpoint}); err != nil {
-			return err
+		if s.objects.Remote, start, err = s.opt.Connect(ConnectArgs{s.opt.FS, s.dir, checkpoint.NoCheckpoint}); err != nil {
+			return checkpoint, nil, err
 		}
 	}
 
@@ -149,142 +185,121 @@ func openParts(s *Store) error {
 	}
 
 	s.forest = live.New(liveOptions)
-	p := &s.parts
-	p.CAS, p.Objects, p.Source, p.Log, p.Forest = s.cas, s.objects, s.src, s.log, s.forest
-	if err := recoverState(s, checkpoint); err != nil {
-		return fmt.Errorf("recovering: %w", err)
-	}
+	p.Objects, p.Source, p.Forest = s.objects, s.src, s.forest
 
-	s.forest.Recovery.SetSource(s.src.WithObjects(s.objects.Local()))
-	s.room.StoredBytes.Store(s.cas.Stats().StoredBytes)
-
-	if !s.opt.Quiet {
-		s.loops.Start("sealing", s.sealer.Loop)
-		s.loops.Start("sealing forks", s.sealer.ForkLoop)
-		s.loops.Start("checkpoints", s.ckpt.Loop)
-		s.loops.Start("policies", s.policies.Loop)
-		s.loops.Start("gc", s.gc.Loop)
-	}
-
-	return nil
+	return checkpoint, start, nil
 }
 
 // openJournal opens the journal and connects it with the room. begin is the position of the last
 // checkpoint.
-func openJournal(s *Store, begin int64) error {
-	total, err := s.opt.FS.Total(s.dir)
+func openJournal(p *engine.Parts, room *engine.Room, o Options, begin int64) (*journal.Journal, error) {
+	total, err := p.FS.Total(p.Dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 
-	s.room.FS = s.opt.FS
-	s.room.SetDiskSize(total)
-	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
-		FS: s.opt.FS, Logger: s.logger, LowestPos: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, KeepDamaged: live.DamagesOnlyBytes,
-		Quarantine:  filepath.Join(s.dir, "quarantine"),
-		SegmentSize: min(journal.DefaultSegmentSize, max(minSegmentSize, total/32)), Reserve: s.room.ReservedBytes, FreeReserve: s.cas.DeleteReserve,
+	room.SetDiskSize(total)
+	room.Log, err = journal.Open(filepath.Join(p.Dir, "journal"), journal.Options{
+		FS: p.FS, Logger: p.Logger, LowestPos: begin, Salvage: o.Salvage, ReadOnly: o.ReadOnly, KeepDamaged: live.DamagesOnlyBytes,
+		Quarantine:  filepath.Join(p.Dir, "quarantine"),
+		SegmentSize: min(journal.DefaultSegmentSize, max(minSegmentSize, total/32)), Reserve: room.ReservedBytes, FreeReserve: p.CAS.DeleteReserve,
 	})
 
-	s.room.Log = s.log
-
-	return err
+	return room.Log, err
 }
 
 // isFirstOpening reports whether a store without a checkpoint can be a new store: then its journal still begins
 // with the first record. Otherwise the store's metadata was lost.
-func isFirstOpening(s *Store) bool {
-	if s.log.End() == 0 {
-		return s.cas.Stats().Objects <= maxFirstObjects
+func isFirstOpening(log *journal.Journal, packs *cas.Store) bool {
+	if log.End() == 0 {
+		return packs.Stats().Objects <= maxFirstObjects
 	}
-	return s.log.Size() == s.log.End()
+	return log.Size() == log.End()
 }
 
 // recoverState loads the state of the last checkpoint and replays the journal.
-func recoverState(s *Store, checkpoint catalogue.StoreRecord) error {
-	s.ckpt.Resume(checkpoint)
-	load := engine.Loader{Parts: &s.parts, Sealer: s.sealer, Salvage: s.opt.Salvage, EmptyState: func(tx *live.Tx) *tree.State {
-		return emptyTree(s, tx, time.Now())
+func recoverState(p *applyParts, o Options, checkpoint catalogue.StoreRecord, start *StartSnapshot) (lost repair.LostData, err error) {
+	p.ckpt.Resume(checkpoint)
+	load := engine.Loader{Parts: &p.parts, Sealer: p.sealer, Salvage: o.Salvage, EmptyState: func(tx *live.Tx) *tree.State {
+		return emptyTree(o, tx, time.Now())
 	}}
-	if err := s.forest.Update(true, func(tx *live.Tx) error {
+	forest := p.parts.Forest
+	if err := forest.Update(true, func(tx *live.Tx) error {
 		tx.SetCounters(checkpoint.NextIno, checkpoint.NextView)
 		tx.SetRequests(checkpoint.Requests)
 		tx.SetStaleNames(checkpoint.StaleNames())
 		if checkpoint.NoCheckpoint {
-			return makeFirstTree(s, tx)
+			return makeFirstTree(newApplier(p, tx), o, start)
 		}
 
 		err := load.Load(tx)
-		for _, w := range s.cat.Workspaces.All() {
-			s.addWorkspace(w)
+		for _, w := range p.parts.Catalogue.Workspaces.All() {
+			p.addWorkspace(w)
 			tx.SetReadOnlyPaths(w.View, w.Policy.ReadOnly)
 		}
 
 		return err
 	}); err != nil {
-		return err
+		return lost, err
 	}
 
-	s.lostData.LostWorkspaces = load.LostWorkspaces
-	var err error
-	if s.lostData.Skipped, err = s.forest.Recovery.Replay(checkpoint.Position, len(s.lostData.LostWorkspaces) > 0, func(tx *live.Tx, t journal.Type, payload []byte) error { return replay(s, tx, t, payload) }); err != nil {
-		return err
+	lost.LostWorkspaces = load.LostWorkspaces
+	lost.Skipped, err = forest.Recovery.Replay(checkpoint.Position, len(lost.LostWorkspaces) > 0, func(tx *live.Tx, t journal.Type, payload []byte) error { return replay(p, tx, t, payload) })
+
+	return lost, err
+}
+
+// protectHeaviest makes the workspace that takes most of the memory read-only, see Options.LowMemory. It returns its
+// name, "" if no workspace takes that much.
+func protectHeaviest(p *applyParts) (name string) {
+	view, heavy := p.mem.HeaviestWorkspace()
+	if !heavy {
+		return ""
 	}
 
-	if view, heavy := s.mem.HeaviestWorkspace(); heavy && s.opt.LowMemory {
-		s.readOnlyWorkspace = s.cat.Workspaces.At(view).Name
-		s.logger.Warn("daemons were killed while they opened the store; the workspace that takes the most memory is read-only until the next mount", "workspace", s.readOnlyWorkspace)
-		s.forest.Recovery.SetReadOnly(view)
-	}
+	name = p.parts.Catalogue.Workspaces.At(view).Name
+	p.parts.Logger.Warn("daemons were killed while they opened the store; the workspace that takes the most memory is read-only until the next mount", "workspace", name)
+	p.parts.Forest.Recovery.SetReadOnly(view)
 
-	s.mem.EndRecovery()
-	if !s.opt.Takeover {
-		s.forest.Takeover.Disinherit()
-	}
-
-	s.refreshLimits()
-	if checkpoint.NoCheckpoint && s.log.End() == 0 && !s.opt.ReadOnly {
-		return commitFirstCheckpoint(s)
-	}
-
-	return nil
+	return name
 }
 
 // commitFirstCheckpoint commits the checkpoint of a new store. With it, Open detects later that
 // the journal or the packs were lost, and does not treat the store as a new one.
-func commitFirstCheckpoint(s *Store) error {
-	s.isNewOrUnfilled = true
-	if err := s.log.CreateFirstSegment(); err != nil {
+func commitFirstCheckpoint(c *engine.Checkpointer) error {
+	if err := c.Log.CreateFirstSegment(); err != nil {
 		return err
 	}
-	return s.Checkpoint(s.loops.Context)
+	return c.Checkpoint(c.Loops.Context)
 }
 
 // makeFirstTree makes the workspace main of a new store. Its state and its base are empty, or the snapshot that
 // Options.Connect returned.
-func makeFirstTree(s *Store, tx *live.Tx) error {
-	now := s.opt.Now()
-	st := emptyTree(s, tx, now)
-	w := s.addWorkspace(s.cat.AddMain())
-	base := catalogue.SnapshotRecord{Info: info.Info{Name: "base", Kind: info.KindImport, Created: now, Process: info.Process{UID: s.opt.UID}}}
+func makeFirstTree(t *applier, o Options, start *StartSnapshot) error {
+	now := o.Now()
+	st := emptyTree(o, t.tx, now)
+	cat := t.p.parts.Catalogue
+	ws := cat.AddMain()
+	t.p.addWorkspace(ws)
+	base := catalogue.SnapshotRecord{Info: info.Info{Name: "base", Kind: info.KindImport, Created: now, Process: info.Process{UID: o.UID}}}
 	var err error
-	if start := s.startSnapshot; start != nil {
-		if st, err = addStartSnapshot(s, tx, start, w); err != nil {
+	if start != nil {
+		if st, err = addStartSnapshot(t, start, ws); err != nil {
 			return err
 		}
 
 		base.Kind, base.Parent = info.KindPull, start.Info.Name
-		w.ws.Head = base.Parent
+		ws.Head = base.Parent
 	}
 
-	tx.AddView(w.ws.View, st)
-	if base.View, err = tx.NewView(); err != nil {
+	t.AddView(ws.View, st)
+	if base.View, err = t.NewView(); err != nil {
 		return err
 	}
 
-	t := newApplier(s, tx)
-	return t.applyEffects(s.cat.SetBase(t, w.ws, st, base))
+	return t.applyEffects(cat.SetBase(t, ws, st, base))
 }
 
-func emptyTree(s *Store, tx *live.Tx, now time.Time) *tree.State {
-	return tree.NewRoot(tx.Epoch(), unix.S_IFDIR|s.opt.Mode&0o7777, s.opt.UID, s.opt.GID, now.UnixNano())
+func emptyTree(o Options, tx *live.Tx, now time.Time) *tree.State {
+	return tree.NewRoot(tx.Epoch(), unix.S_IFDIR|o.Mode&0o7777, o.UID, o.GID, now.UnixNano())
 }

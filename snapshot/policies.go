@@ -39,7 +39,7 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 }
 
 // refreshLimits reads the byte limits of store and forks from the policies again.
-func (s *Store) refreshLimits() {
-	s.room.SizeLimit.Store(s.cat.Workspaces.At(live.MainView).Policy.ByteLimit)
-	s.meter.RefreshLimits()
+func (p *applyParts) refreshLimits() {
+	p.room.SizeLimit.Store(p.parts.Catalogue.Workspaces.At(live.MainView).Policy.ByteLimit)
+	p.meter.RefreshLimits()
 }

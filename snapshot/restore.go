@@ -95,7 +95,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	}
 
 	if !o.DryRun {
-		w.store.metrics.Update(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
+		w.store.parts.Metrics.Update(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	}
 
 	return res, nil

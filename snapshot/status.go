@@ -37,7 +37,7 @@ func (w *Workspace) Status() info.Status {
 		}
 	})
 
-	st.Metrics = s.metrics.Get()
+	st.Metrics = s.parts.Metrics.Get()
 	st.UnsharedBytes, st.UnsharedLimit = w.Quota().Usage()
 
 	if err := errors.Join(s.log.WriteErr(), s.forest.Failure()); err != nil {

@@ -80,59 +80,44 @@ type Options struct {
 
 // A Store is an open store. Its methods may be called from many goroutines.
 type Store struct {
-	*core
-	storeDir      *storedir.Dir
-	startSnapshot *StartSnapshot // from Options.Connect
+	*applyParts
 
-	sealer   *engine.Sealer
-	ckpt     *engine.Checkpointer
-	gc       engine.Collector
-	room     engine.Room
-	meter    *engine.Meter
-	mem      *engine.Memory
-	policies policy.Enforcer
+	// The same as in applyParts.parts.
+	dir     string
+	logger  *slog.Logger
+	cas     *cas.Store
+	objects tree.Objects
+	log     *journal.Journal
+	src     *tree.Source
+	forest  *live.Forest
+	cat     *catalogue.Catalogue // guarded by the lock of forest
 
-	readOnlyWorkspace string // the name of the read-only workspace, see Options.LowMemory
-	isNewOrUnfilled   bool   // see Store.IsNewOrUnfilled
+	opt      Options
+	storeDir *storedir.Dir
+	actors   *actors.Registry
+	Hooks    Hooks
+
+	lostData          repair.LostData // data that a salvage could not read
+	readOnlyWorkspace string          // the name of the read-only workspace, see Options.LowMemory
+	isNewOrUnfilled   bool            // see Store.IsNewOrUnfilled
 	closed            atomic.Bool
-}
-
-// core has the fields of a store that its components share.
-type core struct {
-	parts      engine.Parts // for package engine: the same components as in the fields below
-	dir        string
-	opt        Options
-	logger     *slog.Logger
-	cas        *cas.Store
-	objects    tree.Objects
-	log        *journal.Journal
-	src        *tree.Source
-	forest     *live.Forest
-	cat        *catalogue.Catalogue // guarded by the lock of forest
-	workspaces *workspaceTable
-	lostData   repair.LostData // data that a salvage could not read
-	Hooks      Hooks
-	metrics    *info.Recorder
-	loops      *loops.Group
-	actors     *actors.Registry
 }
 
 // newStore makes the components of a store and connects them. It opens no files.
 func newStore(storeDir *storedir.Dir, o Options) *Store {
-	c := &core{dir: storeDir.Path, opt: o, logger: o.Logger, cat: catalogue.New()}
-	p := &c.parts
-	c.workspaces = &workspaceTable{parts: p, hooks: &c.Hooks, byView: make(map[uint32]*Workspace)}
-	p.Dir, p.FS, p.Catalogue, p.Logger, p.Loops = c.dir, o.FS, c.cat, c.logger, loops.New(o.Logger)
-	c.metrics, c.loops = &p.Metrics, &p.Loops
-	s := &Store{core: c, storeDir: storeDir, ckpt: engine.NewCheckpointer(p)}
+	s := &Store{applyParts: &applyParts{}, storeDir: storeDir, dir: storeDir.Path, opt: o, logger: o.Logger, cat: catalogue.New()}
+	p, table := &s.parts, &s.workspaces
+	p.Dir, p.FS, p.Catalogue, p.Logger, p.Loops = s.dir, o.FS, s.cat, o.Logger, loops.New(o.Logger)
+	table.parts, table.store, table.byView = p, s, make(map[uint32]*Workspace)
+	s.ckpt = engine.NewCheckpointer(p)
 	s.sealer = engine.NewSealer(engine.SealerParts{
-		Catalogue: c.workspaces, Pacer: &engine.Pacer{JournalEnd: func() int64 { return c.log.End() }, JournalOutgrown: s.ckpt.JournalOutgrown}, Puts: &s.gc.Puts,
-		Loops: &p.Loops, Metrics: &p.Metrics, Incomplete: &p.Incomplete, Logger: c.logger,
+		Catalogue: table, Pacer: &engine.Pacer{JournalEnd: func() int64 { return s.log.End() }, JournalOutgrown: s.ckpt.JournalOutgrown}, Puts: &s.gc.Puts,
+		Loops: &p.Loops, Metrics: &p.Metrics, Incomplete: &p.Incomplete, Logger: o.Logger,
 	})
 	s.gc = engine.Collector{Signal: loops.NewSignal(), CollectorParts: engine.CollectorParts{
 		Checkpoints: s.ckpt, StoredBytes: &s.room.StoredBytes, StorableBytes: s.room.StorableBytes, Incomplete: &p.Incomplete, Roots: p.Roots,
 		Elapsed: func() time.Duration { return o.Elapsed() + 1 },
-		Loops:   &p.Loops, Metrics: &p.Metrics, Logger: c.logger,
+		Loops:   &p.Loops, Metrics: &p.Metrics, Logger: o.Logger,
 	}}
 
 	s.ckpt.Sealer, s.ckpt.Collector, s.ckpt.Room = s.sealer, &s.gc, &s.room
@@ -140,11 +125,11 @@ func newStore(storeDir *storedir.Dir, o Options) *Store {
 	s.mem = engine.NewMemory(p, s.sealer, o.MemoryBytes)
 	s.mem.ReadOnly = o.ReadOnly
 	s.ckpt.Meter, s.ckpt.Memory = s.meter, s.mem
-	s.room.Dir, s.room.Checkpoints, s.room.NoSeals = c.dir, s.ckpt, o.Quiet
+	s.room.FS, s.room.Dir, s.room.Checkpoints, s.room.NoSeals = o.FS, s.dir, s.ckpt, o.Quiet
 	s.policies = policy.Enforcer{
-		Workspaces: c.workspaces.workspacesForPolicies, ChangedViews: c.workspaces.takeChangedViews, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, NextRecord: s.NextRecord, Signal: loops.NewSignal(), Loops: &p.Loops, Logger: c.logger,
+		Workspaces: table.workspacesForPolicies, ChangedViews: table.takeChangedViews, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, NextRecord: s.NextRecord, Signal: loops.NewSignal(), Loops: &p.Loops, Logger: o.Logger,
 	}
-	c.actors = actors.NewRegistry(c.workspaces.viewAndAncestors, c.workspaces.forkName)
+	s.actors = actors.NewRegistry(table.viewAndAncestors, table.forkName)
 
 	return s
 }
@@ -250,14 +235,14 @@ func (s *Store) Sync() error {
 func (s *Store) NextRecord() <-chan struct{} { return s.log.NextAppend() }
 
 // withReadLock runs fn with the lock of the forest held for reading.
-func (s *core) withReadLock(fn func(tx *live.Tx)) { s.parts.WithReadLock(fn) }
+func (s *Store) withReadLock(fn func(tx *live.Tx)) { s.parts.WithReadLock(fn) }
 
 // withLock runs fn with the lock of the forest held, even while the forest is frozen.
-func (s *core) withLock(fn func(tx *live.Tx)) { s.parts.WithLock(fn) }
+func (s *Store) withLock(fn func(tx *live.Tx)) { s.parts.WithLock(fn) }
 
 // Hold protects the objects and journal bytes of a state from removal until release is called, even if its
 // snapshot is deleted in that time. A caller that reads a state holds it.
-func (s *core) Hold(st *tree.State) (release func()) { return s.parts.Pins.Hold(st) }
+func (s *Store) Hold(st *tree.State) (release func()) { return s.parts.Pins.Hold(st) }
 
 // Checkpoint seals the present state of all workspaces, commits it with the catalogue,
 // and deletes the journal segments that are not needed any more.

@@ -56,7 +56,7 @@ func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, 
 	args := change{name: "undo-by", caller: o.Caller, listCharge: o.ListCharge, sourceName: o.Actor, Changes: Changes{DryRun: o.DryRun}}
 	c, err := ss.w.change(ctx, args, func(c *change) error { return planUndoBy(ctx, u, c) })
 	if c.Undo != "" {
-		ss.w.store.metrics.Update(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
+		ss.w.store.parts.Metrics.Update(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	}
 
 	return UndoByResult{o.Actor, c.mergeResult(), slices.Sorted(maps.Keys(u.SharedPaths)), slices.Sorted(maps.Keys(u.KeptPaths))}, err

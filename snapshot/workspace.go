@@ -25,12 +25,10 @@ type Workspace struct {
 
 // addWorkspace adds a workspace of the catalogue to the store. The caller holds the lock of the
 // forest.
-func (s *Store) addWorkspace(ws *catalogue.Workspace) *Workspace {
-	w := &Workspace{store: s, ws: ws, sealTurn: semaphore.NewWeighted(1)}
-	s.meter.AddWorkspace(ws)
-	s.mem.AddWorkspace(ws)
-	s.workspaces.byView[ws.View] = w
-	return w
+func (p *applyParts) addWorkspace(ws *catalogue.Workspace) {
+	p.meter.AddWorkspace(ws)
+	p.mem.AddWorkspace(ws)
+	p.workspaces.byView[ws.View] = &Workspace{store: p.workspaces.store, ws: ws, sealTurn: semaphore.NewWeighted(1)}
 }
 
 // Forks has the operations on the forks of one workspace.

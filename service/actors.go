@@ -34,12 +34,12 @@ type Registered struct {
 	PID  uint32 `json:"pid" jsonschema:"0 stands for all processes that the daemon cannot see"`
 }
 
-func registerActor(_ context.Context, r *Request, a Actor) (Registered, error) {
+func (fl *files) registerActor(_ context.Context, r *Request, a Actor) (Registered, error) {
 	id, err := actorProcess(r, a)
 	if err != nil {
 		return Registered{}, err
 	}
-	return Registered{a.Name, id}, r.Workspace.Store().Actors().Register(id, r.Caller.UID, r.Workspace.View(), a.Name)
+	return Registered{a.Name, id}, fl.registry.Register(id, r.Caller.UID, r.Workspace.View(), a.Name)
 }
 
 // actorProcess returns the id of the process to register. The id 0 registers the actor for all processes that the
@@ -69,7 +69,7 @@ func actorProcess(r *Request, a Actor) (uint32, error) {
 	return 0, errs.Fail(errs.NotExist, "the caller has no such ancestor")
 }
 
-func listActors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
+func (*files) actors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
 	known := make(map[string]*ActorState)
 
 	for _, i := range r.Workspace.Snapshots().Intervals() {
@@ -103,12 +103,12 @@ func listActors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
 
 // checkActor returns an error for an unknown actor. The known actors are the actor of the caller, those that changed
 // something in the workspace, and those that are registered for the workspace.
-func checkActor(ctx context.Context, r *Request, actor string) error {
+func (fl *files) checkActor(ctx context.Context, r *Request, actor string) error {
 	if err := actors.Check(actor); err != nil {
 		return err
 	}
 
-	list, err := listActors(ctx, r, Actors{})
+	list, err := fl.actors(ctx, r, Actors{})
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func checkActor(ctx context.Context, r *Request, actor string) error {
 		top, _, _ := strings.Cut(a.Name, "/")
 		names = append(names, a.Name, top)
 	}
-	if actors.ContainsOrBelow(names, actor) || r.Workspace.Store().Actors().IsRegistered(actor, r.Workspace.View()) {
+	if actors.ContainsOrBelow(names, actor) || fl.registry.IsRegistered(actor, r.Workspace.View()) {
 		return nil
 	}
 
@@ -127,8 +127,8 @@ func checkActor(ctx context.Context, r *Request, actor string) error {
 
 // completeUndoOptions completes the options of a request to undo the changes of an actor. If o.Since is not the name
 // of a snapshot, completeUndoOptions parses it as a date or duration, sets o.After to that time, and clears o.Since.
-func completeUndoOptions(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
-	if err := checkActor(ctx, r, o.Actor); err != nil {
+func (fl *files) completeUndoOptions(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
+	if err := fl.checkActor(ctx, r, o.Actor); err != nil {
 		return o, err
 	}
 
@@ -150,8 +150,8 @@ func completeUndoOptions(ctx context.Context, r *Request, o snapshot.UndoByOptio
 	return o, nil
 }
 
-func undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy, error) {
-	o, err := completeUndoOptions(ctx, r, a)
+func (fl *files) undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy, error) {
+	o, err := fl.completeUndoOptions(ctx, r, a)
 	if err != nil {
 		return UndoneBy{}, err
 	}
@@ -176,8 +176,8 @@ func undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy
 // pathsChangedBy returns the paths of the files that an actor changed between the snapshots a and b, or up to now
 // if b is "". The order of a and b does not matter. If paths is not empty, it returns only files at or below these
 // paths.
-func pathsChangedBy(ctx context.Context, r *Request, actor, a, b string, paths []naming.BytePath) ([]naming.BytePath, error) {
-	if err := checkActor(ctx, r, actor); err != nil {
+func (fl *files) pathsChangedBy(ctx context.Context, r *Request, actor, a, b string, paths []naming.BytePath) ([]naming.BytePath, error) {
+	if err := fl.checkActor(ctx, r, actor); err != nil {
 		return nil, err
 	}
 

@@ -26,10 +26,10 @@ const LookLabel = "look"
 // sinceLastLook is the value of Changed.Since that asks for the changes since the last look.
 const sinceLastLook = "last"
 
-// lookAtChanges compares the workspace with the snapshot a.Since. If a.Since names no snapshot, it compares with the
+// changed compares the workspace with the snapshot a.Since. If a.Since names no snapshot, it compares with the
 // snapshot of the caller's last look. In this case it also takes a snapshot for this look, unless there was a look
 // before and nothing has changed since.
-func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, error) {
+func (*files) changed(ctx context.Context, r *Request, a Changed) (WhatChanged, error) {
 	a.Look = cmp.Or(a.Look, r.Caller.Actor, "caller")
 	sinceLook := a.Since == "" || strings.EqualFold(a.Since, sinceLastLook)
 	d := WhatChanged{Since: a.Since, Effects: []PathEffect{}}
@@ -40,7 +40,7 @@ func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, err
 
 	isEqual := false
 	err := withStates(r, d.Since, "", func(from, to *tree.State) (err error) {
-		isEqual, err = tree.Equal(ctx, r.source(), from, to, tree.DiffOptions{SkipData: true}, 0)
+		isEqual, err = tree.Equal(ctx, r.source, from, to, tree.DiffOptions{SkipData: true}, 0)
 		return err
 	})
 	if err != nil || isEqual && !isFirst {
@@ -88,7 +88,7 @@ func lastLookOf(r *Request, look string) (name string, isFirst bool) {
 // setEffects sets d.Effects and d.Git to the differences between two states. It does not list the files that git
 // itself maintains in git directories: d.Git describes their changes in the terms of git.
 func setEffects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChanged) error {
-	src := r.source()
+	src := r.source
 	repos := make(map[string]bool) // for the path of each git directory: whether both states have the directory
 	inGit := func(p string) bool {
 		repo, rel, ok := threeway.SplitGitPath(p)
@@ -157,7 +157,7 @@ func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEff
 		return nil
 	}
 
-	ignored, err := gitbridge.Ignored(ctx, r.source(), st, paths)
+	ignored, err := gitbridge.Ignored(ctx, r.source, st, paths)
 	if err != nil {
 		r.log.Debug("asking git what is ignored", "err", err) // without git all paths are listed
 		return nil

@@ -67,17 +67,18 @@ func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, erro
 
 	inFork := *r
 	inFork.Workspace, inFork.op = fork, nil
+	defer inFork.Release()
 	name := ""
 	err = r.Turns.Do(ctx, func(ctx context.Context) (err error) { // a restore takes long, so it waits for its turn
 		since := fork.Remotes().NewestWithID(ref.Lineage)
-		if since == "" || changedSince(ctx, fork, since) {
+		if since == "" || changedSince(ctx, r.source, fork, since) {
 			return errDiverged(a)
 		}
 		if name, err = fs.remotes.ensureLocal(&inFork, ref); err != nil {
 			return err
 		}
 
-		_, err = restoreSnapshot(ctx, &inFork, snapshot.RestoreOptions{Name: name})
+		_, err = fork.Restore(ctx, snapshot.RestoreOptions{Name: name, Caller: r.Caller, ListCharge: inFork.listMemoryCharge()})
 		return err
 	})
 

@@ -13,11 +13,22 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// writeDiff writes the differences between two states. If a.By is set, it compares only the files that this actor
+// files has the operations that compare files, and that name and undo the actors who changed them.
+type files struct {
+	registry actorRegistry
+}
+
+// An actorRegistry has the actors of processes.
+type actorRegistry interface {
+	Register(pid, uid, view uint32, name string) error
+	IsRegistered(name string, view uint32) bool
+}
+
+// diff writes the differences between two states. If a.By is set, it compares only the files that this actor
 // changed between them.
-func writeDiff(ctx context.Context, r *Request, a Diff) (None, error) {
+func (fl *files) diff(ctx context.Context, r *Request, a Diff) (None, error) {
 	if a.By != "" {
-		changed, err := pathsChangedBy(ctx, r, a.By, a.A, a.B, a.Paths)
+		changed, err := fl.pathsChangedBy(ctx, r, a.By, a.A, a.B, a.Paths)
 		if err != nil || len(changed) == 0 {
 			return None{}, err
 		}
@@ -31,11 +42,11 @@ func writeDiff(ctx context.Context, r *Request, a Diff) (None, error) {
 		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: r.budget(TextMemory), List: charge, Paths: diffPaths(a.Paths...)}
 		switch a.Format {
 		case "", "patch":
-			return diff.Write(ctx, r.Out, r.source(), from, to, o)
+			return diff.Write(ctx, r.Out, r.source, from, to, o)
 		case "stat":
-			return diff.Stat(ctx, r.Out, r.source(), from, to, o)
+			return diff.Stat(ctx, r.Out, r.source, from, to, o)
 		case "name-status":
-			return diff.NameStatus(ctx, r.Out, r.source(), from, to, o)
+			return diff.NameStatus(ctx, r.Out, r.source, from, to, o)
 		}
 
 		return errs.Fail(errs.Invalid, "there is no diff format %q", a.Format)
@@ -103,14 +114,14 @@ func holdState(r *Request, name string) (st *tree.State, release func(), err err
 	return ws.HoldState(name)
 }
 
-// listChanges lists the files that differ between two states. If a.Lines is set, it also counts the changed lines of
+// changes lists the files that differ between two states. If a.Lines is set, it also counts the changed lines of
 // the first files, see countLines.
-func listChanges(ctx context.Context, r *Request, a Changes) (Diffed, error) {
+func (fl *files) changes(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 	d := Diffed{Paths: []DiffedFile{}}
 	charge := r.listMemoryCharge()
 
 	if a.By != "" {
-		changed, err := pathsChangedBy(ctx, r, a.By, a.A, a.B, a.Paths)
+		changed, err := fl.pathsChangedBy(ctx, r, a.By, a.A, a.B, a.Paths)
 		if err != nil || len(changed) == 0 {
 			return d, err
 		}
@@ -120,14 +131,14 @@ func listChanges(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 	err := withStates(r, a.A, a.B, func(from, to *tree.State) (err error) {
 		var files []diff.File
 		if a.Quick && a.Limit > 0 {
-			files, d.More, err = diff.FirstFiles(ctx, r.source(), from, to, diff.Options{Paths: diffPaths(a.Paths...)}, a.Limit)
+			files, d.More, err = diff.FirstFiles(ctx, r.source, from, to, diff.Options{Paths: diffPaths(a.Paths...)}, a.Limit)
 			if err != nil {
 				return err
 			}
 		}
 
 		if !d.More {
-			files, err = diff.Files(ctx, r.source(), from, to, diff.Options{List: charge, Paths: diffPaths(a.Paths...)})
+			files, err = diff.Files(ctx, r.source, from, to, diff.Options{List: charge, Paths: diffPaths(a.Paths...)})
 			if err != nil {
 				return err
 			}
@@ -158,7 +169,7 @@ func countLines(ctx context.Context, r *Request, files []diff.File, out []Diffed
 	defer cancel()
 
 	o := diff.Options{Memory: r.budget(TextMemory)}
-	err := diff.CountChangedLines(countCtx, r.source(), files[:min(len(files), maxCounted)], o, func(i int, added, removed int64, binary bool) {
+	err := diff.CountChangedLines(countCtx, r.source, files[:min(len(files), maxCounted)], o, func(i int, added, removed int64, binary bool) {
 		if out[i].Binary = binary; !binary {
 			out[i].Added, out[i].Removed = &added, &removed
 		}
@@ -204,7 +215,7 @@ type HunkList struct {
 	Next int `json:"next,omitempty" jsonschema:"the cursor of the next part, if any"`
 }
 
-func readHunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
+func (*files) hunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
 	var out HunkList
 	if a.Lines <= 0 || a.Lines > maxHunkLines {
 		a.Lines = maxHunkLines
@@ -212,7 +223,7 @@ func readHunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
 
 	o := diff.Options{Memory: r.budget(TextMemory), SkipLines: max(0, a.Cursor), MaxLines: a.Lines}
 	err := withStates(r, a.A, a.B, func(from, to *tree.State) (err error) {
-		out.Text, err = diff.TextOf(ctx, r.source(), from, to, string(a.Path), string(a.From), o)
+		out.Text, err = diff.TextOf(ctx, r.source, from, to, string(a.Path), string(a.From), o)
 		return err
 	})
 	out.Hunks, out.Next = sliceHunks(out.Hunks, out.Skipped, o.SkipLines, o.MaxLines)
@@ -283,14 +294,14 @@ type File struct {
 	Limit    int64           `json:"limit,omitempty" jsonschema:"at most this many bytes; 0: 64 MiB"`
 }
 
-func readFile(_ context.Context, r *Request, a File) (None, error) {
+func (*files) read(_ context.Context, r *Request, a File) (None, error) {
 	st, release, err := holdState(r, a.Snapshot)
 	if err != nil {
 		return None{}, err
 	}
 	defer release()
 
-	src := r.source()
+	src := r.source
 	n, err := st.Resolve(src, string(a.Path))
 	if err != nil {
 		return None{}, err

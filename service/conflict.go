@@ -33,22 +33,22 @@ func explainConflict(err error, result any, paths []string, change, hint string)
 	return err
 }
 
-// showConflict returns the present sides of a path in conflict. The sides can change before the user decides. So the
+// conflict returns the present sides of a path in conflict. The sides can change before the user decides. So the
 // result has a digest of the sides (Conflicting.Of), and the operations merge and undo-by compare it with the sides
 // at the time of the merge.
-func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting, err error) {
+func (fl *files) conflict(ctx context.Context, r *Request, a Conflict) (out Conflicting, err error) {
 	now, release, err := r.Workspace.HoldState("")
 	if err != nil {
 		return out, err
 	}
 	defer release()
 
-	ours, err := now.InodeAt(r.source(), string(a.Path))
+	ours, err := now.InodeAt(r.source, string(a.Path))
 	if err != nil {
 		return out, err
 	}
 	if a.By != "" {
-		return undoConflict(ctx, r, a, ours)
+		return fl.undoConflict(ctx, r, a, ours)
 	}
 
 	f, err := r.Workspace.Forks().Named(a.Fork)
@@ -57,12 +57,12 @@ func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting,
 	}
 
 	err = withStates(&Request{Workspace: f}, baseStateName, "", func(from, to *tree.State) error {
-		base, err := from.InodeAt(r.source(), string(a.Path))
+		base, err := from.InodeAt(r.source, string(a.Path))
 		if err != nil {
 			return err
 		}
 
-		theirs, err := to.InodeAt(r.source(), string(a.Path))
+		theirs, err := to.InodeAt(r.source, string(a.Path))
 		if err != nil {
 			return err
 		}
@@ -78,8 +78,8 @@ func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting,
 }
 
 // undoConflict returns the sides of a path in conflict in the undo of an actor. ours is the present file.
-func undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode) (out Conflicting, err error) {
-	o, err := completeUndoOptions(ctx, r, snapshot.UndoByOptions{Actor: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
+func (fl *files) undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode) (out Conflicting, err error) {
+	o, err := fl.completeUndoOptions(ctx, r, snapshot.UndoByOptions{Actor: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
 	if err != nil {
 		return out, err
 	}
@@ -121,7 +121,7 @@ func compareSides(ctx context.Context, r *Request, path string, base, ours, thei
 		}
 	}
 
-	src := r.source().Files
+	src := r.source.Files
 	in := threeway.TextInput{Base: base.Content.Reader(src), Ours: ours.Content.Reader(src), Theirs: theirs.Content.Reader(src), Path: path}
 	err = gitbridge.MergeConfigs(lines.Merge)(ctx, in, func(m threeway.MergedText) error {
 		out.Binary, out.Hidden, out.Clean = false, hidden, m.Clean
@@ -131,7 +131,7 @@ func compareSides(ctx context.Context, r *Request, path string, base, ours, thei
 		return out, err
 	}
 
-	out.Of, err = threeway.Digest(r.source(), digested...)
+	out.Of, err = threeway.Digest(r.source, digested...)
 	return out, err
 }
 

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -228,13 +229,6 @@ func VerifyForgottenStore(ctx context.Context, dir string, journalBytes int64) (
 		return nil, err
 	}
 
-	proof, err := st.ForgottenContents().Verify(ctx)
-	if err == nil {
-		err = searchRemotes(ctx, st, c.Remotes, &Request{}, proof)
-	}
-	if err = errors.Join(err, st.Close()); err != nil {
-		return nil, err
-	}
-
-	return proof, errForgottenFound(proof)
+	proof, err := (&erasure{store: st, registry: c.Remotes}).verify(ctx, &Request{}, VerifyForgotten{})
+	return proof, cmp.Or(err, st.Close())
 }

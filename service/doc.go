@@ -23,16 +23,16 @@
 // # Requests
 //
 // A Request has the caller, as the kernel reports it, the workspace and the streams. Service.do waits until
-// the mount is up, checks the caller's rights (Op.Admit), runs the operation, and adds a kind, a sentence and
+// the mount is up, checks the caller's rights (Service.Admit), runs the operation, and adds a kind, a sentence and
 // a hint to its error (package errs).
 //
 // # Families
 //
-// A family is a set of operations that share state. Most operations need only their request, and belong to no
-// family: the function op makes their rows. A request has the workspace, and so the store, and the parts that all
-// operations share: the log, the turns and the pools of memory (core). Operations of a family are methods of a
-// type with the shared state: forks, history, remotes, imports, Exports, freezes, erasure and upkeep. The function
-// familyOp makes their rows. If a family needs a method of another family, New passes a function or an interface.
+// The operations of a family are methods of one type: snapshots, forks, files, history, remotes, Exports, imports,
+// freezes, erasure or upkeep. The function op makes their rows. A request has the workspace, and the parts that all
+// operations share: the log, the turns, the pools of memory, main, and the source of objects (core). What a family
+// needs beyond that stands in its fields. A family reaches the store only through interfaces with the few methods that
+// it calls. If a family needs a method of another family, New passes a function or an interface.
 //
 // # Rights
 //

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/amberfs/amberfs/archive"
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
@@ -29,16 +30,25 @@ const (
 	GitCache = "gitcache"
 )
 
-// Exports has the operation export, which writes a snapshot to the store's own git repository. It also deletes
-// exports.
+// Exports has the operations that read snapshots out of the store: as commits in the store's own git repository, as
+// archives, or as objects for a client that runs git itself. It also deletes the commits.
 type Exports struct {
-	store       *snapshot.Store
-	requestDrop func() // see Config.RequestDrop
+	store       exportStore
+	isUserName  func(actor string) bool // see actors.Registry.IsUserName
+	requestDrop func()                  // see Config.RequestDrop
 	sweepImages func()
 	// runningExports has the weight allExports. An export acquires 1, and the deletion of objects in the
 	// repository acquires all. needsPrune is set while there are objects to delete.
 	runningExports *semaphore.Weighted
 	needsPrune     atomic.Bool
+}
+
+// An exportStore has the objects of a store, and the workspaces that have not ended.
+type exportStore interface {
+	Dir() string
+	Workspace(view uint32) (*snapshot.Workspace, bool)
+	Object(h cas.Hash, dst []byte) ([]byte, error)
+	Hold(st *tree.State) (release func())
 }
 
 func (es *Exports) repository() string { return filepath.Join(es.store.Dir(), gitDir) }
@@ -70,7 +80,7 @@ func (es *Exports) exportWhileAlive(ctx context.Context, r *Request, a Export) (
 		return ExportDone{}, err
 	}
 
-	e.info.Actors = authors(r.Workspace, e.info.Actors)
+	e.info.Actors = es.authors(e.info.Actors)
 	defer e.releaseAll()
 
 	release, err := r.budget(GitMemory).Take(ctx, exportMemoryBytes)
@@ -91,7 +101,7 @@ func (es *Exports) exportWhileAlive(ctx context.Context, r *Request, a Export) (
 
 	result, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
 		Repo: es.repository(), Create: true, Ref: ref, CacheDir: filepath.Join(es.store.Dir(), GitCache),
-		Source: r.source(), State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
+		Source: r.source, State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
 		Admit: r.Workspace.Quota().ChargeExport, MaxBytes: maxBytes,
 	})
 	if err != nil {
@@ -103,7 +113,7 @@ func (es *Exports) exportWhileAlive(ctx context.Context, r *Request, a Export) (
 		return ExportDone{}, errForkEnded
 	}
 
-	_, err = recordExport(ctx, r, Exported{Name: e.info.Name, Repo: es.repository(), Ref: result.Ref, Commit: result.Commit})
+	_, err = es.record(ctx, r, Exported{Name: e.info.Name, Repo: es.repository(), Ref: result.Ref, Commit: result.Commit})
 	return ExportDone{Name: a.Name, Commit: result.Commit, Ref: result.Ref, Skipped: len(result.Skipped)}, err
 }
 
@@ -226,11 +236,11 @@ func GitInfo(i info.Info, parents []string) gitbridge.Info {
 
 // authors returns the actors that a commit names, without the names of users: git itself adds the user's name, from
 // its configuration.
-func authors(ws *snapshot.Workspace, names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), ws.Store().Actors().IsUserName)
+func (es *Exports) authors(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), es.isUserName)
 }
 
-func recordExport(_ context.Context, r *Request, a Exported) (None, error) {
+func (*Exports) record(_ context.Context, r *Request, a Exported) (None, error) {
 	r.log.Info("export", "snapshot", a.Name, "repository", a.Repo, "ref", a.Ref, "commit", a.Commit)
 	return None{}, r.Workspace.Snapshots().Amend(a.Name, func(i *info.Info) { i.AddExport(a.Commit) })
 }
@@ -238,7 +248,7 @@ func recordExport(_ context.Context, r *Request, a Exported) (None, error) {
 // maxSkipped is the largest number of listed entries that an archive cannot represent.
 const maxSkipped = 100
 
-func exportTar(ctx context.Context, r *Request, a ExportTar) (*archive.TarResult, error) {
+func (*Exports) writeTar(ctx context.Context, r *Request, a ExportTar) (*archive.TarResult, error) {
 	// Find refuses an empty name. HoldToSend would return the present state for it.
 	if _, err := r.Workspace.Find(a.Name); err != nil {
 		return nil, err
@@ -250,7 +260,7 @@ func exportTar(ctx context.Context, r *Request, a ExportTar) (*archive.TarResult
 	}
 	defer release()
 
-	result, err := archive.WriteTar(ctx, r.Out, r.source(), st)
+	result, err := archive.WriteTar(ctx, r.Out, r.source, st)
 	if err != nil {
 		return result, err
 	}

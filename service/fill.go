@@ -49,7 +49,7 @@ func FillStore(ctx context.Context, s *snapshot.Store, dir string, o FillOptions
 	defer s.BeginImport()()
 
 	dest := importer.Destination{DirMeta: stream.Meta{Mode: 0o755}, IsWorkspaceRoot: true}
-	st, err := buildTree(ctx, s, dest, func(b *importer.Builder) error {
+	st, err := buildTree(ctx, s.Source(), s.CAS(), dest, func(b *importer.Builder) error {
 		if o.ReportPaths == nil {
 			return hostdir.Read(ctx, dir, b.Add, o.readOptions())
 		}

@@ -22,12 +22,19 @@ import (
 // erasure has the operations that forget contents, and that search for forgotten contents. To forget is to
 // remove contents from all snapshots of the store and, if asked, of its remotes.
 type erasure struct {
+	store   erasureStore
 	exports interface {
 		withoutExports(ctx context.Context, fn func() error) error
 		deleteOtherRefs(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error)
 	}
 	registry   *known.Registry
 	readStored func(context.Context, cas.Hash) (cas.StoredObject, error)
+}
+
+// An erasureStore has the objects of a store and its forgotten contents.
+type erasureStore interface {
+	objectReader
+	ForgottenContents() snapshot.ForgottenContents
 }
 
 func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOptions) (*forget.Receipt, error) {
@@ -86,13 +93,13 @@ func (er *erasure) forgetInStore(ctx context.Context, r *Request, a snapshot.For
 // before it was killed.
 func (s *Service) EraseForgotten(ctx context.Context) error {
 	er := s.erasure
-	err := er.eraseRest(ctx, s.Store)
+	err := er.eraseRest(ctx)
 	if err != nil || !er.registry.MustForget() {
 		return err
 	}
 
 	done := new(forget.Receipt)
-	err = er.forgetOnRemotes(ctx, &Request{core: s.core, Workspace: s.Store.Main()}, done)
+	err = er.forgetOnRemotes(ctx, &Request{core: s.core, Workspace: s.main}, done)
 	for _, reason := range done.Unremovable {
 		s.log.Warn("forgetting on the remotes", "not removed", reason)
 	}
@@ -101,8 +108,8 @@ func (s *Service) EraseForgotten(ctx context.Context) error {
 }
 
 // eraseRest erases from the store the forgotten contents that could not be erased when they were forgotten.
-func (er *erasure) eraseRest(ctx context.Context, st *snapshot.Store) error {
-	return er.exports.withoutExports(ctx, func() error { return st.ForgottenContents().CompleteErasure(ctx, er.prune) })
+func (er *erasure) eraseRest(ctx context.Context) error {
+	return er.exports.withoutExports(ctx, func() error { return er.store.ForgottenContents().CompleteErasure(ctx, er.prune) })
 }
 
 // prune removes the exports and the cached remote objects that can have forgotten contents. It returns the
@@ -119,11 +126,11 @@ func (er *erasure) prune(ctx context.Context, commits map[string]bool, dryRun bo
 // verify returns an error of the kind Damaged, with the proof, if forgotten bytes are in the store.
 func (er *erasure) verify(ctx context.Context, r *Request, _ VerifyForgotten) (*forget.Proof, error) {
 	r.progress(Progress{What: "verifying"})
-	proof, err := r.Workspace.Store().ForgottenContents().Verify(ctx)
+	proof, err := er.store.ForgottenContents().Verify(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := searchRemotes(ctx, r.Workspace.Store(), er.registry, r, proof); err != nil {
+	if err := er.searchRemotes(ctx, r, proof); err != nil {
 		return nil, err
 	}
 	return proof, errForgottenFound(proof)
@@ -234,12 +241,12 @@ func ProofText(p *forget.Proof) string {
 // forgetOnRemotes removes from all remotes the contents that were ever forgotten. It adds to receipt.Unremovable the
 // contents that it cannot remove, and the remotes that do not answer.
 func (er *erasure) forgetOnRemotes(ctx context.Context, r *Request, receipt *forget.Receipt) error {
-	chunks, err := r.Workspace.Store().ForgottenContents().Chunks()
+	chunks, err := er.store.ForgottenContents().Chunks()
 	if err != nil {
 		return err
 	}
 
-	run := &remoteForget{store: r.Workspace.Store(), readStored: er.readStored, chunks: chunks, rewritten: r.Workspace.Store().ForgottenContents().RewrittenSnapshots()}
+	run := &remoteForget{local: er.store, source: r.source, readStored: er.readStored, chunks: chunks, rewritten: er.store.ForgottenContents().RewrittenSnapshots()}
 	failed := false
 	for _, name := range slices.Sorted(maps.Keys(er.registry.List())) {
 		r.progress(Progress{What: "forgetting on " + name})
@@ -283,7 +290,8 @@ func endHandoffs(ctx context.Context, k *known.Registry, receipt *forget.Receipt
 
 // A remoteForget is one call of erasure.forgetOnRemotes.
 type remoteForget struct {
-	store      *snapshot.Store
+	local      objectReader
+	source     *tree.Source
 	readStored func(context.Context, cas.Hash) (cas.StoredObject, error)
 	chunks     map[cas.Hash]bool
 	rewritten  map[string]snapshot.RewrittenSnapshot
@@ -342,7 +350,7 @@ func (f *remoteForget) pushRewritten(ctx context.Context, target *remote.Remote,
 	defer sent.Release()
 
 	p := remote.PushOptions{Ref: newRef(sent.Info, ref.Name, sent.ActorSets), Force: true, SendAll: base == "", Base: base,
-		Mark: markFunc(sent.State, f.store.Source(), sent.ActorSets), ReadStored: f.readStored}
+		Mark: markFunc(sent.State, f.source, sent.ActorSets), ReadStored: f.readStored}
 	p.Ref.Claim, p.Ref.Lineage, p.Ref.Expires = sent.Claim, sent.Lineage, ref.Expires
 	_, err = target.Push(ctx, p)
 
@@ -353,7 +361,7 @@ func (f *remoteForget) pushRewritten(ctx context.Context, target *remote.Remote,
 // this store, and that shares objects with a replaced snapshot. It fails if the snapshot has forgotten contents.
 func (f *remoteForget) resend(ctx context.Context, target *remote.Remote, ref *remote.Ref, base string) error {
 	there := target.Snapshot(ref)
-	src := tree.NewSource(pullSource{ctx, f.store, there}, nil, 16<<20)
+	src := tree.NewSource(pullSource{ctx, f.local, there}, nil, 16<<20)
 	st, err := tree.Load(src, ref.StateHash())
 	if err != nil {
 		return err
@@ -378,18 +386,18 @@ func (f *remoteForget) resend(ctx context.Context, target *remote.Remote, ref *r
 }
 
 // searchRemotes searches the remotes for forgotten contents, and adds the places to a proof.
-func searchRemotes(ctx context.Context, st *snapshot.Store, remotes *known.Registry, r *Request, proof *forget.Proof) error {
+func (er *erasure) searchRemotes(ctx context.Context, r *Request, proof *forget.Proof) error {
 	if len(proof.Receipts) == 0 {
 		return nil
 	}
-	scan, _, err := st.ForgottenContents().Scanner()
+	scan, _, err := er.store.ForgottenContents().Scanner()
 	if err != nil {
 		return err
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(remotes.List())) {
+	for _, name := range slices.Sorted(maps.Keys(er.registry.List())) {
 		r.progress(Progress{What: "verifying " + name})
-		rem, err := remotes.Remote(name)
+		rem, err := er.registry.Remote(name)
 		if err != nil {
 			return explainRemoteError(name, err)
 		}

@@ -30,6 +30,7 @@ type forks struct {
 	events         *events.Log
 	programsInside func(views []uint32, rootsOnly bool) []Program // see Mount.ProgramsInside
 	joinedPrograms func(fork string) int                          // see Joins.programCount
+	registerActor  func(pid, uid, view uint32, name string) error // see actors.Registry.Register
 	// remotes finds the snapshots on remotes with which forks begin.
 	remotes interface {
 		ensureLocalName(ctx context.Context, r *Request, from string) (string, error)
@@ -59,7 +60,7 @@ func (fs *forks) create(ctx context.Context, r *Request, a snapshot.ForkOptions)
 	}
 
 	if a.As != "" {
-		if err := r.Workspace.Store().Actors().Register(0, r.Caller.UID, f.View(), a.As); err != nil {
+		if err := fs.registerActor(0, r.Caller.UID, f.View(), a.As); err != nil {
 			return Forked{}, err
 		}
 	}
@@ -86,10 +87,14 @@ func workspacePath(ws *snapshot.Workspace) string {
 	return p
 }
 
-func renameFork(_ context.Context, r *Request, a RenameFork) (Forked, error) {
+func (*forks) rename(_ context.Context, r *Request, a RenameFork) (Forked, error) {
 	if err := r.Workspace.Forks().Rename(a.From, a.To, r.Caller); err != nil {
 		return Forked{}, err
 	}
+	return Forked{Name: a.To, Path: forkPath(r, a.To)}, nil
+}
+
+func (*forks) resumeRename(_ context.Context, r *Request, a RenameFork) (Forked, error) {
 	return Forked{Name: a.To, Path: forkPath(r, a.To)}, nil
 }
 
@@ -105,6 +110,10 @@ func (fs *forks) delete(_ context.Context, r *Request, a DeleteFork) (DeletedFor
 
 	last, until, err := r.Workspace.Forks().Remove(a.Name, a.Discard, r.Caller)
 	return DeletedFork{a.Name, last.Name, until}, err
+}
+
+func (*forks) resumeDelete(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
+	return DeletedFork{Name: a.Name, Snapshot: r.Carried.LastState.Name}, nil
 }
 
 // maxForkChanges is the largest number of changes that are counted in a fork.
@@ -129,12 +138,12 @@ func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error
 			continue // the fork ended since it was listed
 		}
 
-		f.Run = fs.runState(counting, ws, i.Name)
+		f.Run = fs.runState(counting, r.source, ws, i.Name)
 		err = withStates(&Request{Workspace: ws}, baseStateName, "", func(base, now *tree.State) error {
 			if f.Run != nil {
-				return countRunChanges(counting, &f, ws, now)
+				return countRunChanges(counting, r.source, &f, ws, now)
 			}
-			return countForkChanges(counting, r.source(), &f, base, now)
+			return countForkChanges(counting, r.source, &f, base, now)
 		})
 
 		f.More = f.More || err != nil
@@ -174,14 +183,13 @@ func countForkChanges(ctx context.Context, src *tree.Source, f *ForkState, base,
 
 // countRunChanges counts the changes of a run that an apply would write, since the directory of the run was read.
 // Paths in git directories are counted in f.Run.InGit, other files in f.Changed.
-func countRunChanges(ctx context.Context, f *ForkState, ws *snapshot.Workspace, to *tree.State) error {
+func countRunChanges(ctx context.Context, src *tree.Source, f *ForkState, ws *snapshot.Workspace, to *tree.State) error {
 	from, release, err := ws.Directory().Hold(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
 
-	src := ws.Store().Source()
 	git := gitbridge.NewGitDiffer(src, from, to)
 	return tree.Diff(ctx, src, from, to, tree.DiffOptions{}, func(c tree.Change) error {
 		switch file, inGit := hostdir.IsFileChange(c); {
@@ -212,14 +220,14 @@ var errCounted = errors.New("maxForkChanges changes were counted")
 // runState returns the state of a run, or nil if the fork is no run. It takes the state from the newest snapshot of
 // the fork with RunLabel. It ignores pulled snapshots: programs in the fork cannot take snapshots with that label,
 // but can pull some. A run that changed after it was applied has the state RunKept.
-func (fs *forks) runState(ctx context.Context, ws *snapshot.Workspace, name string) *Run {
+func (fs *forks) runState(ctx context.Context, src *tree.Source, ws *snapshot.Workspace, name string) *Run {
 	i, ok := newestSnapshot(ws, func(i info.Info) bool { return i.Labels[RunLabel] != "" && i.Kind != info.KindPull })
 	if !ok {
 		return nil
 	}
 
 	run := &Run{State: i.Labels[RunLabel], Command: i.Message, Used: i.Created}
-	if run.State == RunApplied && changedSince(ctx, ws, i.Name) {
+	if run.State == RunApplied && changedSince(ctx, src, ws, i.Name) {
 		run.State = RunKept
 	}
 	if run.State == RunApplied {
@@ -238,9 +246,9 @@ func (fs *forks) runState(ctx context.Context, ws *snapshot.Workspace, name stri
 
 // changedSince reports whether a workspace differs from a snapshot. It also returns true if the comparison
 // fails.
-func changedSince(ctx context.Context, ws *snapshot.Workspace, name string) (changed bool) {
+func changedSince(ctx context.Context, src *tree.Source, ws *snapshot.Workspace, name string) (changed bool) {
 	err := withStates(&Request{Workspace: ws}, name, "", func(from, to *tree.State) error {
-		files, _, err := diff.FirstFiles(ctx, ws.Store().Source(), from, to, diff.Options{}, 1)
+		files, _, err := diff.FirstFiles(ctx, src, from, to, diff.Options{}, 1)
 		changed = len(files) > 0
 		return err
 	})
@@ -260,8 +268,8 @@ func (fs *forks) lastActor(ws *snapshot.Workspace) (name string) {
 	return name
 }
 
-func mergeFork(ctx context.Context, r *Request, a snapshot.MergeOptions) (snapshot.PromoteResult, error) {
-	if err := checkNotWorktree(r.Workspace, a.Fork); err != nil {
+func (*forks) merge(ctx context.Context, r *Request, a snapshot.MergeOptions) (snapshot.PromoteResult, error) {
+	if err := checkNotWorktree(r, a.Fork); err != nil {
 		return snapshot.PromoteResult{}, err
 	}
 
@@ -274,8 +282,8 @@ func mergeFork(ctx context.Context, r *Request, a snapshot.MergeOptions) (snapsh
 
 // checkNotWorktree returns an error for a fork that is a linked worktree of git. In such a fork .git is a file
 // with the path of the workspace's repository, and a merge would replace the repository by this file.
-func checkNotWorktree(ws *snapshot.Workspace, name string) error {
-	fork, err := ws.Forks().Named(name)
+func checkNotWorktree(r *Request, name string) error {
+	fork, err := r.Workspace.Forks().Named(name)
 	if err != nil {
 		return err
 	}
@@ -287,10 +295,10 @@ func checkNotWorktree(ws *snapshot.Workspace, name string) error {
 		}
 		defer release()
 
-		return st.InodeAt(ws.Store().Source(), ".git")
+		return st.InodeAt(r.source, ".git")
 	}
 
-	ours, err := git(ws)
+	ours, err := git(r.Workspace)
 	if err != nil || ours == nil || !ours.IsDir() {
 		return err
 	}

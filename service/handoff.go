@@ -69,7 +69,7 @@ func (rs *remotes) handoffURL(r *Request, name string, areas map[string]*handoff
 
 	if name == "" {
 		var err error
-		if name, err = rs.defaultRemote(); errs.ScriptKind(err) == errs.NotExist {
+		if name, err = rs.defaultRemote(r); errs.ScriptKind(err) == errs.NotExist {
 			return "", errs.Fail(errs.NotExist, "no remote is known here").WithHint("name one: `amberfs handoff s3://BUCKET/PREFIX`, or oci:// or file://")
 		} else if err != nil {
 			return "", err
@@ -122,7 +122,7 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (result H
 	if a.Fork == "" {
 		result.Fork = "handoff-" + id
 		name := result.Fork
-		o := snapshot.ForkOptions{Name: name, Hide: rs.store.Main().Policy().Forget, Caller: r.Caller}
+		o := snapshot.ForkOptions{Name: name, Hide: r.main.Policy().Forget, Caller: r.Caller}
 		if _, err := r.Workspace.Forks().New(o); err != nil {
 			return result, err
 		}
@@ -169,7 +169,7 @@ func (rs *remotes) sendHandoff(ctx context.Context, r *Request, area *handoff.Ar
 	defer x.Release()
 
 	p := remote.PushOptions{
-		Ref: newRef(x.Info, id, x.ActorSets), Mark: markFunc(x.State, rs.store.Source(), x.ActorSets), ReadStored: rs.readStored,
+		Ref: newRef(x.Info, id, x.ActorSets), Mark: markFunc(x.State, r.source, x.ActorSets), ReadStored: rs.readStored,
 		Progress: func(parts, total int, sentBytes int64) {
 			r.progress(Progress{What: "handing off", Done: int64(parts), Total: int64(total), Unit: "parts", Bytes: sentBytes})
 		},
@@ -230,7 +230,7 @@ func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (
 		return done, nil
 	}
 
-	done.PromoteResult, err = mergeFork(ctx, r, snapshot.MergeOptions{Fork: sent.Fork, MergeRules: a.MergeRules, MergeBranch: a.Merge})
+	done.PromoteResult, err = rs.merge(ctx, r, snapshot.MergeOptions{Fork: sent.Fork, MergeRules: a.MergeRules, MergeBranch: a.Merge})
 	if err != nil || a.DryRun {
 		return done, err
 	}

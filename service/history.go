@@ -19,15 +19,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// history has the operations that read the events of a workspace.
+// history has the operations that read the events of a workspace and its earlier states, and that undo one operation.
 type history struct {
 	log        *events.Log
 	blameCache diff.BlameCache
 }
 
-// pathHistory compares the file at a path in each snapshot with the file in the previous snapshot, from the base to
+// path compares the file at a path in each snapshot with the file in the previous snapshot, from the base to
 // the present state.
-func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error) {
+func (*history) path(ctx context.Context, r *Request, a PathHistory) (History, error) {
 	h := History{Path: string(a.Path), Entries: []HistoryEntry{}}
 	entries, err := historyEntries(ctx, r)
 	if err != nil {
@@ -40,7 +40,7 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 		return h, err
 	}
 
-	node, err := before.InodeAt(r.source(), h.Path)
+	node, err := before.InodeAt(r.source, h.Path)
 	if err != nil {
 		return h, err
 	}
@@ -54,7 +54,7 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 		}
 
 		was := node
-		node, e.Action, err = comparePath(ctx, r.source(), before, state, was, h.Path)
+		node, e.Action, err = comparePath(ctx, r.source, before, state, was, h.Path)
 		release()
 		before, release = state, releaseState
 		if err = errors.Join(err, turns.Yield(ctx)); err != nil {
@@ -161,7 +161,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 		return out, errs.Fail(errs.Invalid, "%s is not an earlier state of this workspace", a.Snapshot)
 	}
 
-	node, err := now.InodeAt(r.source(), string(a.Path))
+	node, err := now.InodeAt(r.source, string(a.Path))
 	switch {
 	case err != nil:
 		return out, err
@@ -187,7 +187,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	memory := r.budget(TextMemory).NewCharge()
 	defer memory.Release()
 
-	b := diff.Blame{Source: r.source(), Cache: &h.blameCache, Memory: memory}
+	b := diff.Blame{Source: r.source, Cache: &h.blameCache, Memory: memory}
 
 	for n, v := range slices.Backward(changes) {
 		if err := b.AddVersion(ctx, v.After, n); err != nil {
@@ -234,7 +234,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 // the file had. node is the file at the end of the newest interval. The caller calls the functions that
 // contentChanges appends to releases, also after an error.
 func contentChanges(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []catalogue.Interval, releases *[]func()) (all []contentChange, paths []string, err error) {
-	src := r.source()
+	src := r.source
 	paths = []string{path}
 
 	for n, i := range intervals {
@@ -248,7 +248,7 @@ func contentChanges(ctx context.Context, r *Request, path string, node *tree.Ino
 		}
 
 		*releases = append(*releases, release)
-		before, err := older.InodeAt(r.source(), path)
+		before, err := older.InodeAt(r.source, path)
 		if err != nil {
 			return nil, nil, err
 		}

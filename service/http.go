@@ -258,7 +258,7 @@ func (s *Service) readRequest(r *http.Request, o *Op) (*Request, any, error) {
 		return nil, nil, err
 	}
 
-	ws, err := findWorkspace(s.Store.Main(), r.URL.Query().Get(workspaceParam))
+	ws, err := findWorkspace(s.main, r.URL.Query().Get(workspaceParam))
 	if err != nil {
 		return nil, nil, err
 	}

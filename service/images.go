@@ -27,6 +27,7 @@ import (
 	"github.com/amberfs/amberfs/remote/image"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
@@ -35,17 +36,32 @@ import (
 // ImageBlobs is the folder of a store with the layers of imported images.
 const ImageBlobs = "images"
 
-// imports has the operation that imports a tree, and the blobs of the images that were imported.
+// imports has the operations that read files of a client into the store: a tree, an image, or the directory that the
+// workspace was filled from. It also has the blobs of the images that were imported.
 type imports struct {
-	store *snapshot.Store
-	log   *slog.Logger
+	store   importStore
+	objects importObjects
+	blobs   image.Blobs
+	log     *slog.Logger
 	// blobsLock protects blobs that no snapshot refers to yet: an import locks it for reading while it stores
 	// blobs, and sweepImages locks it for writing.
 	blobsLock sync.RWMutex
 }
 
-func (imp *imports) blobs() image.Blobs {
-	return image.Blobs{FS: imp.store.FS(), Dir: filepath.Join(imp.store.Dir(), ImageBlobs)}
+// An importStore protects imported objects from gc, and knows which images its snapshots need.
+type importStore interface {
+	BeginImport() (done func())
+	Hold(st *tree.State) (release func())
+	CollectSoon()
+	GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error)
+	Images() []*info.Image
+	Sync() error
+}
+
+// importObjects stores the objects of imported files.
+type importObjects interface {
+	content.ObjectStore
+	Commit(...cas.MetaOp) error
 }
 
 // readImage reads an archive that image.Image.Send wrote. It stores the image's manifest, configuration and
@@ -54,7 +70,7 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 	im := &info.Image{
 		Ref: a.Image, Path: strings.Trim(path.Clean("/"+string(a.Path)), "/"), Layers: []string{}, Owner: (*info.Owner)(layers.Owner),
 	}
-	t, blobs := tar.NewReader(in), imp.blobs()
+	t, blobs, storeDir := tar.NewReader(in), imp.blobs, filepath.Dir(imp.blobs.Dir)
 	// nextBlob stores the next blob of the archive. If want is not empty, the blob must have this digest. If text
 	// is not nil, the blob is JSON, and nextBlob decodes it into text.
 	nextBlob := func(want digest.Digest, text any) (digest.Digest, error) {
@@ -70,7 +86,7 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 		if want != "" && d != want || h.Size > maxSize {
 			return "", fmt.Errorf("reading the image: %.80q of %d bytes comes where %s belongs", h.Name, h.Size, want)
 		}
-		if free, err := blobs.FS.Free(imp.store.Dir()); err == nil && free < h.Size+cas.Headroom {
+		if free, err := blobs.FS.Free(storeDir); err == nil && free < h.Size+cas.Headroom {
 			return "", fmt.Errorf("%s has %d bytes: %w", d, h.Size, cas.ErrNoSpace)
 		}
 		if err := blobs.Put(d, t); err != nil || text == nil {
@@ -126,7 +142,7 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 	}
 
 	_, err = io.Copy(io.Discard, in)
-	return im, cmp.Or(err, blobs.FS.SyncDir(blobs.Dir), blobs.FS.SyncDir(imp.store.Dir()))
+	return im, cmp.Or(err, blobs.FS.SyncDir(blobs.Dir), blobs.FS.SyncDir(storeDir))
 }
 
 // readLayer reads the stored blob of a layer. If whiteoutsOnly is set, it reads only the whiteouts of the layer, else
@@ -162,7 +178,7 @@ func (imp *imports) sweepImages() {
 	}
 	defer imp.blobsLock.Unlock()
 
-	if _, err := imp.store.FS().Stat(imp.blobs().Dir); errors.Is(err, fs.ErrNotExist) {
+	if _, err := imp.blobs.FS.Stat(imp.blobs.Dir); errors.Is(err, fs.ErrNotExist) {
 		return // no image was imported
 	}
 
@@ -181,7 +197,7 @@ func (imp *imports) sweepImages() {
 		return
 	}
 
-	if err := imp.blobs().RemoveExcept(needed); err != nil {
+	if err := imp.blobs.RemoveExcept(needed); err != nil {
 		imp.log.Warn("removing layers of images", "err", err)
 	}
 }
@@ -209,7 +225,7 @@ func lastImageImport(ws *snapshot.Workspace, name string) (*snapshot.Workspace, 
 	return nil, info.Info{}, nil
 }
 
-func findImage(_ context.Context, r *Request, a GetImage) (FoundImage, error) {
+func (*imports) findImage(_ context.Context, r *Request, a GetImage) (FoundImage, error) {
 	_, i, err := lastImageImport(r.Workspace, a.Name)
 	return FoundImage{Snapshot: i.Name, Image: i.Image}, err
 }
@@ -233,15 +249,15 @@ func findImport(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.
 	return ws, i, nil
 }
 
-// exportLayer writes the changes of a snapshot since the import of its image as a layer. If no image
+// writeLayer writes the changes of a snapshot since the import of its image as a layer. If no image
 // was imported, the layer has all files of the snapshot.
-func exportLayer(ctx context.Context, r *Request, a ExportLayer) (out Layer, err error) {
+func (*imports) writeLayer(ctx context.Context, r *Request, a ExportLayer) (out Layer, err error) {
 	now, err := r.Workspace.Find(a.Name)
 	if err != nil {
 		return out, err
 	}
 
-	o := archive.LayerOptions{Source: r.source(), Base: tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR, Nlink: 2})}
+	o := archive.LayerOptions{Source: r.source, Base: tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR, Nlink: 2})}
 	var release func()
 	if o.Target, release, err = r.Workspace.Remotes().HoldToSend(ctx, now.Name); err != nil {
 		return out, err

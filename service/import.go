@@ -28,7 +28,7 @@ import (
 // daemon must not open the files, because they may be in this mount. So the client opens them, with the rights of its
 // user. It sends large files as descriptors, see package descriptors.
 func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Imported, error) {
-	base, rest, err := graftPoint(r.Workspace, string(a.Path))
+	base, rest, err := graftPoint(r, string(a.Path))
 	if err != nil {
 		return Imported{}, err
 	}
@@ -62,7 +62,7 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 		g.CopyRootAttrs = rest == ""
 	}
 
-	g.Tree, err = buildTree(ctx, imp.store, dest, func(b *importer.Builder) error {
+	g.Tree, err = buildTree(ctx, r.source, imp.objects, dest, func(b *importer.Builder) error {
 		switch a.From {
 		case FromTar:
 			return archive.ReadTar(ctx, in, b.Add, o)
@@ -78,7 +78,7 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 	})
 	if err != nil {
 		endImport()
-		return Imported{}, abandonImport(ctx, r, err)
+		return Imported{}, imp.abandon(ctx, r, err)
 	}
 
 	// From here on, the hold of the tree protects its objects.
@@ -105,15 +105,14 @@ func importOwner(c actors.Caller, from string) *stream.Owner {
 	return nil
 }
 
-// abandonImport lets gc free the objects of a failed import. If the disk is full, it runs gc now. It returns
+// abandon lets gc free the objects of a failed import. If the disk is full, it runs gc now. It returns
 // the error to report.
-func abandonImport(ctx context.Context, r *Request, err error) error {
-	store := r.Workspace.Store()
-	store.CollectSoon()
+func (imp *imports) abandon(ctx context.Context, r *Request, err error) error {
+	imp.store.CollectSoon()
 	if errs.ScriptKind(err) != errs.NoSpace {
 		return err
 	}
-	if _, err := store.GC(ctx, func(int64, int64) {}); err != nil {
+	if _, err := imp.store.GC(ctx, func(int64, int64) {}); err != nil {
 		r.log.Warn("gc after an import that did not fit", "err", err)
 	}
 
@@ -122,40 +121,40 @@ func abandonImport(ctx context.Context, r *Request, err error) error {
 
 // buildTree calls the function read, which adds entries to a builder. It syncs the objects of the tree to the disk,
 // and returns the tree. The caller protects the objects from gc.
-func buildTree(ctx context.Context, s *snapshot.Store, dest importer.Destination, read func(*importer.Builder) error) (*tree.State, error) {
-	b := importer.New(ctx, s.Source(), s.CAS(), dest)
+func buildTree(ctx context.Context, src *tree.Source, objects importObjects, dest importer.Destination, read func(*importer.Builder) error) (*tree.State, error) {
+	b := importer.New(ctx, src, objects, dest)
 	if err := read(b); err != nil {
 		return nil, err
 	}
 
-	return finishTree(s, b)
+	return finishTree(objects, b)
 }
 
 // finishTree returns the tree of a builder, and syncs its objects to the disk first.
-func finishTree(s *snapshot.Store, b *importer.Builder) (*tree.State, error) {
+func finishTree(objects importObjects, b *importer.Builder) (*tree.State, error) {
 	st, err := b.Finish()
 	if err != nil {
 		return nil, err
 	}
 
-	return st, s.CAS().Commit()
+	return st, objects.Commit()
 }
 
 // graftPoint splits a path into base, the deepest directory of the path that exists, and the rest.
-func graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error) {
+func graftPoint(r *Request, p string) (base, rest string, err error) {
 	p = strings.Trim(path.Clean("/"+p), "/")
 	if top, _, _ := strings.Cut(p, "/"); naming.IsControlDir(top) {
 		return "", "", errs.Fail(errs.Invalid, "%s is a name that amberfs reserves", top)
 	}
 
-	st, release, err := ws.HoldState("")
+	st, release, err := r.Workspace.HoldState("")
 	if err != nil {
 		return "", "", err
 	}
 	defer release()
 
 	for base = p; base != ""; {
-		n, err := st.Resolve(ws.Store().Source(), base)
+		n, err := st.Resolve(r.source, base)
 		switch {
 		case err == nil && n.IsDir():
 			return base, rest, nil
@@ -177,9 +176,9 @@ func graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error)
 	return "", rest, nil
 }
 
-// refreshWorkspace merges the changes of the directory with which the workspace was filled. The client reads the
+// refresh merges the changes of the directory with which the workspace was filled. The client reads the
 // directory with the rights of its user, and sends the entries that differ from the state OpenedChanges.Base.
-func refreshWorkspace(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
+func (imp *imports) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
 	base, releaseBase, err := r.Workspace.Directory().Hold(ctx)
 	if err != nil {
 		return Refreshed{}, err
@@ -191,7 +190,7 @@ func refreshWorkspace(ctx context.Context, r *Request, a Refresh) (Refreshed, er
 		return Refreshed{}, errs.Fail(errs.Busy, "the workspace was refreshed meanwhile").WithHint("do it again")
 	}
 
-	now, release, err := readOverlay(ctx, r, id)
+	now, release, err := imp.readOverlay(ctx, r, id)
 	if err != nil {
 		return Refreshed{}, err
 	}
@@ -211,16 +210,15 @@ func refreshWorkspace(ctx context.Context, r *Request, a Refresh) (Refreshed, er
 
 // readOverlay reads from r.In the entries that differ from the sealed state base, and returns a copy of base with
 // these entries. The copy is protected from gc until release is called. If r.In has no entries, st is nil.
-func readOverlay(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, release func(), err error) {
+func (imp *imports) readOverlay(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, release func(), err error) {
 	free, err := r.budget(TextMemory).Take(ctx, importer.MemoryNeeded)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer free()
-	store := r.Workspace.Store()
-	defer store.BeginImport()()
+	defer imp.store.BeginImport()()
 
-	b, err := importer.NewFrom(ctx, store.Source(), store.CAS(), importer.Destination{IsWorkspaceRoot: true}, base)
+	b, err := importer.NewFrom(ctx, r.source, imp.objects, importer.Destination{IsWorkspaceRoot: true}, base)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -230,17 +228,17 @@ func readOverlay(ctx context.Context, r *Request, base cas.Hash) (st *tree.State
 		changed = true
 		return addOverlayEntry(b, e)
 	}, stream.Options{}); err != nil {
-		return nil, nil, abandonImport(ctx, r, err)
+		return nil, nil, imp.abandon(ctx, r, err)
 	}
 	if !changed {
 		return nil, func() {}, nil
 	}
 
-	if st, err = finishTree(store, b); err != nil {
-		return nil, nil, abandonImport(ctx, r, err)
+	if st, err = finishTree(imp.objects, b); err != nil {
+		return nil, nil, imp.abandon(ctx, r, err)
 	}
 
-	return st, store.Hold(st), nil
+	return st, imp.store.Hold(st), nil
 }
 
 // addOverlayEntry changes one path of the tree with which b began: it adds the entry e, or e is a whiteout and
@@ -268,7 +266,7 @@ func OverlayState(ctx context.Context, src *tree.Source, objects content.ObjectS
 // recordApply records the state of a directory before an apply (if a.Number is 0) or after it. The client sends the
 // entries of the directory that differ from the state a.Base or, after the apply, from the state that was recorded
 // before it.
-func recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply, error) {
+func (imp *imports) recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply, error) {
 	base := a.Base
 	if a.Number != 0 {
 		known, err := r.Workspace.Ops().ByNumber(a.Number)
@@ -286,7 +284,7 @@ func recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply,
 		return RecordedApply{}, errs.Fail(errs.Invalid, "base: %w", err)
 	}
 
-	st, release, err := readOverlay(ctx, r, id)
+	st, release, err := imp.readOverlay(ctx, r, id)
 	if err != nil {
 		return RecordedApply{}, err
 	}
@@ -307,4 +305,8 @@ func recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply,
 	done.Number, err = r.Workspace.Ops().BeginApply(a.Dir, catalogue.DirApply{FilledStore: a.Own, Before: done.State, AppliedState: a.Now}, r.Caller)
 
 	return done, err
+}
+
+func (*imports) undoneApply(_ context.Context, r *Request, a UndoneApply) (None, error) {
+	return None{}, r.Workspace.Ops().MarkApplyUndone(a.Number, r.Caller)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
-	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // A Request is the caller, the workspace and the streams of one call.
@@ -40,9 +39,6 @@ type Request struct {
 	listCharge *budget.Charge // the memory of lists in the answer, see Request.listMemoryCharge
 	*core                     // the shared parts of the service, set by Service.do
 }
-
-// source reads the objects of the store.
-func (r *Request) source() *tree.Source { return r.Workspace.Store().Source() }
 
 // listMemoryCharge returns the charge for the memory of lists in the answer. Release releases it.
 func (r *Request) listMemoryCharge() *budget.Charge {
@@ -114,42 +110,36 @@ type Op struct {
 	// CheckArgs, if set, returns an error if a caller other than the owner of the store may not use the
 	// operation with these arguments.
 	CheckArgs func(r *Request, args any) error
-	// Resume, if set, returns the result of a call that the previous daemon carried out and did not
+
+	run opFunc
+	// resume, if set, returns the result of a call that the previous daemon carried out and did not
 	// answer, or errUnknownResult.
-	Resume func(ctx context.Context, r *Request, args any) (any, error)
-
-	run func(s *Service, ctx context.Context, r *Request, args any) (any, error)
+	resume opFunc
 }
 
-// op returns a row with the function that runs the operation. A and R are the types of the operation's arguments
-// and of its result.
-func op[A, R any](o Op, run func(context.Context, *Request, A) (R, error)) *Op {
-	return familyOp(o, func(_ noFamily, ctx context.Context, r *Request, a A) (R, error) { return run(ctx, r, a) })
-}
+// An opFunc calls a method of a family of the Service.
+type opFunc func(s *Service, ctx context.Context, r *Request, args any) (any, error)
 
-// noFamily is the family of all operations that share no state: they need only their request.
-type noFamily struct{}
-
-func (s noFamily) familyOf(*Service) noFamily { return s }
-
-// familyOp does what op does, for an operation that is a method of a family.
-func familyOp[F family[F], A, R any](o Op, run func(F, context.Context, *Request, A) (R, error)) *Op {
+// op returns a row with the method of the family F that runs the operation and, if the operation can be resumed, the
+// method for Op.resume. A and R are the types of the operation's arguments and of its result.
+func op[F family[F], A, R any](o Op, run func(F, context.Context, *Request, A) (R, error), resume ...func(F, context.Context, *Request, A) (R, error)) *Op {
 	o.Args, o.Result = reflect.TypeFor[A](), reflect.TypeFor[R]()
 	if o.Result.Kind() == reflect.Pointer {
 		o.Result = o.Result.Elem()
 	}
 
-	o.run = func(s *Service, ctx context.Context, r *Request, args any) (any, error) {
-		var f F
-		return run(f.familyOf(s), ctx, r, args.(A))
+	call := func(method func(F, context.Context, *Request, A) (R, error)) opFunc {
+		return func(s *Service, ctx context.Context, r *Request, args any) (any, error) {
+			var f F
+			return method(f.familyOf(s), ctx, r, args.(A))
+		}
+	}
+	o.run = call(run)
+	for _, method := range resume {
+		o.resume = call(method)
 	}
 
 	return &o
-}
-
-// resumeFunc converts a function that takes arguments of the type A to a function for Op.Resume.
-func resumeFunc[A, R any](resume func(context.Context, *Request, A) (R, error)) func(context.Context, *Request, any) (any, error) {
-	return func(ctx context.Context, r *Request, args any) (any, error) { return resume(ctx, r, args.(A)) }
 }
 
 // IsFollowing reports whether a call with these arguments lasts until the caller ends it.
@@ -203,14 +193,14 @@ func (s *Service) Do(ctx context.Context, r *Request, args any) (any, error) {
 	return s.do(ctx, r, OpOf(args), args)
 }
 
-// errUnknownResult is the error of Op.Resume if the result cannot be reconstructed.
+// errUnknownResult is the error of Op.resume if the result cannot be reconstructed.
 var errUnknownResult = errors.New("the result is not known")
 
 // resume returns the result of an operation that the previous daemon carried out and did not answer. If the
 // result cannot be reconstructed, resume returns an error that says that the operation took effect.
-func resume(ctx context.Context, r *Request, o *Op, args any) (any, error) {
-	if o.Resume != nil {
-		if result, err := o.Resume(ctx, r, args); !errors.Is(err, errUnknownResult) {
+func (s *Service) resume(ctx context.Context, r *Request, o *Op, args any) (any, error) {
+	if o.resume != nil {
+		if result, err := o.resume(s, ctx, r, args); !errors.Is(err, errUnknownResult) {
 			return result, err
 		}
 	}
@@ -219,9 +209,8 @@ func resume(ctx context.Context, r *Request, o *Op, args any) (any, error) {
 		WithHint("look at amberfs list and amberfs log before you repeat it")
 }
 
-// resumeSnapshot is the Op.Resume of the operation snapshot. If a.Wait is set, it waits until the snapshot has its
-// id.
-func resumeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
+// resumeTake returns the snapshot that was taken. If a.Wait is set, it waits until the snapshot has its id.
+func (sn *snapshots) resumeTake(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
 	made := r.Carried.NewSnapshot
 	if made.Name == "" {
 		return made, errUnknownResult
@@ -230,26 +219,27 @@ func resumeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) 
 		return made, nil
 	}
 
-	return awaitSealed(ctx, r, made)
+	return sn.awaitSealed(ctx, r, made)
 }
 
-func resumeRestore(_ context.Context, r *Request, _ any) (any, error) {
+// resumeRestore resumes all operations that restore: their arguments have different types.
+func resumeRestore[A any](_ *snapshots, _ context.Context, r *Request, _ A) (snapshot.RestoreResult, error) {
 	c := r.Carried
 	if c.EditAnswer == nil {
-		return nil, errUnknownResult
+		return snapshot.RestoreResult{}, errUnknownResult
 	}
 	return snapshot.RestoreResult{Snapshot: c.EditAnswer.Target, Changes: c.Changes(), Kept: c.EditAnswer.Kept}, nil
 }
 
-func resumeMerge(_ context.Context, r *Request, _ any) (any, error) {
+func (*forks) resumeMerge(_ context.Context, r *Request, _ snapshot.MergeOptions) (snapshot.PromoteResult, error) {
 	c := r.Carried
 	if c.EditAnswer == nil {
-		return nil, errUnknownResult
+		return snapshot.PromoteResult{}, errUnknownResult
 	}
 	return snapshot.PromoteResult{Fork: c.EditAnswer.Target, MergeResult: snapshot.MergeResult{Changes: c.Changes()}}, nil
 }
 
-func resumeFork(_ context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {
+func (*forks) resumeCreate(_ context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {
 	name := r.Carried.NewFork
 	if name == "" || a.As != "" {
 		return Forked{}, errUnknownResult
@@ -263,7 +253,7 @@ func resumeFork(_ context.Context, r *Request, a snapshot.ForkOptions) (Forked, 
 	return Forked{Name: name, Snapshot: f.BaseSnapshotName(), Path: forkPath(r, name)}, nil
 }
 
-func resumeRemove(_ context.Context, _ *Request, a Remove) (Removed, error) {
+func (*snapshots) resumeRemove(_ context.Context, _ *Request, a Remove) (Removed, error) {
 	if len(a.Names) != 1 {
 		return Removed{}, errUnknownResult
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// openSnapshot waits until the snapshot has its id, and sends Opened. It protects the objects of the snapshot and of
+// open waits until the snapshot has its id, and sends Opened. It protects the objects of the snapshot and of
 // its bases from gc until the client closes the connection. The client runs git itself, with the rights of its user.
-func openSnapshot(ctx context.Context, r *Request, a Open) (None, error) {
+func (es *Exports) open(ctx context.Context, r *Request, a Open) (None, error) {
 	e, err := newExportSource(ctx, r.Workspace, a.Name)
 	if err != nil {
 		return None{}, err
 	}
 	defer e.releaseAll()
 
-	e.info.Actors = authors(r.Workspace, e.info.Actors)
+	e.info.Actors = es.authors(e.info.Actors)
 	out := Opened{Info: e.info, State: idOf(e.state), Parents: e.parents, Bases: []Base{}}
 	for _, b := range e.bases {
 		out.Bases = append(out.Bases, Base{State: idOf(b.state), Commits: b.info.GitCommits})
@@ -45,9 +45,9 @@ func sendAndWait(ctx context.Context, r *Request, opened any) (None, error) {
 // openChanges sends OpenedChanges, and protects the objects of two states from gc until the client closes the
 // connection. One is the state of the directory from which the workspace was filled. The other is a snapshot
 // or the present state of the workspace.
-func openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
+func (es *Exports) openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
 	if a.Undo != 0 {
-		return openUndo(ctx, r, a.Undo)
+		return es.openUndo(ctx, r, a.Undo)
 	}
 
 	base, releaseBase, err := r.Workspace.Directory().Hold(ctx)
@@ -119,7 +119,7 @@ func holdStored(i info.Info, hold func(name string) (*tree.State, func(), error)
 
 // openUndo does what openChanges does, for the undo of an apply: the changes lead from the state of the directory
 // after the apply to its state before the apply.
-func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
+func (es *Exports) openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 	op, err := r.Workspace.Ops().ByNumber(number)
 	if err != nil {
 		return None{}, err
@@ -132,7 +132,7 @@ func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 	// state is used.
 	base, now := cmp.Or(op.Apply.After, op.Apply.AppliedState), op.Apply.Before
 	for _, id := range []string{base, now} {
-		release, err := holdStateID(r.Workspace.Store(), id)
+		release, err := es.holdStateID(r.source, id)
 		if err != nil {
 			return None{}, err
 		}
@@ -143,18 +143,18 @@ func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 }
 
 // holdStateID protects the state with the given id from gc until release is called.
-func holdStateID(s *snapshot.Store, id string) (release func(), err error) {
+func (es *Exports) holdStateID(src *tree.Source, id string) (release func(), err error) {
 	h, err := cas.ParseHash(id)
 	if err != nil {
 		return nil, err
 	}
 
-	st, err := tree.Load(s.Source(), h)
+	st, err := tree.Load(src, h)
 	if err != nil {
 		return nil, err
 	}
 
-	return s.Hold(st), nil
+	return es.store.Hold(st), nil
 }
 
 // MaxObjects is the largest number of objects in one request.
@@ -163,7 +163,7 @@ const MaxObjects = 1024
 // readObjects writes each object with its length in front (32 bits, little endian). The hashes are
 // arguments and not a stream, because net/http closes the body of a request at the first flush of
 // the answer.
-func readObjects(_ context.Context, r *Request, a Objects) (None, error) {
+func (es *Exports) readObjects(_ context.Context, r *Request, a Objects) (None, error) {
 	if len(a.Hashes) > MaxObjects {
 		return None{}, errs.Fail(errs.Invalid, "%d objects in one request are more than the %d allowed", len(a.Hashes), MaxObjects)
 	}
@@ -175,7 +175,7 @@ func readObjects(_ context.Context, r *Request, a Objects) (None, error) {
 		if err != nil {
 			return None{}, errs.Fail(errs.Invalid, "%w", err)
 		}
-		if object, err = r.Workspace.Store().Object(h, object); err != nil {
+		if object, err = es.store.Object(h, object); err != nil {
 			return None{}, err
 		}
 

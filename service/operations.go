@@ -53,9 +53,9 @@ type UndoneOp struct {
 	snapshot.MergeResult
 }
 
-// listOps lists the operations of the workspace, newest first. For a caller in the mount it leaves out paths
+// ops lists the operations of the workspace, newest first. For a caller in the mount it leaves out paths
 // of the host.
-func listOps(_ context.Context, r *Request, a ListOps) (OpList, error) {
+func (*history) ops(_ context.Context, r *Request, a ListOps) (OpList, error) {
 	out := OpList{Ops: []OpState{}}
 	kept := r.Workspace.Ops().UndoDeadlines()
 	for _, op := range slices.Backward(r.Workspace.Ops().List()) {
@@ -82,7 +82,7 @@ func opState(r *Request, op catalogue.Op) OpState {
 }
 
 // undoOp undoes one operation.
-func undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
+func (*history) undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
 	undone, err := r.Workspace.Ops().ByNumber(a.Number)
 	if err != nil {
 		return UndoneOp{}, err

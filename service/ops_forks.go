@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/amberfs/amberfs/internal/gitquote"
@@ -9,8 +8,8 @@ import (
 )
 
 var forkOps = []*Op{
-	familyOp(Op{Name: "fork", Effect: Adds, Cost: Cheap, Access: AccessWriter, Mutates: true,
-		CheckArgs: checkForkArgs, Resume: resumeFunc(resumeFork),
+	op(Op{Name: "fork", Effect: Adds, Cost: Cheap, Access: AccessWriter, Mutates: true,
+		CheckArgs: checkForkArgs,
 		ReadsAll: func(ws *snapshot.Workspace, args any) bool {
 			return ws.Forks().HidesPaths(args.(snapshot.ForkOptions).Hide)
 		},
@@ -45,8 +44,8 @@ var forkOps = []*Op{
 				{"hide-empty", "", "hidden files are empty"},
 				{"read-only", "", "`PATH` cannot be changed"},
 				{"as", "", "changes from a virtual machine or gVisor are by this `ACTOR`, not by NAME"},
-			}}}}, (*forks).create),
-	familyOp(Op{Name: "forks", Cost: CPUHeavy,
+			}}}}, (*forks).create, (*forks).resumeCreate),
+	op(Op{Name: "forks", Cost: CPUHeavy,
 		About: "Lists the forks of the workspace.",
 		Text:  Rows(forkRows).markLong(), JSONField: "forks",
 		Tools: []Tool{{Names: [3]string{"fork_list"}, Title: "List forks",
@@ -55,7 +54,7 @@ var forkOps = []*Op{
 			Long: `Lists the forks: name, base, age, last actor, snapshots, changed files and the remaining
 time to live.`,
 			Example: "  amberfs forks"}}}, (*forks).list),
-	familyOp(Op{Name: "claim", Effect: Adds, Cost: Cheap, Access: AccessWriter, Mutates: true,
+	op(Op{Name: "claim", Effect: Adds, Cost: Cheap, Access: AccessWriter, Mutates: true,
 		CheckArgs: checkForkArgs,
 		ReadsAll:  func(ws *snapshot.Workspace, _ any) bool { return ws.Forks().HidesPaths(nil) },
 		About:     "Returns the fork with a label. If there is none, creates it. If from is a later state of the label on a remote, the fork gets it.",
@@ -78,25 +77,18 @@ a minute. If the label was changed here and there, claim exits with status 8.`,
 				{"ttl", "", "delete the fork after this `TIME` without a claim: 30m, 1h, 7d"},
 			}}}}, (*forks).claim),
 	op(Op{Name: "rename-fork", Effect: Destroys, Cost: Cheap, Access: AccessChanger, Mutates: true,
-		Resume: resumeFunc(func(_ context.Context, r *Request, a RenameFork) (Forked, error) {
-			return Forked{Name: a.To, Path: forkPath(r, a.To)}, nil
-		}),
 		About:        "Renames a fork.",
-		ControlFiles: ControlFiles{RunsInline: true}}, renameFork),
-	familyOp(Op{Name: "delete-fork", Effect: Destroys, Cost: Cheap, Access: AccessChanger, Mutates: true,
-		Resume: resumeFunc(func(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
-			return DeletedFork{Name: a.Name, Snapshot: r.Carried.LastState.Name}, nil
-		}),
+		ControlFiles: ControlFiles{RunsInline: true}}, (*forks).rename, (*forks).resumeRename),
+	op(Op{Name: "delete-fork", Effect: Destroys, Cost: Cheap, Access: AccessChanger, Mutates: true,
 		About: "Deletes a fork, after a snapshot of its last state.",
 		Text:  Lines(deletedForkLine),
 		Tools: []Tool{{Names: [3]string{"fork_delete"}, Title: "Delete a fork",
-			About: "Delete a fork. Its last state becomes a snapshot of the workspace, unless discard is set.", Args: "name discard force"}}}, (*forks).delete),
+			About: "Delete a fork. Its last state becomes a snapshot of the workspace, unless discard is set.", Args: "name discard force"}}}, (*forks).delete, (*forks).resumeDelete),
 	op(Op{Name: "conflict", Cost: ListMemory | TextMemory | GitMemory, Access: AccessOwner,
-		About: "Returns the sides of a file that changed in a fork and in the workspace."}, showConflict),
+		About: "Returns the sides of a file that changed in a fork and in the workspace."}, (*files).conflict),
 	op(Op{Name: "merge", Effect: Destroys, Cost: ListMemory | GitMemory, Access: AccessOwner, Mutates: true,
-		Resume: resumeMerge,
-		About:  "Merges a fork's changes into the workspace.",
-		Text:   Lines(mergedLines),
+		About: "Merges a fork's changes into the workspace.",
+		Text:  Lines(mergedLines),
 		Tools: []Tool{{Names: [3]string{"fork_merge"}, Title: "Merge a fork",
 			About: "Merge what a fork changed into the workspace. Conflicts are listed, and then nothing is changed.",
 			Args:  "fork ours theirs resolve merge keep dry_run"}},
@@ -116,7 +108,7 @@ The fork stays.`,
 				{"theirs", "", "take the fork's version of conflicting paths"},
 				{"merge", "", "merge a checked-out branch of git that moved on both sides"},
 				{"dry-run", "n", "only list what would change"},
-			}}}}, mergeFork),
+			}}}}, (*forks).merge, (*forks).resumeMerge),
 	op(Op{Name: "actor", Effect: Adds, Cost: Cheap, Access: AccessWriter,
 		About: "Registers the name of an actor for a process and its descendants.",
 		Text:  Lines(func(done *Registered) string { return fmt.Sprintf("process %d is actor %s\n", done.PID, done.Name) }),
@@ -124,5 +116,5 @@ The fork stays.`,
 			Long: `Later changes of the calling process and its descendants are by the actor NAME. In a
 fork, the name counts in that fork only.`,
 			Example: "  amberfs actor alice\n  amberfs actor claude/4f2a --pid $PPID", Args: "name", ArgsText: "one NAME", Convert: convertFunc(convertActor),
-			Flags: []Flag{{"pid", "", "the process `PID` instead of the caller"}}}}}, registerActor),
+			Flags: []Flag{{"pid", "", "the process `PID` instead of the caller"}}}}}, (*files).registerActor),
 }

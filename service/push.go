@@ -37,7 +37,7 @@ func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, er
 
 	if a.Remote == "" {
 		var err error
-		if a.Remote, err = rs.defaultRemote(); err != nil {
+		if a.Remote, err = rs.defaultRemote(r); err != nil {
 			return done, err
 		}
 	}
@@ -64,8 +64,8 @@ func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, er
 }
 
 // defaultRemote returns the name of the remote in the policy, else of the only registered remote.
-func (rs *remotes) defaultRemote() (string, error) {
-	if name := rs.store.Main().Policy().Push.Remote; name != "" {
+func (rs *remotes) defaultRemote(r *Request) (string, error) {
+	if name := r.main.Policy().Push.Remote; name != "" {
 		return name, nil
 	}
 
@@ -106,7 +106,7 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, target *remo
 
 	p := remote.PushOptions{
 		Ref: newRef(x.Info, as, x.ActorSets), Force: a.Force, SendAll: a.Full,
-		Base: rs.registry.PushBase(target), Mark: markFunc(x.State, rs.store.Source(), x.ActorSets), ReadStored: rs.readStored,
+		Base: rs.registry.PushBase(target), Mark: markFunc(x.State, r.source, x.ActorSets), ReadStored: rs.readStored,
 		Progress: func(parts, total int, sentBytes int64) {
 			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(total), Unit: "parts", Bytes: sentBytes})
 		},
@@ -186,7 +186,7 @@ func markFunc(st *tree.State, src *tree.Source, hashes []cas.Hash) func(context.
 // readStored returns an object in its stored form. If the store does not have the object, readStored reads it from
 // one of the remotes that are sources of the store.
 func (rs *remotes) readStored(ctx context.Context, h cas.Hash) (cas.StoredObject, error) {
-	rec, err := rs.store.CAS().GetStored(h)
+	rec, err := rs.objects.GetStored(h)
 	if errors.Is(err, cas.ErrNotFound) {
 		return rs.registry.Stored(ctx, h)
 	}

@@ -24,12 +24,34 @@ import (
 
 // remotes has the operations on remotes. For a fork that begins with a snapshot on a remote, it finds the snapshot.
 type remotes struct {
-	store    *snapshot.Store
+	store    remoteStore
+	objects  remoteObjects
 	registry *known.Registry
-	addLock  sync.Mutex // locked by ensureLocal, so that a remote snapshot is added to a workspace only once
+	merge    func(context.Context, *Request, snapshot.MergeOptions) (snapshot.PromoteResult, error) // see forks.merge
+	addLock  sync.Mutex                                                                             // locked by ensureLocal, so that a remote snapshot is added to a workspace only once
 	// handoffLock is locked by the operations Handoff and HandoffBack, so that only one of them at a time changes the
 	// areas of handoffs (known.Areas).
 	handoffLock sync.Mutex
+}
+
+// An objectReader reads the objects of the store.
+type objectReader interface {
+	Object(h cas.Hash, dst []byte) ([]byte, error)
+}
+
+// A remoteStore protects pulled objects from gc until their snapshot is added.
+type remoteStore interface {
+	objectReader
+	BeginImport() (done func())
+	CollectSoon()
+}
+
+// remoteObjects has the objects that are sent and pulled.
+type remoteObjects interface {
+	Has(h cas.Hash) (bool, error)
+	Put(k cas.Kind, b []byte) (cas.Hash, error)
+	Commit(...cas.MetaOp) error
+	GetStored(h cas.Hash) (cas.StoredObject, error)
 }
 
 // addRemote initializes the remote at a URL if it is new, and registers it.
@@ -146,7 +168,6 @@ func (rs *remotes) pullOne(ctx context.Context, r *Request, a Pull, source *remo
 
 // copyObjects copies the objects of a snapshot on a remote to the disk of the store.
 func (rs *remotes) copyObjects(ctx context.Context, r *Request, pulled *remote.Snapshot) error {
-	store := rs.store.CAS()
 	src := tree.NewSource(pullSource{ctx, rs.store, pulled}, nil, 16<<20)
 	st, err := tree.Load(src, pulled.Ref.StateHash())
 	if err != nil {
@@ -154,7 +175,7 @@ func (rs *remotes) copyObjects(ctx context.Context, r *Request, pulled *remote.S
 	}
 
 	err = pulled.Pull(ctx, remote.PullOptions{
-		Mark: markFunc(st, src, pulled.Ref.ActorSets), Has: store.Has, Put: store.Put,
+		Mark: markFunc(st, src, pulled.Ref.ActorSets), Has: rs.objects.Has, Put: rs.objects.Put,
 		Progress: func(done, total int64) {
 			r.progress(Progress{What: "pulling " + pulled.Ref.Name, Done: done, Total: total, Unit: "bytes"})
 		},
@@ -163,14 +184,14 @@ func (rs *remotes) copyObjects(ctx context.Context, r *Request, pulled *remote.S
 		return err
 	}
 
-	return store.Commit()
+	return rs.objects.Commit()
 }
 
 // A pullSource is a read-only object store. It reads objects from a snapshot on a remote. Objects that the snapshot
 // does not have are read from the local store.
 type pullSource struct {
 	ctx    context.Context
-	store  *snapshot.Store
+	local  objectReader
 	remote *remote.Snapshot
 }
 
@@ -178,7 +199,7 @@ func (p pullSource) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	if b, err := p.remote.Get(p.ctx, h, dst); !errors.Is(err, cas.ErrNotFound) {
 		return b, err
 	}
-	return p.store.Object(h, dst)
+	return p.local.Object(h, dst)
 }
 
 func (p pullSource) Put(cas.Kind, []byte) (cas.Hash, error) { return cas.Hash{}, errors.ErrUnsupported }

@@ -35,14 +35,15 @@ const (
 	AccessSocket
 )
 
-// Admit returns an error if the caller may not use the operation. It checks all rights, except for the
+// Admit returns an error if the caller may not use an operation. It checks all rights, except for the
 // protections of the policy, which package snapshot enforces.
-func (o *Op) Admit(ctx context.Context, r *Request, args any) error {
+func (s *Service) Admit(ctx context.Context, r *Request, o *Op, args any) error {
+	r.core = s.core
 	if r.Caller.ViaSocket || o.Access == AccessViewer {
 		return nil
 	}
 
-	isOwner, isSticky, err := ownership(ctx, r)
+	isOwner, isSticky, err := s.ownership(ctx, r)
 	switch isOwnerInMain := r.Caller.OwnsStore() && !r.Workspace.IsFork(); {
 	case err != nil:
 		return err
@@ -79,7 +80,7 @@ func checkForkArgs(_ *Request, args any) error {
 // callers its credentials only for the remote that main's policy names, and only to add snapshots there.
 func checkPushArgs(r *Request, args any) error {
 	a := args.(Push)
-	allowed := r.Workspace.Store().Main().Policy().Push.Remote
+	allowed := r.main.Policy().Push.Remote
 	switch {
 	case allowed == "":
 		return errs.Fail(errs.Perm, "the policy of the store allows only its owner to push").
@@ -95,10 +96,10 @@ func checkPushArgs(r *Request, args any) error {
 
 // ownership reports whether the caller owns the workspace or the store, and whether the workspace's root
 // directory has the sticky bit.
-func ownership(ctx context.Context, r *Request) (isOwner, isSticky bool, err error) {
+func (s *Service) ownership(ctx context.Context, r *Request) (isOwner, isSticky bool, err error) {
 	var a live.Attr
 	err = cas.Retry(ctx, func() (err error) {
-		a, err = r.Workspace.Store().Forest().GetAttr(r.Workspace.Root())
+		a, err = s.Store.Forest().GetAttr(r.Workspace.Root())
 		return err
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -17,10 +18,12 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/internal/turns"
+	"github.com/amberfs/amberfs/remote/image"
 	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // Config has the store of a Service, and the functions of the daemon that the Service calls.
@@ -82,19 +85,23 @@ type Service struct {
 	Exports *Exports
 	Backups *Backups
 
-	forks   *forks
-	history *history
-	remotes *remotes
-	imports *imports
-	freezes *freezes
-	erasure *erasure
-	upkeep  *upkeep
+	snapshots *snapshots
+	forks     *forks
+	files     *files
+	history   *history
+	remotes   *remotes
+	imports   *imports
+	freezes   *freezes
+	erasure   *erasure
+	upkeep    *upkeep
 }
 
-// A core has the parts of a Service that the requests of all operations share, except for the store.
+// A core has the parts of a Service that the requests of all operations share.
 type core struct {
 	mountpoint string
 	log        *slog.Logger
+	main       *snapshot.Workspace
+	source     *tree.Source // reads the objects of the store
 	// Turns limits the operations that use much processor time, so that a processor is free for the
 	// goroutines that answer the kernel.
 	Turns       *turns.Turns
@@ -106,43 +113,55 @@ type core struct {
 // type in a Service.
 type family[F any] interface{ familyOf(*Service) F }
 
-func (*forks) familyOf(s *Service) *forks     { return s.forks }
-func (*history) familyOf(s *Service) *history { return s.history }
-func (*remotes) familyOf(s *Service) *remotes { return s.remotes }
-func (*imports) familyOf(s *Service) *imports { return s.imports }
-func (*freezes) familyOf(s *Service) *freezes { return s.freezes }
-func (*erasure) familyOf(s *Service) *erasure { return s.erasure }
-func (*upkeep) familyOf(s *Service) *upkeep   { return s.upkeep }
-func (*Exports) familyOf(s *Service) *Exports { return s.Exports }
+func (*snapshots) familyOf(s *Service) *snapshots { return s.snapshots }
+func (*forks) familyOf(s *Service) *forks         { return s.forks }
+func (*files) familyOf(s *Service) *files         { return s.files }
+func (*history) familyOf(s *Service) *history     { return s.history }
+func (*remotes) familyOf(s *Service) *remotes     { return s.remotes }
+func (*imports) familyOf(s *Service) *imports     { return s.imports }
+func (*freezes) familyOf(s *Service) *freezes     { return s.freezes }
+func (*erasure) familyOf(s *Service) *erasure     { return s.erasure }
+func (*upkeep) familyOf(s *Service) *upkeep       { return s.upkeep }
+func (*Exports) familyOf(s *Service) *Exports     { return s.Exports }
 
 // New returns a Service that uses the configuration.
 func New(c Config) *Service {
+	registry := c.Store.Actors()
 	s := &Service{
 		Config: c,
 		core: &core{
-			mountpoint: c.Mount.Point, log: c.Log, Turns: turns.New(max(1, runtime.NumCPU()-1)), pools: c.Pools, mainGitPool: c.Pools[GitMemory].WithNewPool(),
+			mountpoint: c.Mount.Point, log: c.Log, main: c.Store.Main(), source: c.Store.Source(), Turns: turns.New(max(1, runtime.NumCPU()-1)), pools: c.Pools, mainGitPool: c.Pools[GitMemory].WithNewPool(),
 		},
-		Joins:   &Joins{JoinHooks: c.JoinHooks, log: c.Log, mountpoint: c.Mount.Point, programsByFork: make(map[string]int)},
-		history: &history{log: c.Events},
-		remotes: &remotes{store: c.Store, registry: c.Remotes},
-		imports: &imports{store: c.Store, log: c.Log},
-		freezes: &freezes{FreezeHooks: c.FreezeHooks, forest: c.Store.Forest()},
+		Joins:     &Joins{JoinHooks: c.JoinHooks, log: c.Log, mountpoint: c.Mount.Point, programsByFork: make(map[string]int)},
+		snapshots: &snapshots{syncStore: c.Store.Sync},
+		files:     &files{registry: registry},
+		history:   &history{log: c.Events},
+		remotes:   &remotes{store: c.Store, objects: c.Store.CAS(), registry: c.Remotes},
+		imports: &imports{
+			store: c.Store, objects: c.Store.CAS(), log: c.Log,
+			blobs: image.Blobs{FS: c.Store.FS(), Dir: filepath.Join(c.Store.Dir(), ImageBlobs)},
+		},
+		freezes: &freezes{FreezeHooks: c.FreezeHooks, freezer: c.Store.Forest().Freezer},
 	}
 
-	s.Exports = &Exports{store: c.Store, requestDrop: c.RequestDrop, sweepImages: s.imports.sweepImages, runningExports: semaphore.NewWeighted(allExports)}
-	s.Backups = &Backups{core: s.core, main: c.Store.Main(), storeChanged: c.Store.NextRecord, registry: c.Remotes, push: s.remotes.pushOne}
-	s.forks = &forks{events: c.Events, programsInside: c.Mount.ProgramsInside, joinedPrograms: s.Joins.programCount, remotes: s.remotes}
-	s.erasure = &erasure{exports: s.Exports, registry: c.Remotes, readStored: s.remotes.readStored}
-	s.upkeep = &upkeep{mount: &s.Mount, daemon: &s.Daemon, registry: c.Remotes, backupState: s.Backups.state, sweepImages: s.imports.sweepImages, erase: s.erasure.eraseRest}
+	s.Exports = &Exports{store: c.Store, isUserName: registry.IsUserName, requestDrop: c.RequestDrop, sweepImages: s.imports.sweepImages, runningExports: semaphore.NewWeighted(allExports)}
+	s.Backups = &Backups{core: s.core, main: s.main, storeChanged: c.Store.NextRecord, registry: c.Remotes, push: s.remotes.pushOne}
+	s.forks = &forks{events: c.Events, programsInside: c.Mount.ProgramsInside, joinedPrograms: s.Joins.programCount, registerActor: registry.Register, remotes: s.remotes}
+	s.remotes.merge = s.forks.merge
+	s.erasure = &erasure{store: c.Store, exports: s.Exports, registry: c.Remotes, readStored: s.remotes.readStored}
+	s.upkeep = &upkeep{
+		store: c.Store, gatewayCommand: registry.GatewayCommand, mount: &s.Mount, daemon: &s.Daemon, registry: c.Remotes,
+		backupState: s.Backups.state, sweepImages: s.imports.sweepImages, erase: s.erasure.eraseRest,
+	}
 
 	return s
 }
 
-// do runs an operation, after the checks of Op.Admit. If the operation panics, do returns an error.
+// do runs an operation, after the checks of Admit. If the operation panics, do returns an error.
 func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, error) {
 	r.core = s.core
 	if r.Workspace == nil {
-		r.Workspace = s.Store.Main()
+		r.Workspace = s.main
 	}
 	if err := s.Mount.WaitReady(ctx); err != nil {
 		return nil, err
@@ -154,7 +173,7 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 	var result any
 	err := guard.Do(func() (err error) {
 		if r.Carried != nil { // the previous daemon has checked the rights
-			result, err = resume(ctx, r, o, args)
+			result, err = s.resume(ctx, r, o, args)
 			return err
 		}
 
@@ -162,7 +181,7 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 		if o.Mutates && r.Caller.ViaSocket && s.Mount.ReadOnly() {
 			return errs.Fail(errs.Perm, "the mount at %s is read-only", s.mountpoint).WithHint("mount it without ro")
 		}
-		if err := o.Admit(ctx, r, args); err != nil {
+		if err := s.Admit(ctx, r, o, args); err != nil {
 			return err
 		}
 

@@ -25,7 +25,7 @@ func (z *Sized) sizeText() string {
 	return BytesText(z.Bytes) + " in " + plural(z.Files, "file", "files") + "\n"
 }
 
-func measureSize(ctx context.Context, r *Request, a Size) (out Sized, err error) {
+func (*snapshots) size(ctx context.Context, r *Request, a Size) (out Sized, err error) {
 	st, release, err := holdState(r, a.Name)
 	if err != nil {
 		return out, err
@@ -36,7 +36,7 @@ func measureSize(ctx context.Context, r *Request, a Size) (out Sized, err error)
 		return Sized{Files: st.Inodes - 1, Bytes: st.Bytes}, nil
 	}
 
-	n, err := st.InodeAt(r.source(), string(a.Path))
+	n, err := st.InodeAt(r.source, string(a.Path))
 	switch {
 	case err != nil:
 		return out, err
@@ -46,7 +46,7 @@ func measureSize(ctx context.Context, r *Request, a Size) (out Sized, err error)
 		return Sized{Files: 1, Bytes: n.FileSize()}, nil
 	}
 
-	t := sizeCounter{st: st, src: r.source(), charge: r.listMemoryCharge(), countedLinks: map[uint64]bool{}}
+	t := sizeCounter{st: st, src: r.source, charge: r.listMemoryCharge(), countedLinks: map[uint64]bool{}}
 	err = t.addTree(ctx, n)
 	return t.Sized, err
 }

@@ -19,8 +19,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// takeSnapshot takes a snapshot. If a.IfChanged is set and nothing changed, it takes none and returns the newest one.
-func takeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
+// snapshots has the operations on the snapshots of a workspace.
+type snapshots struct {
+	syncStore func() error // see snapshot.Store.Sync
+}
+
+// take takes a snapshot. If a.IfChanged is set and nothing changed, it takes none and returns the newest one.
+func (sn *snapshots) take(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
 	a.Caller = r.Caller
 	if a.Kind != "" && a.Kind != info.KindManual && a.Kind != info.KindTurn {
 		return info.Info{}, errs.Fail(errs.Invalid, "the kind must be manual or turn, not %q", a.Kind)
@@ -36,15 +41,15 @@ func takeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (i
 		return info, err
 	}
 
-	return awaitSealed(ctx, r, info)
+	return sn.awaitSealed(ctx, r, info)
 }
 
 // awaitSealed waits until a snapshot has its id, and is on disk.
-func awaitSealed(ctx context.Context, r *Request, made info.Info) (info.Info, error) {
+func (sn *snapshots) awaitSealed(ctx context.Context, r *Request, made info.Info) (info.Info, error) {
 	r.progress(Progress{What: "sealing " + made.Name})
 	sealed, err := r.Workspace.Snapshots().WaitSealed(ctx, made.Name)
 	if err == nil {
-		err = r.Workspace.Store().Sync()
+		err = sn.syncStore()
 	}
 	if err != nil {
 		return made, errs.Fail(errs.ScriptKind(err), "snapshot %s was taken, but is not stored: %w", made.Name, err)
@@ -53,7 +58,7 @@ func awaitSealed(ctx context.Context, r *Request, made info.Info) (info.Info, er
 	return sealed, nil
 }
 
-func listSnapshots(ctx context.Context, r *Request, a List) (Snapshots, error) {
+func (*snapshots) list(ctx context.Context, r *Request, a List) (Snapshots, error) {
 	since, err := ParseSince(a.Since)
 	if err = errors.Join(err, checkOneOf("kind", a.Kind, info.Kinds), checkKinds("without", a.Without)); err != nil {
 		return Snapshots{}, err
@@ -145,8 +150,8 @@ func newestSnapshot(ws *snapshot.Workspace, matches func(info.Info) bool) (i inf
 	return info.Info{}, false
 }
 
-// summarizeSnapshots compares each snapshot with its parent.
-func summarizeSnapshots(ctx context.Context, r *Request, a Summaries) (Summarized, error) {
+// summarize compares each snapshot with its parent.
+func (*snapshots) summarize(ctx context.Context, r *Request, a Summaries) (Summarized, error) {
 	const maxNames, maxCounted = 100, 10_000
 	out := Summarized{Summaries: make(map[string]Summary)}
 	if len(a.Names) > maxNames {
@@ -169,7 +174,7 @@ func summarizeSnapshots(ctx context.Context, r *Request, a Summaries) (Summarize
 		}
 
 		if err := withStates(r, sum.Against, one.Name, func(from, to *tree.State) error {
-			files, more, err := diff.FirstFiles(ctx, r.source(), from, to, diff.Options{}, maxCounted)
+			files, more, err := diff.FirstFiles(ctx, r.source, from, to, diff.Options{}, maxCounted)
 			sum.More = more
 
 			for _, f := range files {
@@ -198,7 +203,11 @@ func summarizeSnapshots(ctx context.Context, r *Request, a Summaries) (Summarize
 	return out, nil
 }
 
-func renameSnapshot(_ context.Context, r *Request, a Rename) (info.Info, error) {
+func (*snapshots) show(_ context.Context, r *Request, a Show) (info.Info, error) {
+	return r.Workspace.Find(a.Name)
+}
+
+func (*snapshots) rename(_ context.Context, r *Request, a Rename) (info.Info, error) {
 	old, err := r.Workspace.Find(a.From)
 	if err != nil {
 		return old, err
@@ -210,8 +219,12 @@ func renameSnapshot(_ context.Context, r *Request, a Rename) (info.Info, error) 
 	return r.Workspace.Find(a.To)
 }
 
-// pinSnapshots sets or removes the protection of snapshots. It changes none if one of the names is unknown.
-func pinSnapshots(_ context.Context, r *Request, a Pin) (Pinned, error) {
+func (*snapshots) resumeRename(_ context.Context, r *Request, a Rename) (info.Info, error) {
+	return r.Workspace.Find(a.To)
+}
+
+// pin sets or removes the protection of snapshots. It changes none if one of the names is unknown.
+func (*snapshots) pin(_ context.Context, r *Request, a Pin) (Pinned, error) {
 	out, seen := Pinned{Names: []string{}, Pin: a.Pin}, map[string]bool{}
 
 	for _, n := range a.Names {
@@ -235,7 +248,7 @@ func pinSnapshots(_ context.Context, r *Request, a Pin) (Pinned, error) {
 	return out, nil
 }
 
-func removeSnapshots(_ context.Context, r *Request, a Remove) (Removed, error) {
+func (*snapshots) remove(_ context.Context, r *Request, a Remove) (Removed, error) {
 	if a.Forget {
 		names, err := r.Workspace.Snapshots().DeleteAll(a.Names, r.Caller)
 		return Removed{Names: names}, err
@@ -245,7 +258,7 @@ func removeSnapshots(_ context.Context, r *Request, a Remove) (Removed, error) {
 	return Removed{names, until}, err
 }
 
-func compactSnapshots(ctx context.Context, r *Request, a snapshot.CompactOptions) (snapshot.Compacted, error) {
+func (*snapshots) compact(ctx context.Context, r *Request, a snapshot.CompactOptions) (snapshot.Compacted, error) {
 	if a.Name == "" {
 		return snapshot.Compacted{}, errs.Fail(errs.Invalid, "the new snapshot needs a name").WithHint("give it as name, in a shell with --name")
 	}
@@ -253,11 +266,11 @@ func compactSnapshots(ctx context.Context, r *Request, a snapshot.CompactOptions
 	return r.Workspace.Snapshots().Compact(ctx, a)
 }
 
-func diskUsage(ctx context.Context, r *Request, a DU) (*info.Disk, error) {
+func (*snapshots) diskUsage(ctx context.Context, r *Request, a DU) (*info.Disk, error) {
 	return r.Workspace.Snapshots().DiskUsage(ctx, a.Names)
 }
 
-func restoreSnapshot(ctx context.Context, r *Request, a snapshot.RestoreOptions) (snapshot.RestoreResult, error) {
+func (*snapshots) restore(ctx context.Context, r *Request, a snapshot.RestoreOptions) (snapshot.RestoreResult, error) {
 	a.Caller, a.ListCharge = r.Caller, r.listMemoryCharge()
 	result, err := r.Workspace.Restore(ctx, a)
 	result.Paths = emptyIfNil(result.Paths)
@@ -274,7 +287,7 @@ func emptyIfNil[T any](list []T) []T {
 
 // restoreHunk restores the lines of one hunk. It also works if other lines of the file have changed since the
 // comparison that showed the hunk.
-func restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.RestoreResult, err error) {
+func (*snapshots) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.RestoreResult, err error) {
 	err = withStates(r, a.Name, a.B, func(from, to *tree.State) (err error) {
 		out, err = r.Workspace.Restore(ctx, snapshot.RestoreOptions{
 			Name: a.Name, Paths: []naming.BytePath{a.Path}, DryRun: a.DryRun, Caller: r.Caller, ListCharge: r.listMemoryCharge(),
@@ -285,7 +298,7 @@ func restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.R
 				}
 
 				o := diff.Options{Memory: r.budget(TextMemory)}
-				return diff.UndoHunk(ctx, r.source(), from, shown, now, string(a.Path), string(a.From), a.ID, o)
+				return diff.UndoHunk(ctx, r.source, from, shown, now, string(a.Path), string(a.From), a.ID, o)
 			},
 		})
 		if errors.Is(err, diff.ErrNoHunk) || errors.Is(err, diff.ErrLinesChanged) {
@@ -296,23 +309,23 @@ func restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.R
 	return out, err
 }
 
-// revertPath restores one path from a snapshot, by default from the newest one in which the path differs from its
+// revert restores one path from a snapshot, by default from the newest one in which the path differs from its
 // present state.
-func revertPath(ctx context.Context, r *Request, a Revert) (snapshot.RestoreResult, error) {
+func (sn *snapshots) revert(ctx context.Context, r *Request, a Revert) (snapshot.RestoreResult, error) {
 	if a.Name == "" {
 		var err error
-		if a.Name, err = newestDiffering(ctx, r.Workspace, string(a.Path)); err != nil {
+		if a.Name, err = newestDiffering(ctx, r, string(a.Path)); err != nil {
 			return snapshot.RestoreResult{}, err
 		}
 	}
-	return restoreSnapshot(ctx, r, snapshot.RestoreOptions{Name: a.Name, Paths: []naming.BytePath{a.Path}})
+	return sn.restore(ctx, r, snapshot.RestoreOptions{Name: a.Name, Paths: []naming.BytePath{a.Path}})
 }
 
 // newestDiffering returns the name of the newest snapshot in which path differs from its present state. If there is
-// none, it returns the name of the base, but only if the base has the path: otherwise revertPath would delete a file
+// none, it returns the name of the base, but only if the base has the path: otherwise revert would delete a file
 // that no snapshot has.
-func newestDiffering(ctx context.Context, ws *snapshot.Workspace, path string) (string, error) {
-	src := ws.Store().Source()
+func newestDiffering(ctx context.Context, r *Request, path string) (string, error) {
+	src, ws := r.source, r.Workspace
 	now, release, err := ws.HoldState("")
 	if err != nil {
 		return "", err

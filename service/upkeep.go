@@ -9,29 +9,38 @@ import (
 	"sync"
 	"time"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/known"
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
-	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/repair"
 )
 
 // upkeep has the operations on the store and on its mount as a whole.
 type upkeep struct {
-	mount       *Mount
-	daemon      *Daemon
-	registry    *known.Registry
-	backupState func() *BackupState
-	sweepImages func()
-	erase       func(context.Context, *snapshot.Store) error // see erasure.eraseRest
+	store          upkeepStore
+	gatewayCommand func(view uint32) string // see actors.Registry.GatewayCommand
+	mount          *Mount
+	daemon         *Daemon
+	registry       *known.Registry
+	backupState    func() *BackupState
+	sweepImages    func()
+	erase          func(context.Context) error // see erasure.eraseRest
+}
+
+// An upkeepStore frees space in a store, and checks it.
+type upkeepStore interface {
+	Dir() string
+	RemoveKept() error
+	GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error)
+	Verify(ctx context.Context, progress func(done, total int64)) (*repair.Report, error)
 }
 
 // status returns the status of the workspace, the store and the daemon. A caller that is confined to a
 // fork gets the status of the fork alone.
 func (u *upkeep) status(_ context.Context, r *Request, _ GetStatus) (Status, error) {
-	st := Status{Status: r.Workspace.Status(), Gateway: r.Workspace.Store().Actors().GatewayCommand(r.Workspace.View())}
+	st := Status{Status: r.Workspace.Status(), Gateway: u.gatewayCommand(r.Workspace.View())}
 
 	if confinedToFork(r) {
 		own := st.Status
@@ -63,6 +72,14 @@ func (u *upkeep) status(_ context.Context, r *Request, _ GetStatus) (Status, err
 	slices.SortStableFunc(st.Remotes, func(a, b RemoteState) int { return strings.Compare(a.URL, b.URL) })
 	st.FromRemote = u.registry.HasAny()
 	return st, nil
+}
+
+func (*upkeep) policy(_ context.Context, r *Request, _ Policy) (policy.Policy, error) {
+	return r.Workspace.Policy(), nil
+}
+
+func (*upkeep) resumeSetPolicy(_ context.Context, r *Request, _ SetPolicy) (policy.Policy, error) {
+	return r.Workspace.Policy(), nil
 }
 
 // setPolicy patches the policy. It checks the whole patch before a part of it takes effect.
@@ -107,16 +124,16 @@ func (u *upkeep) checkPushRemote(r *Request, name string) error {
 
 func (u *upkeep) gc(ctx context.Context, r *Request, a GC) (Collected, error) {
 	if a.All {
-		if err := r.Workspace.Store().RemoveKept(); err != nil {
+		if err := u.store.RemoveKept(); err != nil {
 			return Collected{}, err
 		}
 	}
 
-	if err := u.erase(ctx, r.Workspace.Store()); err != nil {
+	if err := u.erase(ctx); err != nil {
 		return Collected{}, err
 	}
 
-	freed, err := r.Workspace.Store().GC(ctx, byteProgress("collecting", r.progress))
+	freed, err := u.store.GC(ctx, byteProgress("collecting", r.progress))
 	if err != nil {
 		return Collected{}, err
 	}
@@ -134,12 +151,12 @@ func byteProgress(what string, show func(Progress)) func(done, total int64) {
 }
 
 func (u *upkeep) verify(ctx context.Context, r *Request, _ Verify) (*repair.Report, error) {
-	report, err := r.Workspace.Store().Verify(ctx, byteProgress("verifying", r.progress))
+	report, err := u.store.Verify(ctx, byteProgress("verifying", r.progress))
 	if err != nil {
 		return nil, err
 	}
 
-	hint := "nothing else is touched; `amberfs verify --repair " + r.Workspace.Store().Dir() + "` repairs it when it is not mounted"
+	hint := "nothing else is touched; `amberfs verify --repair " + u.store.Dir() + "` repairs it when it is not mounted"
 	if err := DamageError(report, hint); err != nil {
 		r.log.Error("the store is damaged", "records", len(report.Damage), "paths", len(report.Affected))
 		return nil, err
@@ -150,7 +167,7 @@ func (u *upkeep) verify(ctx context.Context, r *Request, _ Verify) (*repair.Repo
 
 func (u *upkeep) umount(_ context.Context, r *Request, a Umount) (Unmounted, error) {
 	r.log.Info("umount", "uid", r.Caller.UID, "pid", r.Caller.PID, "lazy", a.Lazy)
-	return Unmounted{PID: os.Getpid(), Store: r.Workspace.Store().Dir(), Mountpoint: r.mountpoint}, u.mount.Umount(a.Lazy)
+	return Unmounted{PID: os.Getpid(), Store: u.store.Dir(), Mountpoint: r.mountpoint}, u.mount.Umount(a.Lazy)
 }
 
 // FreezeHooks connect the freezes of a store with the keeper, the process that outlives the daemon. A freeze ends
@@ -169,7 +186,13 @@ type FreezeHooks struct {
 type freezes struct {
 	mu sync.Mutex // guards FreezeHooks
 	FreezeHooks
-	forest *live.Forest
+	freezer freezer
+}
+
+// A freezer blocks all changes of a store, see live.Freezer.
+type freezer interface {
+	Freeze(d time.Duration) bool
+	Thaw() bool
 }
 
 const (
@@ -188,7 +211,7 @@ func (fr *freezes) freeze(_ context.Context, r *Request, a Freeze) (Frozen, erro
 	fr.mu.Lock()
 	defer fr.mu.Unlock()
 
-	if !fr.forest.Freezer.Freeze(d) {
+	if !fr.freezer.Freeze(d) {
 		return Frozen{}, errs.Fail(errs.Busy, "the store is frozen already").WithHint("end the freeze with `amberfs thaw`")
 	}
 
@@ -213,7 +236,7 @@ func (fr *freezes) thaw(_ context.Context, r *Request, _ Thaw) (Thawed, error) {
 	defer fr.mu.Unlock()
 
 	ended := fr.EndedEarlyAt
-	thawed := fr.forest.Freezer.Thaw()
+	thawed := fr.freezer.Thaw()
 	fr.reportFreeze(time.Time{})
 	r.log.Info("thaw", "uid", r.Caller.UID, "pid", r.Caller.PID)
 

@@ -70,7 +70,7 @@ func (g *renderer) lookupQuery(ws *snapshot.Workspace, q query, name string, r R
 	// The caller needs the right of the operation even to look the name up, because the size of a diff is
 	// information about files.
 	args := q.op.ArgsFrom(q.row.Preset, q.row.Args, q.names)
-	if err := q.op.Admit(context.Background(), r.serviceRequest(ws), args); err != nil {
+	if err := g.service.Admit(context.Background(), r.serviceRequest(ws), q.op, args); err != nil {
 		return Entry{}, err
 	}
 

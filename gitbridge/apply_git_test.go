@@ -82,8 +82,8 @@ func (r *rig) eachInRun(fn func(rel string, st *unix.Stat_t)) {
 	}))
 }
 
-// read reads a directory as a run does.
-func (r *rig) read(dir string) (out []stream.Entry) {
+// read reads a directory as a run does, without the paths in kept.
+func (r *rig) read(dir string, kept ...string) (out []stream.Entry) {
 	must.OK(r.t, hostdir.Read(context.Background(), dir, func(e stream.Entry) error {
 		if e.Mode&unix.S_IFMT == unix.S_IFREG {
 			b, err := io.ReadAll(e.Data)
@@ -95,7 +95,7 @@ func (r *rig) read(dir string) (out []stream.Entry) {
 		}
 		out = append(out, e)
 		return nil
-	}, hostdir.ReadOptions{Git: HostGit{}, ReadDenied: true, Options: stream.Options{Skip: func(string, error) {}}}))
+	}, hostdir.ReadOptions{Kept: kept, Git: HostGit{}, ReadDenied: true, Options: stream.Options{Skip: func(string, error) {}}}))
 	if b, err := os.ReadFile(filepath.Join(dir, "inner/.git")); dir == r.run && err == nil { // its paths are those of the directory
 		var st unix.Stat_t
 		must.OK(r.t, unix.Lstat(filepath.Join(dir, "inner/.git"), &st))

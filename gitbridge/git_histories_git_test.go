@@ -2,6 +2,7 @@ package gitbridge
 
 import (
 	"cmp"
+	"context"
 	"io/fs"
 	"maps"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 	"github.com/amberfs/amberfs/tests/must"
 )
 
@@ -219,9 +221,21 @@ func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, no
 	}
 }
 
-// stateOfDir returns the present state of the directory. Its files have the inode numbers of the base.
-func (r *rig) stateOfDir() *tree.State {
-	st := r.state(r.read(r.dir), func(rel string) uint64 { return r.inos[rel] })
+// stateOfDir returns the present state of the directory, with the base's files at and below the paths in kept. Its files
+// have the inode numbers of the base.
+func (r *rig) stateOfDir(kept ...string) *tree.State {
+	entries := r.read(r.dir, kept...)
+	for _, top := range kept {
+		must.OK(r.t, r.base.WalkFrom(context.Background(), r.m.Src, top, func(p *tree.Path, n *tree.Inode) error {
+			e := stream.Entry{Path: p.String(), Meta: stream.Meta{Mode: n.Mode, UID: n.UID, GID: n.GID, Mtime: n.Mtime}, Target: n.Target}
+			if n.IsRegular() {
+				e.Data = n.Content.Reader(r.m.Src.Files)
+			}
+			entries = append(entries, e)
+			return nil
+		}))
+	}
+	st := r.state(entries, func(rel string) uint64 { return r.inos[rel] })
 	var add func(n *tree.Inode, at string)
 	add = func(n *tree.Inode, at string) {
 		must.OK(r.t, n.Dir.List(r.m.Src, 0, func(e tree.Dirent, _ uint64) bool {

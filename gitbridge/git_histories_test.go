@@ -20,8 +20,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/hostdir"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -261,8 +261,14 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 		ok = true
 	}
 	switch {
-	case !h.k.own && (strings.Contains(said, "commits that it needs are gone") || errors.Is(err, gitdir.ErrCommitsGone)):
+	case !h.k.own && strings.Contains(said+fmt.Sprint(err), "commits that it needs are gone"):
 		h.why["as git clone --shared of one with pruned objects"] = true
+		if how == "refresh" && err == nil { // only the files are those of the directory
+			left := *h.base
+			left.files, left.dirty = theirs.files, maps.Clone(left.dirty)
+			maps.Copy(left.dirty, theirs.dirty)
+			h.base = &left
+		}
 		return false
 	case err != nil && strings.Contains(err.Error(), "would delete files that exist only there"):
 		h.why["as git checkout over files that are not tracked"] = true
@@ -377,10 +383,10 @@ func (h *histories) interrupt(n int, kill bool) {
 }
 
 // merge merges the directory into the run, as the daemon does for a refresh, or the run, as a fork, into the directory,
-// as its workspace.
-func (h *histories) merge(how string, rule threeway.Rule) (said string, conflicts []string, err error) {
+// as its workspace. A refresh is done again without the git directories that cannot be merged, as a client does it.
+func (h *histories) merge(how string, rule threeway.Rule, leftOut ...string) (said string, conflicts []string, err error) {
 	ctx, r := context.Background(), h.rig
-	ours, theirs, to := r.now(), r.stateOfDir(), r.run
+	ours, theirs, to := r.now(), r.stateOfDir(leftOut...), r.run
 	if how == "merge" {
 		ours, theirs, to = theirs, ours, r.dir
 	}
@@ -389,11 +395,18 @@ func (h *histories) merge(how string, rule threeway.Rule) (said string, conflict
 		Rule: func(string) threeway.Rule { return rule }, Git: Merger{}.Repositories,
 		GitOptions: threeway.GitOptions{TheirName: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh", MergeBranch: h.join},
 	}
+	var text []string
 	steps, _, err := p.TakeAll(ctx, threeway.Interval{Base: r.base, Theirs: theirs, View: 2})
+	if refused := new(errs.Error); how == "refresh" && errors.As(err, &refused) && refused.Result != nil && leftOut == nil {
+		for _, g := range refused.Result.(map[string]any)["git"].([]threeway.Repository) {
+			leftOut, text = append(leftOut, g.Dir), slices.Concat(text, g.Lines)
+		}
+		said, conflicts, err = h.merge(how, rule, leftOut...)
+		return strings.Join(append(text, said), "; "), conflicts, err
+	}
 	if err != nil {
 		return "", nil, err
 	}
-	var text []string
 	for _, g := range p.Repositories {
 		text = slices.Concat(text, g.Lines, g.Commits)
 	}

@@ -73,7 +73,10 @@ type repoMerge struct {
 	plan       *gitdir.Plan // nil for none
 	worktree   string       // the path of the working tree, "" if it is not in the states
 	skippedDir string       // the path of a directory whose changes are not merged, "" for none
+	isLeftOut  bool         // nothing that git did is merged
 }
+
+func (r *repoMerge) leaveOut(why string) { r.Lines, r.isLeftOut = []string{why}, true }
 
 // planAll plans the changes in git directories, and sets g.out.
 func (g *gitMerge) planAll(changes []tree.Change) error {
@@ -96,6 +99,7 @@ func (g *gitMerge) planAll(changes []tree.Change) error {
 		changesOf[at] = append(changesOf[at], c)
 	}
 
+	var leftOut []threeway.Repository
 	for _, at := range roots {
 		r := &repoMerge{Repository: threeway.Repository{Dir: at}}
 		rest, err := g.planRepository(r, changesOf[at])
@@ -109,6 +113,15 @@ func (g *gitMerge) planAll(changes []tree.Change) error {
 		if len(r.Lines) > 0 {
 			g.out.Repositories = append(g.out.Repositories, r.Repository)
 		}
+		if r.isLeftOut {
+			leftOut = append(leftOut, r.Repository)
+		}
+	}
+	if g.fromDirectory && len(leftOut) > 0 {
+		// A refresh makes the state of the directory the next base. In it, refs that did not come would look like refs that
+		// the workspace has removed, and an apply would remove them in the directory. So the client sends the directory
+		// again without these git directories, and the base keeps what it has of them.
+		return errs.Fail(errs.Conflict, "%s: %s; nothing was changed", leftOut[0].Dir, leftOut[0].Lines[0]).WithResult(map[string]any{"git": leftOut})
 	}
 
 	files, err := g.followRenames(g.withoutRemoved(files))
@@ -160,7 +173,7 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 		r.Lines = []string{fmt.Sprintf("what git did stays in %s: .git names the repository %s, %s (%s; then apply again)", g.theirPhrase, to.untrusted.Dir, hostdir.ErrNoBackLink, remedyFor(to.untrusted))}
 		return nil, nil
 	case to.absent:
-		r.Lines = []string{"there is no git directory here: what git did stays in " + g.theirPhrase}
+		r.leaveOut("there is no git directory here: what git did stays in " + g.theirPhrase)
 		return nil, nil
 	case to.isReplaced:
 		return changes, nil
@@ -169,7 +182,7 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 		if err == nil && above == nil && path.Dir(at) != "." && to.outsideDir == "" {
 			return changes, nil // theirs has removed the whole directory that contained the git directory
 		}
-		r.Lines = []string{"the git directory is gone in " + g.theirPhrase + ": this one stays as it is"}
+		r.leaveOut("the git directory is gone in " + g.theirPhrase + ": this one stays as it is")
 		return nil, nil
 	case to.isKept:
 		return nil, nil
@@ -183,15 +196,8 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 	}
 
 	err = g.planMerge(r, m, theirs, to)
-	if errors.Is(err, gitdir.ErrCommitsGone) && g.fromDirectory {
-		// A refresh makes the state of the directory the next base. The refs that did not come would then look like refs
-		// that the workspace has removed or moved back, and an apply would do so in the directory.
-		r.Lines = []string{err.Error()}
-		result := map[string]any{"git": []threeway.Repository{r.Repository}}
-		return nil, errs.Fail(errs.Conflict, "%s is %w; nothing was changed", at, err).WithResult(result)
-	}
 	if errors.Is(err, gitdir.ErrUnsupported) {
-		r.Lines = []string{"what git did stays in " + g.theirPhrase + ": " + err.Error()}
+		r.leaveOut("what git did stays in " + g.theirPhrase + ": " + err.Error())
 		// No file of the git directory is merged either: the configuration of theirs may declare a kind of git
 		// directory that ours is not.
 		return nil, nil
@@ -203,7 +209,7 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 // planMerge plans a merge with package gitdir, and sets the fields of r.
 func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to *receiver) error {
 	if _, err := exec.LookPath("git"); err != nil {
-		r.Lines = []string{"git is not installed: refs, commits and the index stay in " + g.theirPhrase}
+		r.leaveOut("git is not installed: refs, commits and the index stay in " + g.theirPhrase)
 		return nil
 	}
 

@@ -1,11 +1,11 @@
 package gitbridge
 
 import (
-	"errors"
+	"os"
 	"strings"
 	"testing"
 
-	"github.com/amberfs/amberfs/gitbridge/gitdir"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
@@ -124,19 +124,49 @@ func TestMergeGit(t *testing.T) {
 	}
 }
 
-// TestRefreshPruned: a refresh that cannot bring what git did in a directory does not make the state of the directory
-// the base. The next apply would remove the refs that did not come from the repository.
-func TestRefreshPruned(t *testing.T) {
+// TestRefreshLeavesOut: after a refresh that could not bring what git did in the directory, the next apply takes nothing
+// off the directory: the base has the git directory as it was before.
+func TestRefreshLeavesOut(t *testing.T) {
 	isolate(t)
-	r := newRig(t, "wt", linked+`; cd ../wt; echo x >x; git add x; git commit -qm X`)
-	r.shell(r.run, `git checkout -q -b run main; echo r >r; git add r; git commit -qm R`)
-	r.shell(r.dir, `git reset -q --hard HEAD~1; git reflog expire --expire=now --all; rm -f ../m/.git/worktrees/wt/ORIG_HEAD; git gc -q --prune=now
-		git branch mine $(git commit-tree -p HEAD -m mine HEAD^{tree}); git tag v1 mine; git notes add -m note; echo d >a; git stash -q`)
-	refs := r.shell(r.dir, `git for-each-ref`)
-
-	if said, _, err := (&histories{t: t, rig: r}).merge("refresh", threeway.RefuseConflicts); !errors.Is(err, gitdir.ErrCommitsGone) {
-		t.Errorf("the refresh: %v, it said: %s", err, said)
+	const more = `
+		git branch mine $(git commit-tree -p HEAD -m mine HEAD^{tree}); git tag v1 mine; git notes add -m note; echo d >a; git stash -q`
+	for name, c := range map[string]struct{ at, make, run, dir, path, said string }{
+		"commits are pruned": {at: "wt", make: linked + `; cd ../wt; echo x >x; git add x; git commit -qm X`, run: `git checkout -q -b run main; echo r >r; git add r; git commit -qm R`,
+			dir:  `git reset -q --hard HEAD~1; git reflog expire --expire=now --all; rm -f ../m/.git/worktrees/wt/ORIG_HEAD; git gc -q --prune=now` + more,
+			said: "what git did stays in the directory: a git directory of a kind that amberfs does not bring together: commits that it needs are gone"},
+		"git is not installed": {at: "dir", make: mk, run: `git checkout -q -b run; echo r >r; git add r; git commit -qm R`, dir: more, path: "/nowhere",
+			said: "git is not installed: refs, commits and the index stay in the directory"},
+		"a nested repository is gone here": {at: "dir", make: mk + `git init -q sub; cd sub; ` + mk, run: `rm -rf sub`, dir: `cd sub; git branch mine`,
+			said: "there is no git directory here: what git did stays in the directory"},
+		"the git directory is gone there": {at: "dir", make: mk, run: `git commit -q --allow-empty -m R`, dir: `rm -rf .git; git init -q --separate-git-dir ../sep; rm .git`,
+			said: "the git directory is gone in the directory: this one stays as it is"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, c.at, c.make)
+			r.shell(r.run, c.run)
+			r.shell(r.dir, c.dir)
+			const list = `ls -d .git sub || true; for d in . sub; do test ! -e $d/.git || git -C $d for-each-ref; done`
+			before := r.shell(r.dir, list)
+			path := os.Getenv("PATH")
+			if c.path != "" {
+				t.Setenv("PATH", c.path)
+			}
+			said, _, err := (&histories{t: t, rig: r}).merge("refresh", threeway.RefuseConflicts)
+			if err != nil || strings.TrimSuffix(said, "; ") != c.said {
+				t.Errorf("the refresh: %v, it said: %s", err, said)
+			}
+			t.Setenv("PATH", path)
+			res, err := r.apply(hostdir.ApplyOptions{})
+			t.Logf("%+v %v", res, err)
+			after := r.shell(r.dir, list)
+			for l := range strings.Lines(before) {
+				if !strings.Contains(after+"\n", l) {
+					t.Errorf("after the apply, this is missing: %s", l)
+				}
+			}
+			if c.path == "" && after != before {
+				t.Errorf("before the apply:\n%s\nafter it:\n%s", before, after)
+			}
+		})
 	}
-	t.Log(r.applied())
-	r.want(`git for-each-ref`, refs)
 }

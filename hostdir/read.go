@@ -28,6 +28,8 @@ type ReadOptions struct {
 	// Exclude are directories that are not read, such as the store and the mount point. They
 	// may not exist.
 	Exclude []string
+	// Kept are relative paths that are not read. A tree that was read earlier keeps what it has there.
+	Kept []string
 	// Hidden are paths that are not read.
 	Hidden Hidden
 	// Git, if set, finds git directories outside of the directory, which are then read as if they were in it.
@@ -188,7 +190,7 @@ func (d *dirReader) readEntries(dirPath string, f *os.File, before *tree.Inode) 
 
 	for _, e := range entries {
 		name := e.Name()
-		if !d.o.onlyPaths.has(path.Join(dirPath, name)) || d.skipTempName(dirPath, name) {
+		if !d.reads(path.Join(dirPath, name)) || d.skipTempName(dirPath, name) {
 			continue
 		}
 
@@ -203,6 +205,11 @@ func (d *dirReader) readEntries(dirPath string, f *os.File, before *tree.Inode) 
 	}
 
 	return d.addWhiteouts(dirPath, before, names)
+}
+
+// reads reports whether the options select a path.
+func (d *dirReader) reads(entryPath string) bool {
+	return d.o.onlyPaths.has(entryPath) && !slices.Contains(d.o.Kept, entryPath)
 }
 
 // skipTempName reports whether a name is the temporary name of a file that a killed apply left. It passes

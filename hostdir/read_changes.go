@@ -134,7 +134,7 @@ func (d *dirReader) addWhiteouts(dirPath string, before *tree.Inode, names []str
 	}
 	var missing []string
 	if err := before.Dir.List(d.src, 0, func(e tree.Dirent, _ uint64) bool {
-		if _, found := slices.BinarySearch(names, e.Name); !found && d.o.onlyPaths.has(path.Join(dirPath, e.Name)) {
+		if _, found := slices.BinarySearch(names, e.Name); !found && d.reads(path.Join(dirPath, e.Name)) {
 			missing = append(missing, e.Name)
 		}
 		return true

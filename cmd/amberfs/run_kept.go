@@ -288,11 +288,6 @@ func (k *keptRun) refreshFork(ctx context.Context, allRuns []runs.Run) error {
 		return err
 	}
 	done, err := refreshResolvingConflicts(ctx, k.a, fork, "the run", k.dir, k.store, k.conflictSides, runs.RefreshFilter{Hidden: k.hidden})
-	if errs.ScriptKind(err) == errs.Conflict && len(done.Conflicts) == 0 && len(done.Git) > 0 {
-		// A git directory cannot be merged, so the refresh was refused: the run goes on as it was.
-		k.a.note("what changed in %s since is not brought into the run %s: %v", quote(k.dir), k.name, err)
-		return nil
-	}
 	if err != nil && len(done.Conflicts) > 0 {
 		k.a.note("changed in %s and in the run %s:", quote(k.dir), k.name)
 		for _, p := range done.Conflicts {
@@ -303,7 +298,7 @@ func (k *keptRun) refreshFork(ctx context.Context, allRuns []runs.Run) error {
 			WithHint("%s", threeway.DecideHint("add --prefer run (--ours) or --prefer dir (--theirs)", done.Conflicts))
 	}
 
-	if err == nil && done.Changed > 0 {
+	if err == nil && done.Changed+len(done.Git) > 0 {
 		k.a.note("%s came from %s into the run %s", plural(done.Changed, "change", "changes"), quote(k.dir), k.name)
 
 		for _, line := range strings.Split(strings.TrimSuffix(service.GitText(done.Git), "\n"), "\n") {

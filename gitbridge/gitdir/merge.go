@@ -153,7 +153,7 @@ func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 	return nil
 }
 
-// checkHeads returns ErrCommitsGone if one of the states lacks the commit of its HEAD, or the tree of this commit. A
+// checkHeads returns ErrUnsupported if one of the states lacks the commit of its HEAD, or the tree of this commit. A
 // side can use objects of another repository, which may have been removed there, or may not exist on this machine.
 func (p *Plan) checkHeads(ctx context.Context) error {
 	var heads []string
@@ -168,7 +168,7 @@ func (p *Plan) checkHeads(ctx context.Context) error {
 
 	missing, err := p.scratch.missingObjects(ctx, heads)
 	if err == nil && len(missing) > 0 {
-		err = ErrCommitsGone
+		err = fmt.Errorf("%w: commits that it needs are gone", ErrUnsupported)
 	}
 
 	return err

@@ -137,9 +137,6 @@ type state struct {
 // ErrUnsupported means that amberfs cannot merge a git directory of this kind.
 var ErrUnsupported = errors.New("a git directory of a kind that amberfs does not bring together")
 
-// ErrCommitsGone is the ErrUnsupported about a git directory that lacks the commit of a HEAD.
-var ErrCommitsGone = fmt.Errorf("%w: commits that it needs are gone", ErrUnsupported)
-
 // readState reads the state of a git directory.
 func readState(f Files) (*state, error) {
 	s := &state{refs: make(map[string]string), operationFiles: make(map[string][]byte), wholeFiles: make(map[string][]byte), worktrees: make(map[string]*linkedWorktree)}

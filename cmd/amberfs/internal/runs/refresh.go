@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/stream"
 )
 
@@ -20,18 +21,28 @@ import (
 type RefreshFilter struct {
 	Exclude []string
 	Hidden  hostdir.Hidden
+	kept    []string // see hostdir.ReadOptions
 }
 
 // Refresh sends the changes of a directory to a workspace of the store that was filled from the directory. It
-// tries again if another process refreshes the workspace at the same time.
+// tries again if another process refreshes the workspace at the same time, and without the git directories that cannot
+// be merged.
 func Refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), filter RefreshFilter) (
 	done service.Refreshed, leftOut hostdir.LeftOut, err error) {
+	var unmerged []threeway.Repository // git directories that cannot be merged
 	for range 5 {
 		leftOut = hostdir.LeftOut{}
-		if done, err = refreshOnce(ctx, c, dir, store, req, show, leftOut.Add, filter); errs.ScriptKind(err) != errs.Busy {
+		done, err = refreshOnce(ctx, c, dir, store, req, show, leftOut.Add, filter)
+		if errs.ScriptKind(err) == errs.Conflict && len(done.Conflicts) == 0 && len(done.Git) > 0 {
+			for _, g := range done.Git {
+				filter.kept = append(filter.kept, g.Dir)
+			}
+			unmerged = append(unmerged, done.Git...)
+		} else if errs.ScriptKind(err) != errs.Busy {
 			break
 		}
 	}
+	done.Git = append(unmerged, done.Git...)
 	return done, leftOut, err
 }
 
@@ -57,7 +68,7 @@ func refreshOnce(ctx context.Context, c *client.Client, dir, store string, req s
 	o.Progress = func(p stream.Progress) {
 		show(service.Progress{What: "refreshing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 	}
-	o.Skip, o.Prefetch = skip, ch.Prefetch
+	o.Kept, o.Skip, o.Prefetch = filter.kept, skip, ch.Prefetch
 
 	err = c.Send(ctx, req, func(sink stream.Sink) error {
 		return hostdir.ReadChanges(ctx, dir, ch.Source, ch.Base, sink, o)

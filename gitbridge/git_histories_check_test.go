@@ -26,6 +26,8 @@ type side struct {
 	log    string
 	nested map[string]*side // repositories and working trees in it
 	graphs bool             // git has files that list its commits or packs
+
+	shallow []string // the commits whose parents it does not have
 }
 
 // aCommit is a commit of a history.
@@ -71,7 +73,9 @@ func (h *histories) captureIn(top, below string) *side {
 		if p[2] == "tag" && p[1] == "" {
 			continue // it is no object of its own
 		}
-		h.commits[p[0]] = aCommit{strings.Fields(p[1]), p[2]}
+		if c := (aCommit{strings.Fields(p[1]), p[2]}); len(c.parents) >= len(h.commits[p[0]].parents) { // else it is shallow on this side only
+			h.commits[p[0]] = c
+		}
 	}
 	if !strings.Contains(out, "@dag\n") || strings.HasSuffix(script, dag) && !strings.HasSuffix(list, "@end\n") {
 		h.t.Fatalf("the script ended early: %s", out)
@@ -116,6 +120,7 @@ func (h *histories) readGit(dir string, s *side) (unknown bool) {
 			return nil
 		})
 	}
+	s.shallow = strings.Fields(read(filepath.Join(common, "shallow")))
 	s.commit = read(filepath.Join(own, "HEAD"))
 	if name, ok := strings.CutPrefix(s.commit, "ref: "); ok {
 		s.head, s.commit = name, s.refs[name]
@@ -265,6 +270,11 @@ func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefe
 		borrows := !h.k.own && strings.HasPrefix(dir, h.rig.run) && strings.Contains(l, "invalid reflog entry") // the repository that has its objects pruned one
 		if !borrows && !strings.HasPrefix(l, "notice:") && !strings.HasPrefix(l, "dangling ") {
 			fail("FSCK %s", l)
+		}
+	}
+	for _, id := range now.shallow {
+		if !slices.Contains(ours.shallow, id) && h.reach(ours.tips()...)[id] {
+			fail("LOST: the parents of %s, which ours had", h.commits[id].subject)
 		}
 	}
 	// No commit is lost.

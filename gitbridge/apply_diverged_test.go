@@ -147,24 +147,30 @@ func TestApplyMergeKilled(t *testing.T) {
 	}
 }
 
-// TestApplyHeadKilled: an apply moves HEAD away from a branch, moves this branch too, and takes work in progress. If it
-// fails or is killed at any call of git, the next apply completes it.
+// TestApplyHeadKilled: an apply moves HEAD away from a branch, moves or removes this branch too, and takes work in
+// progress. If it fails or is killed at any call of git, the next apply completes it.
 func TestApplyHeadKilled(t *testing.T) {
 	isolate(t)
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	for _, kill := range []bool{false, true} {
-		ended := true
-		for n := 2; ended; n += 2 {
-			r := newRig(t, "dir", mk)
-			r.shell(r.run, `echo r >a; git commit -qam run; git checkout -q --detach; echo d >d; git add d; git commit -qm detached; git bisect start; git bisect bad; git bisect good HEAD~1`)
-			h := &histories{t: t, rig: r}
-			h.interrupt(n, kill)
-			ended = !strings.Contains(h.did[0], `""`)
+	for _, c := range []struct{ run, check, want string }{
+		{`echo r >a; git commit -qam run; git checkout -q --detach; echo d >d; git add d; git commit -qm detached; git bisect start; git bisect bad; git bisect good HEAD~1`,
+			`git log -1 --format=%s; git log -1 --format=%s main; git bisect log | grep -c ^git`, "detached\nrun\n3"},
+		{`git checkout -q -b next HEAD~1; git branch -q -D main`, `git log -1 --format=%s; git branch`, "1\n* next"},
+	} {
+		for _, kill := range []bool{false, true} {
+			ended := true
+			for n := 3; ended; n += 2 {
+				r := newRig(t, "dir", mk+`git rm -q c; echo 2 >2; git add 2; git commit -qm 2`)
+				r.shell(r.run, c.run)
+				h := &histories{t: t, rig: r}
+				h.interrupt(n, kill)
+				ended = !strings.Contains(h.did[0], `""`)
 
-			if _, err := r.apply(hostdir.ApplyOptions{}); err != nil {
-				t.Fatalf("after call %d of git (%s): %v", n, h.did, err)
+				if _, err := r.apply(hostdir.ApplyOptions{}); err != nil {
+					t.Fatalf("after call %d of git (%s): %v", n, h.did, err)
+				}
+				r.want(`git status -s; `+c.check+`; git fsck --strict --no-dangling`, c.want)
 			}
-			r.want(`git status -s; git log -1 --format=%s; git log -1 --format=%s main; git bisect log | grep -c ^git; git fsck --strict --no-dangling`, "detached\nrun\n3")
 		}
 	}
 }

@@ -66,19 +66,21 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 	steps := make([]string, 3)
 
 	for _, u := range p.updates {
-		zero := strings.Repeat("0", 2*p.ours.idLen)
-		switch {
-		case u.name == stash && u.new != "":
+		if u.name == stash && u.new != "" {
 			if err := r.writeFile(stash, []byte(u.new+"\n")); err != nil {
 				return err
 			}
-		case u.new == "":
-			steps[0] += fmt.Sprintf("delete %s %s\n", u.name, u.old)
-		case u.name == leftBranch && p.head != "":
-			steps[2] += fmt.Sprintf("update %s %s %s\n", u.name, u.new, cmp.Or(u.old, zero))
-		default:
-			steps[1] += fmt.Sprintf("update %s %s %s\n", u.name, u.new, cmp.Or(u.old, zero))
+			continue
 		}
+
+		step, line := 1, fmt.Sprintf("update %s %s %s\n", u.name, u.new, cmp.Or(u.old, strings.Repeat("0", 2*p.ours.idLen)))
+		if u.new == "" {
+			step, line = 0, fmt.Sprintf("delete %s %s\n", u.name, u.old)
+		}
+		if u.name == leftBranch && p.head != "" && !slices.ContainsFunc(p.updates, func(n refUpdate) bool { return strings.HasPrefix(n.name, u.name+"/") }) {
+			step = 2
+		}
+		steps[step] += line
 	}
 
 	for i, lines := range steps {

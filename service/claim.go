@@ -48,7 +48,12 @@ func (fs *forks) claim(ctx context.Context, r *Request, a Claim) (Claimed, error
 // with it. It returns "" if the fork has that state or a later one. It also returns "" if the remote does not answer,
 // so that sandboxes start without the remote.
 func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, error) {
-	ref, err := fs.claimedRef(ctx, r, a)
+	// The first answer may come from the cache. If the snapshot is a state of the label's fork, the cached answer may
+	// be out of date, because each push of the fork replaces the snapshot.
+	ref, err := fs.remotes.remoteRef(ctx, r, a.From, false)
+	if err == nil && ref.Claim == a.Label {
+		ref, err = fs.remotes.remoteRef(ctx, r, a.From, true)
+	}
 	if err != nil {
 		r.log.Warn("claim: the remote cannot be asked for a later state", "label", a.Label, "from", a.From, "err", err)
 		return "", nil
@@ -83,17 +88,6 @@ func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, erro
 	})
 
 	return name, err
-}
-
-// claimedRef finds the snapshot a.From on its remote. The first answer may come from the cache. If the snapshot is a
-// state of the label's fork, the cached answer may be out of date, because each push of the fork replaces the
-// snapshot. Then claimedRef asks the remote itself.
-func (fs *forks) claimedRef(ctx context.Context, r *Request, a Claim) (*remote.Ref, error) {
-	ref, err := fs.remotes.remoteRef(ctx, r, a.From, false)
-	if err != nil || ref.Claim != a.Label {
-		return ref, err
-	}
-	return fs.remotes.remoteRef(ctx, r, a.From, true)
 }
 
 // catchUpEnded does the work of catchUp for a label whose fork has ended. It compares the snapshot on the remote with

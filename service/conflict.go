@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -57,13 +58,9 @@ func (fl *files) conflict(ctx context.Context, r *Request, a Conflict) (out Conf
 	}
 
 	err = withStates(&Request{Workspace: f}, baseStateName, "", func(from, to *tree.State) error {
-		base, err := from.InodeAt(r.source, string(a.Path))
-		if err != nil {
-			return err
-		}
-
+		base, baseErr := from.InodeAt(r.source, string(a.Path))
 		theirs, err := to.InodeAt(r.source, string(a.Path))
-		if err != nil {
+		if err := cmp.Or(baseErr, err); err != nil {
 			return err
 		}
 		if base == nil && ours == nil && theirs == nil {

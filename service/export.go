@@ -34,6 +34,8 @@ const (
 // archives, or as objects for a client that runs git itself. It also deletes the commits.
 type Exports struct {
 	store       exportStore
+	dir         string                  // the folder of the store
+	repository  string                  // the store's own git repository
 	isUserName  func(actor string) bool // see actors.Registry.IsUserName
 	requestDrop func()                  // see Config.RequestDrop
 	sweepImages func()
@@ -45,42 +47,31 @@ type Exports struct {
 
 // An exportStore has the objects of a store, and the workspaces that have not ended.
 type exportStore interface {
-	Dir() string
 	Workspace(view uint32) (*snapshot.Workspace, bool)
 	Object(h cas.Hash, dst []byte) ([]byte, error)
 	Hold(st *tree.State) (release func())
 }
 
-func (es *Exports) repository() string { return filepath.Join(es.store.Dir(), gitDir) }
-
 // export writes a snapshot to the store's own git repository, which is never in a mount of this daemon. The
 // client writes to other repositories, with the rights of its user.
-func (es *Exports) export(ctx context.Context, r *Request, a Export) (ExportDone, error) {
+func (es *Exports) export(ctx context.Context, r *Request, a Export) (_ ExportDone, err error) {
 	ctx, stop := es.contextWhileAlive(ctx, r.Workspace)
 	defer stop()
+	defer func() {
+		if err != nil && ctx.Err() != nil { // any error may follow from the end of the workspace
+			err = context.Cause(ctx)
+		}
+	}()
 
-	result, err := es.exportWhileAlive(ctx, r, a)
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-
-	return result, err
-}
-
-// exportWhileAlive does the work of export for a workspace that has not ended. If the workspace ends before
-// exportWhileAlive does, exportWhileAlive may return any error: export replaces it by errForkEnded.
-func (es *Exports) exportWhileAlive(ctx context.Context, r *Request, a Export) (ExportDone, error) {
 	ref, err := exportRef(r.Workspace, a)
 	if err != nil {
 		return ExportDone{}, err
 	}
 
-	e, err := newExportSource(ctx, r.Workspace, a.Name)
+	e, err := es.newExportSource(ctx, r.Workspace, a.Name)
 	if err != nil {
 		return ExportDone{}, err
 	}
-
-	e.info.Actors = es.authors(e.info.Actors)
 	defer e.releaseAll()
 
 	release, err := r.budget(GitMemory).Take(ctx, exportMemoryBytes)
@@ -100,7 +91,7 @@ func (es *Exports) exportWhileAlive(ctx context.Context, r *Request, a Export) (
 	}
 
 	result, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
-		Repo: es.repository(), Create: true, Ref: ref, CacheDir: filepath.Join(es.store.Dir(), GitCache),
+		Repo: es.repository, Create: true, Ref: ref, CacheDir: filepath.Join(es.dir, GitCache),
 		Source: r.source, State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
 		Admit: r.Workspace.Quota().ChargeExport, MaxBytes: maxBytes,
 	})
@@ -113,7 +104,7 @@ func (es *Exports) exportWhileAlive(ctx context.Context, r *Request, a Export) (
 		return ExportDone{}, errForkEnded
 	}
 
-	_, err = es.record(ctx, r, Exported{Name: e.info.Name, Repo: es.repository(), Ref: result.Ref, Commit: result.Commit})
+	_, err = es.record(ctx, r, Exported{Name: e.info.Name, Repo: es.repository, Ref: result.Ref, Commit: result.Commit})
 	return ExportDone{Name: a.Name, Commit: result.Commit, Ref: result.Ref, Skipped: len(result.Skipped)}, err
 }
 
@@ -175,8 +166,7 @@ func (es *Exports) endExport() {
 // Config.RequestDrop is called at the end of the export.
 func (es *Exports) Drop(ctx context.Context) error {
 	es.sweepImages()
-	repo := es.repository()
-	dropped, err := gitbridge.DropRefs(ctx, repo, func(ref string) bool {
+	dropped, err := gitbridge.DropRefs(ctx, es.repository, func(ref string) bool {
 		rest, ok := strings.CutPrefix(ref, forkRefPrefix)
 		number, _, _ := strings.Cut(rest, "/")
 		view, err := strconv.ParseUint(number, 10, 32)
@@ -192,7 +182,7 @@ func (es *Exports) Drop(ctx context.Context) error {
 
 	es.needsPrune.Store(false)
 
-	return gitbridge.Prune(ctx, repo)
+	return gitbridge.Prune(ctx, es.repository)
 }
 
 // withoutExports waits until no export runs, and then calls fn. No export begins before fn returns.
@@ -203,13 +193,6 @@ func (es *Exports) withoutExports(ctx context.Context, fn func() error) error {
 	defer es.runningExports.Release(allExports)
 
 	return fn()
-}
-
-// deleteOtherRefs deletes the refs of the store's own repository that lead to a commit outside of the set commits,
-// and the objects that only these refs need. It returns the deleted refs. If dryRun is set, it deletes nothing, and
-// returns the refs that it would delete.
-func (es *Exports) deleteOtherRefs(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
-	return gitbridge.KeepOnlyCommits(ctx, es.repository(), commits, dryRun)
 }
 
 var errForkEnded = errs.Fail(errs.NotExist, "the fork ended during the export")
@@ -232,12 +215,6 @@ func (es *Exports) isAlive(view uint32) bool {
 // GitInfo describes a snapshot for its commit. parents are the commits of earlier snapshots, the nearest first.
 func GitInfo(i info.Info, parents []string) gitbridge.Info {
 	return gitbridge.Info{Name: i.Name, ID: i.ID, Message: i.Message, Time: i.Created, Parents: parents, Authors: i.Actors}
-}
-
-// authors returns the actors that a commit names, without the names of users: git itself adds the user's name, from
-// its configuration.
-func (es *Exports) authors(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), es.isUserName)
 }
 
 func (*Exports) record(_ context.Context, r *Request, a Exported) (None, error) {
@@ -282,17 +259,14 @@ const (
 )
 
 // newExportSource waits until a snapshot has its id, and returns what its export needs. The caller calls releaseAll.
-func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (*exportSource, error) {
-	info, err := ws.Snapshots().WaitSealed(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-
-	held, err := holdStored(info, func(name string) (*tree.State, func(), error) { return ws.Remotes().HoldToSend(ctx, name) })
+func (es *Exports) newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (*exportSource, error) {
+	held, err := holdStored(ctx, ws, name, func(name string) (*tree.State, func(), error) { return ws.Remotes().HoldToSend(ctx, name) })
 	if err != nil {
 		return nil, err
 	}
 	e := &exportSource{storedSnapshot: held}
+	// The commit names no users: git itself adds the user's name, from its configuration.
+	e.info.Actors = slices.DeleteFunc(slices.Clone(e.info.Actors), es.isUserName)
 
 	// If the policy leaves out files now, earlier exports may contain these files, so they cannot be bases.
 	sendsAll := ws.Remotes().SendsAll()
@@ -304,8 +278,8 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 
 	// The ancestors of the snapshot follow: first the snapshots in its workspace, then the snapshots in the
 	// workspaces above.
-	for ; ws != nil; ws, info = forkPoint(ws) {
-		for _, before := range ancestors(ws, info) {
+	for start := held.info; ws != nil; ws, start = forkPoint(ws) {
+		for _, before := range ancestors(ws, start) {
 			for _, c := range slices.Backward(before.GitCommits) {
 				e.parents = append(e.parents, c)
 			}
@@ -313,7 +287,7 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 				continue
 			}
 
-			s, err := holdStored(before, ws.HoldState)
+			s, err := holdStored(ctx, ws, before.Name, ws.HoldState)
 			if err != nil {
 				continue // the snapshot was deleted since it was listed
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/remote"
@@ -22,13 +23,11 @@ import (
 // erasure has the operations that forget contents, and that search for forgotten contents. To forget is to
 // remove contents from all snapshots of the store and, if asked, of its remotes.
 type erasure struct {
-	store   erasureStore
-	exports interface {
-		withoutExports(ctx context.Context, fn func() error) error
-		deleteOtherRefs(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error)
-	}
-	registry   *known.Registry
-	readStored func(context.Context, cas.Hash) (cas.StoredObject, error)
+	store          erasureStore
+	withoutExports func(ctx context.Context, fn func() error) error // see Exports.withoutExports
+	repository     string                                           // the store's own git repository
+	registry       *known.Registry
+	readStored     func(context.Context, cas.Hash) (cas.StoredObject, error)
 }
 
 // An erasureStore has the objects of a store and its forgotten contents.
@@ -81,7 +80,7 @@ func (er *erasure) forgetInStore(ctx context.Context, r *Request, a snapshot.For
 		return r.Workspace.Forget(ctx, a)
 	}
 
-	err = er.exports.withoutExports(ctx, func() error {
+	err = er.withoutExports(ctx, func() error {
 		receipt, err = r.Workspace.Forget(ctx, a)
 		return err
 	})
@@ -109,7 +108,7 @@ func (s *Service) EraseForgotten(ctx context.Context) error {
 
 // eraseRest erases from the store the forgotten contents that could not be erased when they were forgotten.
 func (er *erasure) eraseRest(ctx context.Context) error {
-	return er.exports.withoutExports(ctx, func() error { return er.store.ForgottenContents().CompleteErasure(ctx, er.prune) })
+	return er.withoutExports(ctx, func() error { return er.store.ForgottenContents().CompleteErasure(ctx, er.prune) })
 }
 
 // prune removes the exports and the cached remote objects that can have forgotten contents. It returns the
@@ -120,7 +119,7 @@ func (er *erasure) prune(ctx context.Context, commits map[string]bool, dryRun bo
 			return nil, fmt.Errorf("erase the cache of remote objects: %w", err)
 		}
 	}
-	return er.exports.deleteOtherRefs(ctx, commits, dryRun)
+	return gitbridge.KeepOnlyCommits(ctx, er.repository, commits, dryRun)
 }
 
 // verify returns an error of the kind Damaged, with the proof, if forgotten bytes are in the store.
@@ -246,11 +245,10 @@ func (er *erasure) forgetOnRemotes(ctx context.Context, r *Request, receipt *for
 		return err
 	}
 
-	run := &remoteForget{local: er.store, source: r.source, readStored: er.readStored, chunks: chunks, rewritten: er.store.ForgottenContents().RewrittenSnapshots()}
 	failed := false
 	for _, name := range slices.Sorted(maps.Keys(er.registry.List())) {
 		r.progress(Progress{What: "forgetting on " + name})
-		if err := run.forgetOn(ctx, er.registry, name, receipt); err != nil {
+		if err := er.forgetOn(ctx, r, name, chunks, receipt); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
@@ -288,36 +286,28 @@ func endHandoffs(ctx context.Context, k *known.Registry, receipt *forget.Receipt
 	return err
 }
 
-// A remoteForget is one call of erasure.forgetOnRemotes.
-type remoteForget struct {
-	local      objectReader
-	source     *tree.Source
-	readStored func(context.Context, cas.Hash) (cas.StoredObject, error)
-	chunks     map[cas.Hash]bool
-	rewritten  map[string]snapshot.RewrittenSnapshot
-}
-
-// forgetOn removes the forgotten contents from one remote, and adds the result to the receipt.
-func (f *remoteForget) forgetOn(ctx context.Context, registry *known.Registry, name string, receipt *forget.Receipt) error {
-	target, err := registry.Remote(name)
+// forgetOn removes the forgotten contents from one remote, and adds the result to the receipt. chunks has the hashes
+// of the forgotten contents.
+func (er *erasure) forgetOn(ctx context.Context, r *Request, name string, chunks map[cas.Hash]bool, receipt *forget.Receipt) error {
+	target, err := er.registry.Remote(name)
 	if err != nil {
 		return err
 	}
 
-	if registry.ReadsFrom(target) {
+	if er.registry.ReadsFrom(target) {
 		return errs.New(errs.Busy, "this store reads files from it, and would lose them; forget it in a store that has them")
 	}
 
-	old := make(map[string]bool)
-	for id := range f.rewritten {
+	old, rewritten := make(map[string]bool), er.store.ForgottenContents().RewrittenSnapshots()
+	for id := range rewritten {
 		old[id] = true
 	}
 
-	result, err := target.Forget(ctx, remote.ForgetOptions{Chunks: f.chunks, FormerIDs: old, Push: func(ctx context.Context, ref *remote.Ref, base string) error {
-		if now, ok := f.rewritten[ref.ID]; ok {
-			return f.pushRewritten(ctx, target, ref, now, base)
+	result, err := target.Forget(ctx, remote.ForgetOptions{Chunks: chunks, FormerIDs: old, Push: func(ctx context.Context, ref *remote.Ref, base string) error {
+		if now, ok := rewritten[ref.ID]; ok {
+			return er.pushRewritten(ctx, r, target, ref, now, base)
 		}
-		return f.resend(ctx, target, ref, base)
+		return er.resend(ctx, target, ref, base, chunks)
 	}})
 	if result != nil {
 		var versions []forget.Version
@@ -342,7 +332,7 @@ func (f *remoteForget) forgetOn(ctx context.Context, registry *known.Registry, n
 
 // pushRewritten replaces a snapshot on a remote by the rewritten snapshot of this store, without the
 // forgotten contents.
-func (f *remoteForget) pushRewritten(ctx context.Context, target *remote.Remote, ref *remote.Ref, rewritten snapshot.RewrittenSnapshot, base string) error {
+func (er *erasure) pushRewritten(ctx context.Context, r *Request, target *remote.Remote, ref *remote.Ref, rewritten snapshot.RewrittenSnapshot, base string) error {
 	sent, err := rewritten.Workspace.Remotes().PreparePush(ctx, rewritten.Name)
 	if err != nil {
 		return err
@@ -350,7 +340,7 @@ func (f *remoteForget) pushRewritten(ctx context.Context, target *remote.Remote,
 	defer sent.Release()
 
 	p := remote.PushOptions{Ref: newRef(sent.Info, ref.Name, sent.ActorSets), Force: true, SendAll: base == "", Base: base,
-		Mark: markFunc(sent.State, f.source, sent.ActorSets), ReadStored: f.readStored}
+		Mark: markFunc(sent.State, r.source, sent.ActorSets), ReadStored: er.readStored}
 	p.Ref.Claim, p.Ref.Lineage, p.Ref.Expires = sent.Claim, sent.Lineage, ref.Expires
 	_, err = target.Push(ctx, p)
 
@@ -359,9 +349,9 @@ func (f *remoteForget) pushRewritten(ctx context.Context, target *remote.Remote,
 
 // resend reads a snapshot from a remote and pushes it again. It is called for a snapshot that was not rewritten in
 // this store, and that shares objects with a replaced snapshot. It fails if the snapshot has forgotten contents.
-func (f *remoteForget) resend(ctx context.Context, target *remote.Remote, ref *remote.Ref, base string) error {
+func (er *erasure) resend(ctx context.Context, target *remote.Remote, ref *remote.Ref, base string, chunks map[cas.Hash]bool) error {
 	there := target.Snapshot(ref)
-	src := tree.NewSource(pullSource{ctx, f.local, there}, nil, 16<<20)
+	src := tree.NewSource(pullSource{ctx, er.store, there}, nil, 16<<20)
 	st, err := tree.Load(src, ref.StateHash())
 	if err != nil {
 		return err
@@ -372,7 +362,7 @@ func (f *remoteForget) resend(ctx context.Context, target *remote.Remote, ref *r
 		Mark: func(ctx context.Context, keep func(cas.Hash) bool) error {
 			has := false
 			err := mark(ctx, func(h cas.Hash) bool {
-				has = has || f.chunks[h]
+				has = has || chunks[h]
 				return keep(h)
 			})
 			if has {

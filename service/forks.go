@@ -75,16 +75,13 @@ func forkPath(r *Request, name string) string {
 	if !r.Caller.ViaSocket {
 		return path
 	}
-	return filepath.Join(r.mountpoint, workspacePath(r.Workspace), path)
-}
 
-// workspacePath returns the path of a workspace relative to the mount point, "." for main.
-func workspacePath(ws *snapshot.Workspace) string {
-	p := "."
-	for _, name := range forkNames(ws) {
-		p = filepath.Join(p, naming.ForksDir, name)
+	workspace := r.mountpoint
+	for _, name := range forkNames(r.Workspace) {
+		workspace = filepath.Join(workspace, naming.ForksDir, name)
 	}
-	return p
+
+	return filepath.Join(workspace, path)
 }
 
 func (*forks) rename(_ context.Context, r *Request, a RenameFork) (Forked, error) {

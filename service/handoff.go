@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -60,14 +62,10 @@ const defaultLineLife = "24h"
 // handoffURL returns the URL of the remote with a name. If name is empty, it returns the URL of the remote of
 // the last handoff or, if there was no handoff, of the default remote.
 func (rs *remotes) handoffURL(r *Request, name string, areas map[string]*handoff.Area) (string, error) {
-	newest := time.Time{}
-	for url, a := range areas {
-		if name == "" && len(areas) == 1 || name == "" && a.LastUsed.After(newest) {
-			name, newest = url, a.LastUsed
-		}
-	}
-
-	if name == "" {
+	switch {
+	case name == "" && len(areas) > 0:
+		name = slices.MaxFunc(slices.Collect(maps.Keys(areas)), func(a, b string) int { return areas[a].LastUsed.Compare(areas[b].LastUsed) })
+	case name == "":
 		var err error
 		if name, err = rs.defaultRemote(r); errs.ScriptKind(err) == errs.NotExist {
 			return "", errs.Fail(errs.NotExist, "no remote is known here").WithHint("name one: `amberfs handoff s3://BUCKET/PREFIX`, or oci:// or file://")
@@ -170,9 +168,7 @@ func (rs *remotes) sendHandoff(ctx context.Context, r *Request, area *handoff.Ar
 
 	p := remote.PushOptions{
 		Ref: newRef(x.Info, id, x.ActorSets), Mark: markFunc(x.State, r.source, x.ActorSets), ReadStored: rs.readStored,
-		Progress: func(parts, total int, sentBytes int64) {
-			r.progress(Progress{What: "handing off", Done: int64(parts), Total: int64(total), Unit: "parts", Bytes: sentBytes})
-		},
+		Progress: partProgress(r, "handing off"),
 	}
 
 	result.Files, result.Bytes = x.Info.Files, x.Info.Bytes

@@ -27,7 +27,6 @@ import (
 	"github.com/amberfs/amberfs/remote/image"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
-	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
@@ -40,7 +39,7 @@ const ImageBlobs = "images"
 // workspace was filled from. It also has the blobs of the images that were imported.
 type imports struct {
 	store   importStore
-	objects importObjects
+	objects objectStore
 	blobs   image.Blobs
 	log     *slog.Logger
 	// blobsLock protects blobs that no snapshot refers to yet: an import locks it for reading while it stores
@@ -56,12 +55,6 @@ type importStore interface {
 	GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error)
 	Images() []*info.Image
 	Sync() error
-}
-
-// importObjects stores the objects of imported files.
-type importObjects interface {
-	content.ObjectStore
-	Commit(...cas.MetaOp) error
 }
 
 // readImage reads an archive that image.Image.Send wrote. It stores the image's manifest, configuration and

@@ -121,7 +121,7 @@ func (imp *imports) abandon(ctx context.Context, r *Request, err error) error {
 
 // buildTree calls the function read, which adds entries to a builder. It syncs the objects of the tree to the disk,
 // and returns the tree. The caller protects the objects from gc.
-func buildTree(ctx context.Context, src *tree.Source, objects importObjects, dest importer.Destination, read func(*importer.Builder) error) (*tree.State, error) {
+func buildTree(ctx context.Context, src *tree.Source, objects objectStore, dest importer.Destination, read func(*importer.Builder) error) (*tree.State, error) {
 	b := importer.New(ctx, src, objects, dest)
 	if err := read(b); err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func buildTree(ctx context.Context, src *tree.Source, objects importObjects, des
 }
 
 // finishTree returns the tree of a builder, and syncs its objects to the disk first.
-func finishTree(objects importObjects, b *importer.Builder) (*tree.State, error) {
+func finishTree(objects objectStore, b *importer.Builder) (*tree.State, error) {
 	st, err := b.Finish()
 	if err != nil {
 		return nil, err

@@ -178,12 +178,9 @@ func findOp(name string) (*Op, error) {
 // OpOf returns the operation that takes arguments of the type of args. It panics if there is none.
 func OpOf(args any) *Op {
 	t := reflect.TypeOf(args)
-	for _, o := range ops {
-		if o.Args == t {
-			return o
-		}
+	if i := slices.IndexFunc(ops, func(o *Op) bool { return o.Args == t }); i >= 0 {
+		return ops[i]
 	}
-
 	panic("no operation takes " + t.String())
 }
 

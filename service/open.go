@@ -16,13 +16,12 @@ import (
 // open waits until the snapshot has its id, and sends Opened. It protects the objects of the snapshot and of
 // its bases from gc until the client closes the connection. The client runs git itself, with the rights of its user.
 func (es *Exports) open(ctx context.Context, r *Request, a Open) (None, error) {
-	e, err := newExportSource(ctx, r.Workspace, a.Name)
+	e, err := es.newExportSource(ctx, r.Workspace, a.Name)
 	if err != nil {
 		return None{}, err
 	}
 	defer e.releaseAll()
 
-	e.info.Actors = es.authors(e.info.Actors)
 	out := Opened{Info: e.info, State: idOf(e.state), Parents: e.parents, Bases: []Base{}}
 	for _, b := range e.bases {
 		out.Bases = append(out.Bases, Base{State: idOf(b.state), Commits: b.info.GitCommits})
@@ -78,12 +77,7 @@ func sealedState(ctx context.Context, ws *snapshot.Workspace, name string) (st *
 		return ws.SealPresent(ctx)
 	}
 
-	info, err := ws.Snapshots().WaitSealed(ctx, name)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	s, err := holdStored(info, ws.HoldState)
+	s, err := holdStored(ctx, ws, name, ws.HoldState)
 	return s.state, s.release, err
 }
 
@@ -101,9 +95,14 @@ func idOf(st *tree.State) string {
 	return id.String()
 }
 
-// holdStored protects the objects of a snapshot from gc until the caller calls storedSnapshot.release. It fails if
-// the snapshot has no id yet. The function hold is Workspace.HoldState or, for an export, calls Remotes.HoldToSend.
-func holdStored(i info.Info, hold func(name string) (*tree.State, func(), error)) (storedSnapshot, error) {
+// holdStored waits until a snapshot has its id, and protects its objects from gc until the caller calls
+// storedSnapshot.release. The function hold is Workspace.HoldState or, for an export, calls Remotes.HoldToSend.
+func holdStored(ctx context.Context, ws *snapshot.Workspace, name string, hold func(name string) (*tree.State, func(), error)) (storedSnapshot, error) {
+	i, err := ws.Snapshots().WaitSealed(ctx, name)
+	if err != nil {
+		return storedSnapshot{}, err
+	}
+
 	st, release, err := hold(i.Name)
 	if err != nil {
 		return storedSnapshot{}, err

@@ -10,7 +10,7 @@ import (
 var storeOps = []*Op{
 	op(Op{Name: "policy", Cost: Cheap,
 		About: "Returns the policy of the workspace.",
-		Text:  Lines(policyText)}, (*upkeep).policy),
+		Text:  Lines(policyText)}, presentPolicy[Policy]),
 	op(Op{Name: "set-policy", Effect: Destroys, Cost: Cheap, Access: AccessStoreOwner,
 		About:        "Changes the policy by a JSON merge patch.",
 		ControlFiles: ControlFiles{RunsInline: true, Line: &Line{File: "policy", Parse: parsePolicy}},
@@ -19,7 +19,7 @@ var storeOps = []*Op{
 			Long: `Shows the policy of the workspace as JSON, or changes it by the JSON merge patch in
 FILE ("-" is standard input).`,
 			Example: "  amberfs policy > policy.json\n  amberfs policy policy.json",
-			Args:    "[patch]", ArgsText: "at most one FILE", Convert: convertFunc(convertPolicy)}}}, (*upkeep).setPolicy, (*upkeep).resumeSetPolicy),
+			Args:    "[patch]", ArgsText: "at most one FILE", Convert: convertFunc(convertPolicy)}}}, (*upkeep).setPolicy, presentPolicy),
 	op(Op{Name: "status", Cost: Cheap,
 		About: "Returns the state of the workspace and its store.",
 		Text:  Fields(statusFields),

@@ -107,9 +107,7 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, target *remo
 	p := remote.PushOptions{
 		Ref: newRef(x.Info, as, x.ActorSets), Force: a.Force, SendAll: a.Full,
 		Base: rs.registry.PushBase(target), Mark: markFunc(x.State, r.source, x.ActorSets), ReadStored: rs.readStored,
-		Progress: func(parts, total int, sentBytes int64) {
-			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(total), Unit: "parts", Bytes: sentBytes})
-		},
+		Progress: partProgress(r, "pushing "+x.Info.Name),
 	}
 
 	start := time.Now()
@@ -136,6 +134,13 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, target *remo
 	}
 
 	return out, rs.registry.SetPushBase(target, pushed.Ref.Name)
+}
+
+// partProgress returns a function for remote.PushOptions.Progress. The parameter what is the name of the work.
+func partProgress(r *Request, what string) func(parts, total int, sentBytes int64) {
+	return func(parts, total int, sentBytes int64) {
+		r.progress(Progress{What: what, Done: int64(parts), Total: int64(total), Unit: "parts", Bytes: sentBytes})
+	}
 }
 
 // keepEarlierState prepares a push of ref under a name that another snapshot on the remote has. If that snapshot is

@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -25,7 +26,7 @@ import (
 // remotes has the operations on remotes. For a fork that begins with a snapshot on a remote, it finds the snapshot.
 type remotes struct {
 	store    remoteStore
-	objects  remoteObjects
+	objects  objectStore
 	registry *known.Registry
 	merge    func(context.Context, *Request, snapshot.MergeOptions) (snapshot.PromoteResult, error) // see forks.merge
 	addLock  sync.Mutex                                                                             // locked by ensureLocal, so that a remote snapshot is added to a workspace only once
@@ -46,12 +47,12 @@ type remoteStore interface {
 	CollectSoon()
 }
 
-// remoteObjects has the objects that are sent and pulled.
-type remoteObjects interface {
+// An objectStore has the objects of a store.
+type objectStore interface {
+	content.ObjectStore
 	Has(h cas.Hash) (bool, error)
-	Put(k cas.Kind, b []byte) (cas.Hash, error)
-	Commit(...cas.MetaOp) error
 	GetStored(h cas.Hash) (cas.StoredObject, error)
+	Commit(...cas.MetaOp) error // returns when the objects that were put are on disk
 }
 
 // addRemote initializes the remote at a URL if it is new, and registers it.
@@ -176,9 +177,7 @@ func (rs *remotes) copyObjects(ctx context.Context, r *Request, pulled *remote.S
 
 	err = pulled.Pull(ctx, remote.PullOptions{
 		Mark: markFunc(st, src, pulled.Ref.ActorSets), Has: rs.objects.Has, Put: rs.objects.Put,
-		Progress: func(done, total int64) {
-			r.progress(Progress{What: "pulling " + pulled.Ref.Name, Done: done, Total: total, Unit: "bytes"})
-		},
+		Progress: byteProgress("pulling "+pulled.Ref.Name, r.progress),
 	})
 	if err != nil {
 		return err
@@ -221,16 +220,14 @@ func (rs *remotes) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnap
 	}
 
 	err = source.Refs(ctx, func(name string, ref *remote.Ref, err error) error {
-		if err != nil && !errors.Is(err, errs.Damaged) && !errors.Is(err, errs.Format) {
+		switch {
+		case err == nil:
+			list.Snapshots = append(list.Snapshots, RemoteSnapshot{Info: InfoOf(ref), Pushed: ref.Pushed})
+		case errors.Is(err, errs.Damaged) || errors.Is(err, errs.Format):
+			list.Snapshots = append(list.Snapshots, RemoteSnapshot{Info: info.Info{Name: name}, Problem: err.Error()})
+		default:
 			return err
 		}
-
-		if err != nil {
-			list.Snapshots = append(list.Snapshots, RemoteSnapshot{Info: info.Info{Name: name}, Problem: err.Error()})
-			return nil
-		}
-
-		list.Snapshots = append(list.Snapshots, RemoteSnapshot{Info: InfoOf(ref), Pushed: ref.Pushed})
 		return nil
 	})
 
@@ -267,9 +264,7 @@ func (rs *remotes) verifyRemote(ctx context.Context, r *Request, a VerifyRemote)
 
 	result.VerifyResult, err = rem.Verify(ctx, a.Deep, func(name string, err error) {
 		result.Damage = append(result.Damage, RemoteDamage{Snapshot: name, Problem: err.Error()})
-	}, func(n, total int64) {
-		r.progress(Progress{What: "verifying " + a.Remote, Done: n, Total: total, Unit: "bytes"})
-	})
+	}, byteProgress("verifying "+a.Remote, r.progress))
 	if err != nil {
 		return result, explainRemoteError(a.Remote, err)
 	}
@@ -375,12 +370,6 @@ func (rs *remotes) ensureLocal(r *Request, ref *remote.Ref) (string, error) {
 	if here, err := r.Workspace.Find(ref.ID); err == nil {
 		return here.Name, nil
 	}
-	return rs.addRemoteSnapshot(r, ref)
-}
-
-// addRemoteSnapshot adds a snapshot on a remote to the workspace, and returns its name there. The
-// caller holds rs.addLock.
-func (rs *remotes) addRemoteSnapshot(r *Request, ref *remote.Ref) (string, error) {
 	defer rs.store.BeginImport()()
 
 	info := InfoOf(ref)

@@ -144,11 +144,14 @@ func New(c Config) *Service {
 		freezes: &freezes{FreezeHooks: c.FreezeHooks, freezer: c.Store.Forest().Freezer},
 	}
 
-	s.Exports = &Exports{store: c.Store, isUserName: registry.IsUserName, requestDrop: c.RequestDrop, sweepImages: s.imports.sweepImages, runningExports: semaphore.NewWeighted(allExports)}
+	s.Exports = &Exports{
+		store: c.Store, dir: c.Store.Dir(), repository: filepath.Join(c.Store.Dir(), gitDir), isUserName: registry.IsUserName,
+		requestDrop: c.RequestDrop, sweepImages: s.imports.sweepImages, runningExports: semaphore.NewWeighted(allExports),
+	}
 	s.Backups = &Backups{core: s.core, main: s.main, storeChanged: c.Store.NextRecord, registry: c.Remotes, push: s.remotes.pushOne}
 	s.forks = &forks{events: c.Events, programsInside: c.Mount.ProgramsInside, joinedPrograms: s.Joins.programCount, registerActor: registry.Register, remotes: s.remotes}
 	s.remotes.merge = s.forks.merge
-	s.erasure = &erasure{store: c.Store, exports: s.Exports, registry: c.Remotes, readStored: s.remotes.readStored}
+	s.erasure = &erasure{store: c.Store, withoutExports: s.Exports.withoutExports, repository: s.Exports.repository, registry: c.Remotes, readStored: s.remotes.readStored}
 	s.upkeep = &upkeep{
 		store: c.Store, gatewayCommand: registry.GatewayCommand, mount: &s.Mount, daemon: &s.Daemon, registry: c.Remotes,
 		backupState: s.Backups.state, sweepImages: s.imports.sweepImages, erase: s.erasure.eraseRest,

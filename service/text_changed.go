@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -50,7 +51,7 @@ func changedLines(a Changed, d *WhatChanged) string {
 	}
 
 	undo := "to undo exactly this: " + d.Undo + "\n"
-	lines := append(groupLines(withoutIgnored(rest)), ignoredLines(rest)...)
+	lines := append(groupLines(slices.DeleteFunc(slices.Clone(rest), func(e PathEffect) bool { return e.Ignored })), ignoredLines(rest)...)
 	for _, g := range d.Git {
 		lines = append(lines, "git "+g)
 	}
@@ -86,15 +87,6 @@ func (e *PathEffect) rawPath() string {
 	}
 
 	return string(raw)
-}
-
-func withoutIgnored(list []PathEffect) (out []PathEffect) {
-	for _, e := range list {
-		if !e.Ignored {
-			out = append(out, e)
-		}
-	}
-	return out
 }
 
 // maxSingleLines is the largest number of files of one directory that have a line each. More files share a line.

@@ -233,10 +233,7 @@ func removedLines(result *Removed) string {
 }
 
 func pinnedLines(result *Pinned) string {
-	if result.Pin {
-		return formatNames("snapshot %s pinned\n", result.Names)
-	}
-	return formatNames("snapshot %s unpinned\n", result.Names)
+	return formatNames("snapshot %s "+map[bool]string{true: "pinned", false: "unpinned"}[result.Pin]+"\n", result.Names)
 }
 
 // formatNames formats each name, and joins the results.

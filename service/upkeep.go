@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/repair"
 )
@@ -74,11 +75,8 @@ func (u *upkeep) status(_ context.Context, r *Request, _ GetStatus) (Status, err
 	return st, nil
 }
 
-func (*upkeep) policy(_ context.Context, r *Request, _ Policy) (policy.Policy, error) {
-	return r.Workspace.Policy(), nil
-}
-
-func (*upkeep) resumeSetPolicy(_ context.Context, r *Request, _ SetPolicy) (policy.Policy, error) {
+// presentPolicy runs the operation policy, and resumes set-policy.
+func presentPolicy[A any](_ *upkeep, _ context.Context, r *Request, _ A) (policy.Policy, error) {
 	return r.Workspace.Policy(), nil
 }
 
@@ -186,13 +184,7 @@ type FreezeHooks struct {
 type freezes struct {
 	mu sync.Mutex // guards FreezeHooks
 	FreezeHooks
-	freezer freezer
-}
-
-// A freezer blocks all changes of a store, see live.Freezer.
-type freezer interface {
-	Freeze(d time.Duration) bool
-	Thaw() bool
+	freezer live.Freezer
 }
 
 const (

@@ -114,7 +114,7 @@ func askParts(ctx context.Context, a *app, questions []*question.Question) (yes 
 		return false, cannotAskError("use --yes or --apply=yes")
 	}
 
-	return question.AskAll(ctx, questions)
+	return question.Ask(ctx, questions...)
 }
 
 func quotedDirs(parts []*runs.Part) string {

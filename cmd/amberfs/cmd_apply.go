@@ -253,7 +253,7 @@ func askApply(ctx context.Context, a *app, ch *client.Changes, dir string, ask a
 		return false, q, cannotAskError(map[bool]string{true: "use --yes, or --dry-run", false: "use --apply=yes"}[ask == askForApply])
 	}
 
-	yes, err = q.Ask(ctx)
+	yes, err = question.Ask(ctx, q)
 	o.Choose = q.Choose
 
 	return yes, q, err

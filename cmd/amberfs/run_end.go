@@ -29,41 +29,34 @@ func (k *keptRun) finish(interrupted bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // not SIGINT, which may be meant for the pager of a question
 	defer stop()
 
-	if r, err := runs.FindRun(ctx, k.store, k.name, k.a.command); err != nil {
+	r, err := runs.FindRun(ctx, k.store, k.name, k.a.command)
+	if err != nil {
 		return err
-	} else if r.State == service.RunRunning {
+	}
+	if r.State == service.RunRunning {
 		return k.noteStillRunning()
 	}
-
 	if err := k.forEach(func(m *keptRun) error { return m.saveState(ctx, service.RunKept) }); err != nil {
 		return err
 	}
-	if len(k.otherRuns) > 0 {
-		return k.finishGroup(ctx, interrupted)
-	}
 
-	return k.finishOne(ctx, interrupted)
-}
-
-// finishOne does what finish does, for a run of one directory.
-func (k *keptRun) finishOne(ctx context.Context, interrupted bool) error {
-	a := k.a
 	fork, err := k.openClient(ctx, k.name)
 	if err != nil {
 		return err
 	}
 	defer fork.Close()
 
-	ch, err := fork.Changes(ctx, "")
-	if err != nil {
-		return err
-	}
-	defer ch.Close()
+	r.State = service.RunKept
+	return runFinder(k.a).WithGroup(ctx, r, fork, func(parts []*runs.Part) error { return k.finishParts(ctx, parts, interrupted) })
+}
 
-	if same, err := gitbridge.Unchanged(ctx, ch.Source, ch.Base, ch.Now, true); err != nil {
+// finishParts does what finish does, for the parts of the run.
+func (k *keptRun) finishParts(ctx context.Context, parts []*runs.Part, interrupted bool) error {
+	a := k.a
+	if same, err := areUnchanged(ctx, parts); err != nil {
 		return err
 	} else if same {
-		return k.removeUnchanged(ctx)
+		return k.forEach(func(m *keptRun) error { return m.removeUnchanged(ctx) })
 	}
 
 	forkUser, err := sandbox.JoinFork(ctx, k.store, k.name, messagePrinter(a, nil, nil)) // so that no other command removes the run during the question
@@ -74,17 +67,28 @@ func (k *keptRun) finishOne(ctx context.Context, interrupted bool) error {
 	leave := sync.OnceFunc(forkUser.Leave)
 	defer leave()
 
-	k.noteOutsideChanges(ctx, fork)
-
+	if len(parts) == 1 {
+		k.noteOutsideChanges(ctx, parts[0].Client)
+	}
 	if interrupted && k.applyMode == applyFlagYes {
 		a.note("interrupted: nothing is applied")
 		k.applyMode = ""
 	}
 	if k.applyMode == "" {
-		return k.printChanges(ctx, ch)
+		return k.printChanges(ctx, parts)
 	}
 
-	q, applied, err := applyAfterRun(ctx, a, ch, k.dir, k.name, map[string]askMode{applyFlagAsk: askAfterKeptRun}[k.applyMode])
+	ask := map[string]askMode{applyFlagAsk: askAfterKeptRun}[k.applyMode]
+	if len(parts) > 1 {
+		show := func(text string) { a.noteText(strings.TrimSuffix(text, "\n")) } // the standard output belongs to the program
+		incomplete, err := applyParts(ctx, a, parts, ask, hostdir.ApplyOptions{}, show)
+		if incomplete || err != nil {
+			k.printCommands("the run " + k.name + " is kept")
+		}
+		return err
+	}
+
+	q, applied, err := applyAfterRun(ctx, a, parts[0].Changes, k.dir, k.name, ask)
 	incomplete := q != nil && q.HasUnapplied || applied != nil && applied.Incomplete
 	switch {
 	case err == nil && q != nil && q.RemoveRun:
@@ -96,8 +100,7 @@ func (k *keptRun) finishOne(ctx context.Context, interrupted bool) error {
 
 	subject := "the run " + k.name
 	if applied != nil {
-		r := runs.Run{Name: k.name, Dir: k.dir, Store: k.store, Command: k.commandText()}
-		if err = recordApplied(ctx, a, &r, fork, applied, !incomplete); !incomplete {
+		if err = recordApplied(ctx, a, &parts[0].Run, parts[0].Client, applied, !incomplete); !incomplete {
 			return err
 		}
 
@@ -107,6 +110,16 @@ func (k *keptRun) finishOne(ctx context.Context, interrupted bool) error {
 	k.printCommands(subject + " is kept")
 
 	return err
+}
+
+// areUnchanged reports whether nothing changed in any part.
+func areUnchanged(ctx context.Context, parts []*runs.Part) (bool, error) {
+	for _, p := range parts {
+		if same, err := gitbridge.Unchanged(ctx, p.Changes.Source, p.Changes.Base, p.Changes.Now, true); err != nil || !same {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // noteOutsideChanges prints a remark if the directory itself was changed during the run.
@@ -163,18 +176,35 @@ func (k *keptRun) deleteFork(ctx context.Context) error {
 }
 
 // printChanges prints what the program changed, and the commands to use next.
-func (k *keptRun) printChanges(ctx context.Context, ch *client.Changes) error {
-	plan, err := applyTo(ctx, k.a, ch, k.dir, hostdir.ApplyOptions{DryRun: true, WorkspaceName: k.name})
-	if plan == nil || err != nil && len(plan.Conflicts) == 0 {
-		k.printCommands("the run " + k.name + " is kept")
-		return err
+func (k *keptRun) printChanges(ctx context.Context, parts []*runs.Part) error {
+	lines := []string{"the run " + k.name + " changed"}
+	var notes []string
+	for _, p := range parts {
+		plan, err := applyTo(ctx, k.a, p.Changes, p.Run.Dir, hostdir.ApplyOptions{DryRun: true, WorkspaceName: p.Run.Name})
+		if plan == nil || err != nil && len(plan.Conflicts) == 0 {
+			k.printCommands("the run " + k.name + " is kept")
+			return err
+		}
+
+		q := question.New(k.a.questionTerminal(), p.Changes, p.Run.Dir, threeway.RefuseConflicts, plan)
+		switch {
+		case len(parts) == 1:
+			lines[0] += " " + q.Summary()
+		case q.Empty():
+			lines = append(lines, "in "+quote(p.Run.Dir)+": nothing")
+		default:
+			lines = append(lines, "in "+quote(p.Run.Dir)+": "+q.Summary())
+		}
+
+		lines = append(lines, q.Commits()...)
+		for _, n := range plan.Notes {
+			notes = append(notes, quote(n.Path)+": "+n.Reason)
+		}
 	}
 
-	q := question.New(k.a.questionTerminal(), ch, k.dir, threeway.RefuseConflicts, plan)
-	lines := []string{"the run " + k.name + " changed " + q.Summary()}
-	k.printCommands(strings.Join(append(lines, q.Commits()...), "\n\t"))
-	for _, n := range plan.Notes {
-		k.a.note("%s: %s", quote(n.Path), n.Reason)
+	k.printCommands(strings.Join(lines, "\n\t"))
+	for _, n := range notes {
+		k.a.noteText(n)
 	}
 
 	return nil

@@ -9,15 +9,11 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
-	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // addOtherDirs adds the directories of --also: DIR, or DIR:ro for a directory that is only read.
@@ -144,97 +140,6 @@ func (k *keptRun) prepareForks(ctx context.Context, c *sandbox.Config) error {
 	}
 
 	return runs.SetGroupMembers(k.store, k.name, members)
-}
-
-// finishGroup does what finish does, for a run of several directories.
-func (k *keptRun) finishGroup(ctx context.Context, interrupted bool) error {
-	a := k.a
-	parts, err := k.openParts(ctx)
-	defer parts.close()
-	if err != nil {
-		return err
-	}
-
-	if same, err := parts.isUnchanged(ctx); err != nil {
-		return err
-	} else if same {
-		return k.forEach(func(m *keptRun) error { return m.removeUnchanged(ctx) })
-	}
-
-	if interrupted && k.applyMode == applyFlagYes {
-		a.note("interrupted: nothing is applied")
-		k.applyMode = ""
-	}
-	if k.applyMode == "" {
-		return k.printAllChanges(ctx, parts)
-	}
-
-	show := func(text string) { a.noteText(strings.TrimSuffix(text, "\n")) } // the standard output belongs to the program
-	incomplete, err := applyParts(ctx, a, parts, map[string]askMode{applyFlagAsk: askAfterKeptRun}[k.applyMode], hostdir.ApplyOptions{}, show)
-	if incomplete || err != nil {
-		k.printCommands("the run " + k.name + " is kept")
-	}
-
-	return err
-}
-
-// printAllChanges prints what the program changed in each directory, and the commands to use next.
-func (k *keptRun) printAllChanges(ctx context.Context, parts runParts) error {
-	lines := []string{"the run " + k.name + " changed"}
-	for _, p := range parts {
-		plan, err := applyTo(ctx, k.a, p.Changes, p.Run.Dir, hostdir.ApplyOptions{DryRun: true, WorkspaceName: p.Run.Name})
-		if plan == nil || err != nil && len(plan.Conflicts) == 0 {
-			return err
-		}
-
-		q := question.New(k.a.questionTerminal(), p.Changes, p.Run.Dir, threeway.RefuseConflicts, plan)
-		what := q.Summary()
-		if q.Empty() {
-			what = "nothing"
-		}
-		lines = append(append(lines, "in "+quote(p.Run.Dir)+": "+what), q.Commits()...)
-	}
-
-	k.printCommands(strings.Join(lines, "\n\t"))
-	return nil
-}
-
-// runParts are the parts of a run of several directories, with open connections.
-type runParts []*runs.Part
-
-// openParts opens the runs of all directories. The caller closes them, also after an error.
-func (k *keptRun) openParts(ctx context.Context) (parts runParts, err error) {
-	for _, m := range k.dirRuns() {
-		p := &runs.Part{Run: runs.Run{Name: m.name, Dir: m.dir, Store: m.store, Command: m.commandText()}}
-		if p.Client, err = m.openClient(ctx, m.name); err != nil {
-			return parts, err
-		}
-		parts = append(parts, p)
-		if p.Changes, err = p.Client.Changes(ctx, ""); err != nil {
-			return parts, err
-		}
-	}
-
-	return parts, nil
-}
-
-func (parts runParts) close() {
-	for _, p := range parts {
-		if p.Changes != nil {
-			p.Changes.Close()
-		}
-		p.Client.Close()
-	}
-}
-
-// isUnchanged reports whether nothing changed in any directory.
-func (parts runParts) isUnchanged(ctx context.Context) (bool, error) {
-	for _, p := range parts {
-		if same, err := gitbridge.Unchanged(ctx, p.Changes.Source, p.Changes.Base, p.Changes.Now, true); err != nil || !same {
-			return false, err
-		}
-	}
-	return true, nil
 }
 
 // reportOtherDirs prints what the program changed in the other directories, if the option --report is given.

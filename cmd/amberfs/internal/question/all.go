@@ -18,9 +18,9 @@ func AllEmpty(questions []*Question) bool {
 	return !slices.ContainsFunc(questions, func(q *Question) bool { return !q.Empty() })
 }
 
-// AskAll asks one question about several directories. It stores the choices for each directory in the Question of that
-// directory.
-func AskAll(ctx context.Context, questions []*Question) (yes bool, err error) {
+// Ask asks one question about the changes to one or several directories. It stores the choices for each directory in the
+// Question of that directory, whose Choose returns them. yes is false if no change is to be applied.
+func Ask(ctx context.Context, questions ...*Question) (yes bool, err error) {
 	defer func() {
 		for _, q := range questions {
 			q.HasUnapplied = q.HasUnapplied || !yes && !q.Empty()
@@ -34,21 +34,29 @@ func AskAll(ctx context.Context, questions []*Question) (yes bool, err error) {
 		}
 	}
 
-	prompt := "apply " + strings.Join(parts, " and ") + "? [y]es  [n]ot now  [s]ome  [d]iff  [?]: "
-	words := []string{"yes", "no", "some", "differences"}
+	first, words, discard := questions[0], []string{"yes", "no", "some", "differences"}, ""
 	help := "y - apply all\nn - apply nothing now; the changes are kept\ns - choose files, and parts of files\nd - show the changes outside of .git\n"
+	if first.Removable {
+		words, discard = append(words, "discard"), "  discard"
+		help += "discard - apply nothing, and remove the run. It can be had back for a day\n"
+	}
+	prompt := "apply " + strings.Join(parts, " and ") + "? [y]es  [n]ot now  [s]ome  [d]iff" + discard + "  [?]: "
 
 	for {
-		answer, err := questions[0].askWord(ctx, prompt, words, help)
+		answer, err := first.askWord(ctx, prompt, words, help)
 		switch {
 		case err != nil || answer == "no":
+			return false, err
+		case answer == "discard":
+			first.RemoveRun, err = first.confirmRemoval(ctx)
 			return false, err
 		case answer == "differences":
 			err = forEachNonEmpty(questions, func(q *Question) error { return q.showDiff(ctx, q.groups...) })
 		case answer == "some":
 			return true, forEachNonEmpty(questions, func(q *Question) error { return q.chooseSome(ctx) })
 		default:
-			return true, forEachNonEmpty(questions, func(q *Question) error { return q.resolveAll(ctx) })
+			err = forEachNonEmpty(questions, func(q *Question) error { return q.resolveAll(ctx) })
+			return err == nil, err
 		}
 		if err != nil {
 			return false, err

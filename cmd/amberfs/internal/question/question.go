@@ -226,33 +226,6 @@ func (q *Question) groupText(ctx context.Context, g group, width int) (string, e
 	return strings.TrimRight(line, " "), nil
 }
 
-// Ask asks which changes to apply. Afterwards Choose returns the choices. yes is false if no change is to be applied.
-func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
-	defer func() { q.HasUnapplied = q.HasUnapplied || !yes }()
-
-	words, help, discard := []string{"yes", "no", "some", "diff"}, "", ""
-	if q.Removable {
-		words, discard = append(words, "discard"), "  discard"
-		help = "discard - apply nothing, and remove the run. It can be had back for a day\n"
-	}
-
-	prompt := fmt.Sprintf("apply %s to %s? [y]es  [n]ot now  [s]ome  [d]iff%s  [?]: ", english.Plural(len(q.groups), "change", "changes"), gitquote.ReadableName(q.dir), discard)
-	answer, err := q.askWord(ctx, prompt, words, "y - apply all\nn - apply nothing now; the changes are kept"+
-		"\ns - choose files, and parts of files\nd - show the changes outside of .git\n"+help, q.groups...)
-	switch {
-	case err != nil || answer == "no":
-		return false, err
-	case answer == "discard":
-		q.RemoveRun, err = q.confirmRemoval(ctx)
-		return false, err
-	case answer == "some":
-		return true, q.chooseSome(ctx)
-	}
-
-	err = q.resolveAll(ctx)
-	return err == nil, err
-}
-
 // maxUnconfirmedFiles is the maximum number of changed files of a run that is removed without a second question.
 const maxUnconfirmedFiles = 20
 

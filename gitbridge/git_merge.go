@@ -33,6 +33,7 @@ type gitMerge struct {
 	receivingSide
 
 	out              threeway.GitOutcome
+	leftOut          []threeway.Repository // git directories, and working trees, of which nothing is merged
 	tempDirs         []*scratch.Dir
 	err              error    // the errors that inodeAt and entryAt recorded
 	keptWorktrees    []string // ids of linked working trees that only one side has removed, see gitdir.Plan.KeptWorktrees
@@ -99,7 +100,6 @@ func (g *gitMerge) planAll(changes []tree.Change) error {
 		changesOf[at] = append(changesOf[at], c)
 	}
 
-	var leftOut []threeway.Repository
 	for _, at := range roots {
 		r := &repoMerge{Repository: threeway.Repository{Dir: at}}
 		rest, err := g.planRepository(r, changesOf[at])
@@ -114,17 +114,17 @@ func (g *gitMerge) planAll(changes []tree.Change) error {
 			g.out.Repositories = append(g.out.Repositories, r.Repository)
 		}
 		if r.isLeftOut {
-			leftOut = append(leftOut, r.Repository)
+			g.leftOut = append(g.leftOut, r.Repository)
 		}
 	}
-	if g.fromDirectory && len(leftOut) > 0 {
-		// A refresh makes the state of the directory the next base. In it, refs that did not come would look like refs that
-		// the workspace has removed, and an apply would remove them in the directory. So the client sends the directory
-		// again without these git directories, and the base keeps what it has of them.
-		return errs.Fail(errs.Conflict, "%s: %s; nothing was changed", leftOut[0].Dir, leftOut[0].Lines[0]).WithResult(map[string]any{"git": leftOut})
+	files, err := g.followRenames(g.withoutRemoved(files))
+	if g.fromDirectory && len(g.leftOut) > 0 && err == nil {
+		// A refresh makes the state of the directory the next base. In it, refs and files that did not come would look as if
+		// the workspace had removed them, and an apply would remove them in the directory. So the client sends the directory
+		// again without these paths, and the base keeps what it has there.
+		err = errs.Fail(errs.Conflict, "%s: %s; nothing was changed", g.leftOut[0].Dir, g.leftOut[0].Lines[0]).WithResult(map[string]any{"git": g.leftOut})
 	}
 
-	files, err := g.followRenames(g.withoutRemoved(files))
 	planned := make(map[string]bool)
 	for _, at := range g.out.TakenPaths {
 		planned[at] = true
@@ -359,6 +359,7 @@ func (g *gitMerge) reportOneSidedRemoval(dir string) bool {
 	switch hasHere, hasThere := g.entryAt(file) != nil, g.inodeAt(g.theirs, file) != nil; {
 	case hasThere && !hasHere && path.Base(path.Dir(link)) == "worktrees":
 		line = "the working tree is gone here: what changed in it stays in " + g.theirPhrase
+		g.leftOut = append(g.leftOut, threeway.Repository{Dir: dir, Lines: []string{line}})
 	case hasHere && !hasThere && (slices.Contains(g.keptWorktrees, id) || !slices.Contains(g.removedWorktrees, id) && g.inodeAt(g.theirs, dir) == nil && g.changedHere(dir, link)):
 		line = "the working tree is gone in " + g.theirPhrase + ": this one stays, as it changed"
 	default:

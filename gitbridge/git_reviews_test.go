@@ -138,6 +138,8 @@ func TestRefreshLeavesOut(t *testing.T) {
 			said: "git is not installed: refs, commits and the index stay in the directory"},
 		"a nested repository is gone here": {at: "dir", make: mk + `git init -q sub; cd sub; ` + mk, run: `rm -rf sub`, dir: `cd sub; git branch mine`,
 			said: "there is no git directory here: what git did stays in the directory"},
+		"a linked working tree is gone here": {at: "dir", make: mk + `git worktree add -q -b in sub`, run: `rm -rf sub`, dir: `echo d >sub/a; echo u >sub/u`,
+			said: "the working tree is gone here: what changed in it stays in the directory"},
 		"the git directory is gone there": {at: "dir", make: mk, run: `git commit -q --allow-empty -m R`, dir: `rm -rf .git; git init -q --separate-git-dir ../sep; rm .git`,
 			said: "the git directory is gone in the directory: this one stays as it is"},
 	} {
@@ -145,7 +147,7 @@ func TestRefreshLeavesOut(t *testing.T) {
 			r := newRig(t, c.at, c.make)
 			r.shell(r.run, c.run)
 			r.shell(r.dir, c.dir)
-			const list = `ls -d .git sub || true; for d in . sub; do test ! -e $d/.git || git -C $d for-each-ref; done`
+			const list = `ls -d .git sub sub/* || true; for d in . sub; do test ! -e $d/.git || git -C $d for-each-ref; done`
 			before := r.shell(r.dir, list)
 			path := os.Getenv("PATH")
 			if c.path != "" {

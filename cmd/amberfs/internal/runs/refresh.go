@@ -25,11 +25,11 @@ type RefreshFilter struct {
 }
 
 // Refresh sends the changes of a directory to a workspace of the store that was filled from the directory. It
-// tries again if another process refreshes the workspace at the same time, and without the git directories that cannot
-// be merged.
+// tries again if another process refreshes the workspace at the same time, and without the git directories and
+// working trees that cannot be merged.
 func Refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), filter RefreshFilter) (
 	done service.Refreshed, leftOut hostdir.LeftOut, err error) {
-	var unmerged []threeway.Repository // git directories that cannot be merged
+	var unmerged []threeway.Repository // git directories and working trees that cannot be merged
 	for range 5 {
 		leftOut = hostdir.LeftOut{}
 		done, err = refreshOnce(ctx, c, dir, store, req, show, leftOut.Add, filter)

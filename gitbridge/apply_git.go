@@ -36,7 +36,7 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 		r.git = runGit
 	}
 
-	r.answers.resolveConflict, r.entryAt, r.findReceiver, r.addedOrRemoved, r.carryOut = r.resolution, r.ourEntry, r.receiverAt, r.addedOrRemovedIn, r.addPlan
+	r.answers.resolveConflict, r.entryAt, r.findReceiver, r.addedOrRemoved, r.carryOut = r.resolution, r.ourEntry, r.receiverAt, r.addedOrRemovedIn, func(g *repoMerge) error { r.repos = append(r.repos, g); return nil }
 	r.out.Close = r.close
 
 	if err := r.planAll(in.Changes); err != nil {
@@ -65,14 +65,8 @@ func (r *applyGit) resolution(name string) gitdir.Resolution {
 	return resolutions[r.sides.Rule(name)]
 }
 
-// addPlan adds the plan of a repository to the plans that commit carries out.
-func (r *applyGit) addPlan(g *repoMerge) error {
-	r.repos = append(r.repos, g)
-	return nil
-}
-
 // receiverAt finds the repository that the directory has at a path, or that a `.git` file there names.
-func (r *applyGit) receiverAt(at string, base treeFiles) (*receiver, error) {
+func (r *applyGit) receiverAt(at string, base treeFiles, _ bool) (*receiver, error) {
 	to := &receiver{isKept: r.sides.ChoiceOf(at).Leave}
 	p, err := tree.ParsePath(at)
 	if err != nil {

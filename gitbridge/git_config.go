@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/amberfs/amberfs/internal/scratch"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -37,21 +38,15 @@ func mergeConfig(ctx context.Context, in threeway.TextInput) ([]byte, error) {
 	}
 	defer func() { _ = temp.Remove() }() // after an error, another process removes the directory later
 
-	base, err := readConfig(ctx, filepath.Join(temp.Path, "base"), in.Base)
-	if err != nil {
-		return nil, err
+	var settings [3]map[string][]string // of the base, theirs and ours
+	file := ""
+	for i, text := range []*io.SectionReader{in.Base, in.Theirs, in.Ours} {
+		file = filepath.Join(temp.Path, strconv.Itoa(i))
+		if settings[i], err = readConfig(ctx, file, text); err != nil {
+			return nil, err
+		}
 	}
-
-	theirs, err := readConfig(ctx, filepath.Join(temp.Path, "theirs"), in.Theirs)
-	if err != nil {
-		return nil, err
-	}
-
-	file := filepath.Join(temp.Path, "ours")
-	ours, err := readConfig(ctx, file, in.Ours)
-	if err != nil {
-		return nil, err
-	}
+	base, theirs, ours := settings[0], settings[1], settings[2]
 
 	all := maps.Clone(base)
 	maps.Copy(all, theirs)

@@ -42,10 +42,10 @@ type gitMerge struct {
 
 // A receivingSide is the side that a merge changes: a workspace, or a directory of the host.
 type receivingSide struct {
-	entryAt        func(path string) *tree.Inode                        // the entry of this side at a path, nil for none
-	findReceiver   func(path string, base treeFiles) (*receiver, error) // the git directory of this side at a path
-	addedOrRemoved func(worktree string) []string                       // paths of the files that this side added or removed in a working tree
-	carryOut       func(r *repoMerge) error                             // carries out the plan of a repository
+	entryAt        func(path string) *tree.Inode                                     // the entry of this side at a path, nil for none
+	findReceiver   func(path string, base treeFiles, inBase bool) (*receiver, error) // the git directory of this side at a path. inBase: base is one
+	addedOrRemoved func(worktree string) []string                                    // paths of the files that this side added or removed in a working tree
+	carryOut       func(r *repoMerge) error                                          // carries out the plan of a repository
 }
 
 // mergeAnswers are the user's decisions about changes of both sides.
@@ -148,15 +148,11 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 	at := r.Dir
 	base, theirs := treeFiles{g.src, g.base, at, nil}, treeFiles{g.src, g.theirs, at, nil}
 	inBase, err := gitdir.IsGitDir(base)
-	if err != nil {
+	inTheirs, terr := gitdir.IsGitDir(theirs)
+	if err = errors.Join(err, terr); err != nil {
 		return nil, err
 	}
-	inTheirs, err := gitdir.IsGitDir(theirs)
-	if err != nil {
-		return nil, err
-	}
-
-	to, err := g.findReceiver(at, base)
+	to, err := g.findReceiver(at, base, inBase)
 	if err != nil {
 		return nil, err
 	}

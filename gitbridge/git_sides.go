@@ -63,7 +63,7 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (threeway.G
 }
 
 // receiverAt returns the git directory of ours at a path. The receiver's open makes the copy that git changes.
-func (s *stateMerge) receiverAt(at string, base treeFiles) (*receiver, error) {
+func (s *stateMerge) receiverAt(at string, _ treeFiles, inBase bool) (*receiver, error) {
 	ours := treeFiles{s.src, s.ours, at, nil}
 	is, err := gitdir.IsGitDir(ours)
 	if err != nil || !is {
@@ -71,9 +71,7 @@ func (s *stateMerge) receiverAt(at string, base treeFiles) (*receiver, error) {
 	}
 
 	to := &receiver{}
-	if inBase, err := gitdir.IsGitDir(base); err != nil {
-		return nil, err
-	} else if inBase && s.sides.FromDirectory {
+	if inBase && s.sides.FromDirectory {
 		// If ours has not changed the git directory since the base, it is replaced by the git directory of theirs, even
 		// if that is another repository.
 		if to.isReplaced, err = tree.Equal(s.ctx, s.src, s.base, s.ours, tree.DiffOptions{Paths: []string{at}}, tree.MtimeDiffers); err != nil {

@@ -103,20 +103,14 @@ func (p *indexPlan) takesSparse() bool {
 
 // addStaged adds to wanted the entries that theirs has staged or unstaged since the base.
 func (p *indexPlan) addStaged(ctx context.Context, wanted entriesByPath) error {
-	theirs, err := p.stagedEntries(ctx, p.theirs, p.heads.theirs)
-	if err != nil {
-		return err
+	var staged [3]entriesByPath
+	for i, commit := range []string{p.heads.theirs, p.heads.base, p.heads.oursBefore} {
+		var err error
+		if staged[i], err = p.stagedEntries(ctx, []*state{p.theirs, p.base, p.ours}[i], commit); err != nil {
+			return err
+		}
 	}
-
-	base, err := p.stagedEntries(ctx, p.base, p.heads.base)
-	if err != nil {
-		return err
-	}
-
-	ours, err := p.stagedEntries(ctx, p.ours, p.heads.oursBefore)
-	if err != nil {
-		return err
-	}
+	theirs, base, ours := staged[0], staged[1], staged[2]
 
 	notTheirs, err := p.scratch.diffTree(ctx, p.heads.theirs, p.heads.oursAfter)
 	if err != nil {

@@ -234,6 +234,9 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 	if err != nil {
 		return err
 	}
+	if g.fromDirectory && plan.LacksObjects() {
+		return fmt.Errorf("%w: objects of its refs are missing", gitdir.ErrUnsupported)
+	}
 
 	r.plan, r.Lines, r.Commits, r.DroppedCommits = plan, plan.Lines, plan.NewCommits, plan.DroppedCommits
 	for _, d := range plan.DivergedBranches {

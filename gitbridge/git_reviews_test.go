@@ -136,6 +136,9 @@ func TestRefreshLeavesOut(t *testing.T) {
 			said: "what git did stays in the directory: a git directory of a kind that amberfs does not bring together: commits that it needs are gone"},
 		"git is not installed": {at: "dir", make: mk, run: `git checkout -q -b run; echo r >r; git add r; git commit -qm R`, dir: more, path: "/nowhere",
 			said: "git is not installed: refs, commits and the index stay in the directory"},
+		"the objects of a branch are elsewhere": {at: "dir", make: `git init -q ../up; cd ../up; ` + mk + `cd ../dir; git clone -q --shared ../up .; git repack -qad; echo ../../../up/.git/objects >.git/objects/info/alternates
+			git -C ../up commit -q --allow-empty -m up`, run: `git commit -q --allow-empty -m R; git checkout -q -b run; git branch -f main HEAD~1`, dir: `git branch mine $(git -C ../up rev-parse HEAD)`,
+			said: "what git did stays in the directory: a git directory of a kind that amberfs does not bring together: objects of its refs are missing"},
 		"a nested repository is gone here": {at: "dir", make: mk + `git init -q sub; cd sub; ` + mk, run: `rm -rf sub`, dir: `cd sub; git branch mine`,
 			said: "there is no git directory here: what git did stays in the directory"},
 		"a linked working tree is gone here": {at: "dir", make: mk + `git worktree add -q -b in sub`, run: `rm -rf sub`, dir: `echo d >sub/a; echo u >sub/u`,
@@ -147,7 +150,7 @@ func TestRefreshLeavesOut(t *testing.T) {
 			r := newRig(t, c.at, c.make)
 			r.shell(r.run, c.run)
 			r.shell(r.dir, c.dir)
-			const list = `ls -d .git sub sub/* || true; for d in . sub; do test ! -e $d/.git || git -C $d for-each-ref; done`
+			const list = `ls -d .git sub sub/* 2>/dev/null || true; for d in . sub; do test ! -e $d/.git || git -C $d for-each-ref | grep -v heads/run; done`
 			before := r.shell(r.dir, list)
 			path := os.Getenv("PATH")
 			if c.path != "" {
@@ -161,12 +164,7 @@ func TestRefreshLeavesOut(t *testing.T) {
 			res, err := r.apply(hostdir.ApplyOptions{})
 			t.Logf("%+v %v", res, err)
 			after := r.shell(r.dir, list)
-			for l := range strings.Lines(before) {
-				if !strings.Contains(after+"\n", l) {
-					t.Errorf("after the apply, this is missing: %s", l)
-				}
-			}
-			if c.path == "" && after != before {
+			if after != before {
 				t.Errorf("before the apply:\n%s\nafter it:\n%s", before, after)
 			}
 		})

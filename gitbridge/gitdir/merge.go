@@ -75,6 +75,9 @@ func (p *Plan) Empty() bool {
 	return p.refs == nil || len(p.refs.updates)+len(p.refs.symrefs)+len(p.files.contents)+len(p.index.newEntries) == 0 && p.refs.head == ""
 }
 
+// LacksObjects reports whether refs of theirs are left out because their objects are missing.
+func (p *Plan) LacksObjects() bool { return p.refs != nil && p.refs.lacksObjects }
+
 const (
 	branches = "refs/heads/"
 	tags     = "refs/tags/"

@@ -25,6 +25,7 @@ type refPlan struct {
 	diverged      []*DivergedBranch
 	tips          []string // ids of objects that the receiving side needs, in addition to the values of updates
 	notes         []string // sentences about refs that stay as they are
+	lacksObjects  bool     // the objects of refs of theirs are missing, so these refs are left out
 }
 
 // A refUpdate moves a ref from the object old to the object new. old is "" for a new ref, and new is "" for a
@@ -51,6 +52,7 @@ func (p *refPlan) decide(ctx context.Context, files *filePlan) {
 func (p *refPlan) dropMissing(missing map[string]bool) {
 	for _, u := range p.updates {
 		if missing[u.new] {
+			p.lacksObjects = true
 			p.note("%s is left out: its objects are missing", u.name)
 		}
 	}

@@ -40,7 +40,7 @@ func (ss Snapshots) OpenInterval(i catalogue.Interval) (*blame.OpenInterval, err
 			return catalogue.DeletedError(i.To)
 		}
 
-		sets = to.Changes
+		sets = to.Changes()
 		o.After, err = to.Tree(s.src)
 		return err
 	})
@@ -71,7 +71,7 @@ func (rs Remotes) storeActorSets(view uint32) (stored []cas.Hash, err error) {
 	}
 
 	err = s.parts.StoreActorSets(sn)
-	s.withReadLock(func(*live.Tx) { stored = sn.Changes.Stored })
+	s.withReadLock(func(*live.Tx) { stored = sn.Changes().Stored })
 
 	return stored, err
 }

@@ -44,7 +44,7 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 	var got ClaimResult
 	s, start := fs.w.store, time.Now()
 	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
-		if f, ok := fs.w.ws.Forks[o.Name]; ok {
+		if f, err := fs.w.ws.ForkNamed(o.Name); err == nil {
 			got = ClaimResult{Fork: s.workspaces.byView[f.View], Tier: TierResumed}
 			if p.expires == nil {
 				return nil
@@ -75,7 +75,8 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 func (fs Forks) claimStart(o ForkOptions) (from string, resumed bool) {
 	from = o.Snapshot
 	fs.w.withReadLock(func() {
-		_, resumed = fs.w.ws.Forks[o.Name]
+		_, err := fs.w.ws.ForkNamed(o.Name)
+		resumed = err == nil
 		if last := fs.w.ws.LastStateOfClaim(o.Name); last != nil && !o.Newer {
 			from = last.Name
 		}
@@ -96,6 +97,9 @@ func (fs Forks) LastState(label string) (i info.Info, ok bool) {
 
 // HasLabel reports whether a fork with the label exists, or ended with a snapshot of its last state.
 func (fs Forks) HasLabel(label string) (yes bool) {
-	fs.w.withReadLock(func() { yes = fs.w.ws.Forks[label] != nil || fs.w.ws.LastStateOfClaim(label) != nil })
+	fs.w.withReadLock(func() {
+		_, err := fs.w.ws.ForkNamed(label)
+		yes = err == nil || fs.w.ws.LastStateOfClaim(label) != nil
+	})
 	return yes
 }

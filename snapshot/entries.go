@@ -40,9 +40,9 @@ func (e *workspaceTable) TurnSemaphore(view uint32) (turns *semaphore.Weighted) 
 	return turns
 }
 
-// NeedsSeal implements engine.Catalogue. A snapshot that was removed is not needed.
+// NeedsSeal implements engine.Catalogue.
 func (e *workspaceTable) NeedsSeal(sn *catalogue.Snapshot) (name string, needed bool) {
-	e.parts.WithReadLock(func(*live.Tx) { name, needed = sn.Name, e.parts.Catalogue.Snapshots.At(sn.View) == sn || sn.MustSeal })
+	e.parts.WithReadLock(func(*live.Tx) { name, needed = sn.Name, e.parts.Catalogue.MustSeal(sn) })
 	return name, needed
 }
 

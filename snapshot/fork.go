@@ -154,7 +154,7 @@ func (fs Forks) List() []ForkInfo {
 	var out []ForkInfo
 	s := fs.w.store
 	s.withReadLock(func(tx *live.Tx) {
-		for _, f := range fs.w.ws.Forks {
+		for f := range fs.w.ws.Forks() {
 			i := ForkInfo{Name: f.Name, Snapshots: f.Snapshots.Len(), Expires: f.Expires, View: f.View}
 			if o := s.cat.Snapshots.At(f.Base); o != nil {
 				i.Base, i.Created = o.Parent, o.Created

@@ -51,11 +51,11 @@ func (fs Forks) removeFork(name string, discard, keepForUndo bool, c actors.Call
 func (fs Forks) endExpired(now, next time.Time) (time.Time, error) {
 	var expired []string
 	fs.w.withReadLock(func() {
-		for name, f := range fs.w.ws.Forks {
+		for f := range fs.w.ws.Forks() {
 			switch {
 			case f.Expires == nil:
-			case now.After(*f.Expires) && (f.Discard || len(f.Forks) == 0):
-				expired = append(expired, name)
+			case now.After(*f.Expires) && (f.Discard || f.ForkCount() == 0):
+				expired = append(expired, f.Name)
 			case !f.Expires.Before(now) && f.Expires.Before(next):
 				next = *f.Expires
 			}
@@ -64,7 +64,7 @@ func (fs Forks) endExpired(now, next time.Time) (time.Time, error) {
 
 	for _, name := range expired {
 		_, _, err := fs.endFork(name, false, actors.Caller{}, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
-			if f.Expires == nil || !now.After(*f.Expires) || !f.Discard && len(f.Forks) > 0 {
+			if f.Expires == nil || !now.After(*f.Expires) || !f.Discard && f.ForkCount() > 0 {
 				return nil, errs.New(errs.Busy, "busy: fork %q was claimed or forked again", name)
 			}
 			return fs.newEndRecord(tx, f, actors.Caller{})

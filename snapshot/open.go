@@ -289,7 +289,6 @@ func makeFirstTree(t *applier, o Options, start *StartSnapshot) error {
 		}
 
 		base.Kind, base.Parent = info.KindPull, start.Info.Name
-		ws.Head = base.Parent
 	}
 
 	t.AddView(ws.View, st)

@@ -21,7 +21,7 @@ func (w *Workspace) Status() info.Status {
 	}
 
 	s.withReadLock(func(tx *live.Tx) {
-		st.Workspace, st.Snapshots, st.Forks = w.ws.Name, w.ws.Snapshots.Len(), len(w.ws.Forks)
+		st.Workspace, st.Snapshots, st.Forks = w.ws.Name, w.ws.Snapshots.Len(), w.ws.ForkCount()
 		if t, ok := tx.State(w.ws.View); ok {
 			st.Files, st.LogicalBytes = t.Inodes-1, t.Bytes
 		}

@@ -164,7 +164,7 @@ func (ss Snapshots) Page(from uint64, n int) (out []ListEntry) {
 // number of all forks.
 func (fs Forks) Page(from uint64, n int) (out []ListEntry) {
 	fs.w.withReadLock(func() {
-		for _, f := range fs.w.ws.Forks {
+		for f := range fs.w.ws.Forks() {
 			if uint64(f.View) >= from {
 				out = append(out, ListEntry{f.Name, live.Node(f.View, live.RootIno), uint64(f.View)})
 			}

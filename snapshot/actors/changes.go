@@ -36,6 +36,22 @@ func (c *Changes) Add(o Changes) {
 	c.Sets = append(slices.Clip(c.Sets), o.Sets...)
 }
 
+// Replace replaces the first sets of c, which are those of old, by the object union with their union. union is zero if
+// it has no inodes. Replace has no effect if c no longer has these sets.
+func (c *Changes) Replace(old Changes, union cas.Hash) {
+	n, m := len(old.Stored), len(old.Sets)
+	if len(c.Stored) < n || len(c.Sets) < m || !slices.Equal(c.Stored[:n], old.Stored) || !slices.Equal(c.Sets[:m], old.Sets) {
+		return
+	}
+
+	stored := slices.Clone(c.Stored[n:])
+	if !union.IsZero() && !slices.Contains(stored, union) {
+		stored = append(stored, union)
+	}
+
+	c.Stored, c.Sets = stored, slices.Clone(c.Sets[m:])
+}
+
 // JoinNames returns the names of both lists, sorted. It replaces names beyond maxActors by Unknown, because records
 // of the catalogue contain the list.
 func JoinNames(a, b []string) []string {

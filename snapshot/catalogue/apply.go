@@ -140,9 +140,11 @@ func (w *Workspace) PresentState(v Views) *tree.State {
 	return st
 }
 
-// SetBase adds a snapshot of st as the base of a workspace, the state from which the workspace began.
+// SetBase adds a snapshot of st as the base of a new workspace, the state from which the workspace began. The parent
+// of the base becomes the head of the workspace.
 func (c *Catalogue) SetBase(t Trees, w *Workspace, st *tree.State, r SnapshotRecord) (Effects, error) {
 	a := &applyRun{cat: c, trees: t}
+	w.Head = r.Parent
 	err := a.setBase(w, st, r)
 	return a.Effects, err
 }
@@ -187,7 +189,7 @@ func (a *applyRun) addState(r SnapshotRecord, st *tree.State, changes actors.Cha
 	}
 
 	sn.State.Store(st)
-	sn.Changes = changes
+	sn.changes = changes
 	a.addSnapshot(sn)
 
 	return nil
@@ -243,14 +245,14 @@ func (a *applyRun) groupByWorkspace(snaps []*Snapshot) map[*Workspace][]*Snapsho
 
 // PresentChanges returns the changes since the newest snapshot.
 func (w *Workspace) PresentChanges(v Views) actors.Changes {
-	c := w.StoredChanges
+	c := w.storedChanges
 	c.Add(actors.ChangesOf(v.ActorSets(w.View)))
 	return c
 }
 
 // PresentActors returns the names of the actors that changed the workspace since the newest snapshot.
 func (w *Workspace) PresentActors(v Views) []string {
-	return actors.JoinNames(w.StoredChanges.Names, v.ActorNames(w.View))
+	return actors.JoinNames(w.storedChanges.Names, v.ActorNames(w.View))
 }
 
 // AllChanges returns the changes since the workspace began.
@@ -258,7 +260,7 @@ func (w *Workspace) AllChanges(v Views) actors.Changes {
 	c := w.PresentChanges(v)
 	for _, sn := range w.Snapshots.All() {
 		if sn.IsPastState() {
-			c.Add(sn.Changes)
+			c.Add(sn.changes)
 		}
 	}
 
@@ -268,9 +270,9 @@ func (w *Workspace) AllChanges(v Views) actors.Changes {
 // endInterval returns the changes since the newest snapshot, and begins a new interval. The caller adds
 // the next snapshot with these changes.
 func (w *Workspace) endInterval(v Views) actors.Changes {
-	c := w.StoredChanges
+	c := w.storedChanges
 	c.Add(actors.ChangesOf(v.EndInterval(w.View)))
-	w.StoredChanges = actors.Changes{}
+	w.storedChanges = actors.Changes{}
 	return c
 }
 
@@ -280,7 +282,7 @@ func (a *applyRun) passOnChanges(removed []*Snapshot) {
 	for w, snaps := range a.groupByWorkspace(removed) {
 		present, heirs := w.Snapshots.PassOnChanges(snaps)
 		for _, p := range present {
-			w.StoredChanges.Add(actors.Changes{Names: p.Names, Stored: p.Stored})
+			w.storedChanges.Add(actors.Changes{Names: p.Names, Stored: p.Stored})
 			a.trees.AddActorSets(w.View, p.Sets)
 		}
 

@@ -99,13 +99,14 @@ func (u *UnwrittenRecords) addRoot(r Root) { u.roots = append(u.roots, r) }
 type Workspace struct {
 	WorkspaceRecord       // outdated in the fields that the method Record sets
 	Snapshots             List
-	Forks                 map[string]*Workspace // by name
-	ChangeNumberAtCapture uint64                // Views.ChangeNumber at the last capture
-	ChangeCount           uint64                // number of changes of the workspace's record and its snapshots' records
-	ForkChangeCount       uint64                // number of begins, ends and new expiry times of the forks below
-	StoredChanges         actors.Changes        // the changes between the newest snapshot and the last checkpoint
-	keptViews             map[uint32]bool       // the views in Op.Kept of the workspace's operations
-	RestoreResults        []RestoreResult       // the last maxRestoreResults restores, oldest first
+	ChangeNumberAtCapture uint64 // Views.ChangeNumber at the last capture
+	ChangeCount           uint64 // number of changes of the workspace's record and its snapshots' records
+	ForkChangeCount       uint64 // number of begins, ends and new expiry times of the forks below
+
+	forks          map[string]*Workspace // by name
+	storedChanges  actors.Changes        // the changes between the newest snapshot and the last checkpoint
+	keptViews      map[uint32]bool       // the views in Op.Kept of the workspace's operations
+	restoreResults []RestoreResult       // the last maxRestoreResults restores, oldest first
 }
 
 // A RestoreResult is the state of a workspace right after a restore. The state equals the snapshot except
@@ -122,14 +123,19 @@ const maxRestoreResults = 4
 
 // addRestoreResult records that st is the state right after a restore of the snapshot with the given view.
 func (w *Workspace) addRestoreResult(view uint32, st *tree.State) {
-	kept := slices.DeleteFunc(w.RestoreResults, func(r RestoreResult) bool { return r.View == view })
-	w.RestoreResults = append(kept[max(0, len(kept)-maxRestoreResults+1):], RestoreResult{view, st})
+	kept := slices.DeleteFunc(w.restoreResults, func(r RestoreResult) bool { return r.View == view })
+	w.restoreResults = append(kept[max(0, len(kept)-maxRestoreResults+1):], RestoreResult{view, st})
 }
 
-// RestoredState returns the state right after the last restore of a snapshot, nil if RestoreResults does not
-// contain the snapshot.
+// RestoreResults returns the last restores of the workspace, oldest first, without those whose snapshot was removed.
+func (c *Catalogue) RestoreResults(w *Workspace) []RestoreResult {
+	w.restoreResults = slices.DeleteFunc(w.restoreResults, func(r RestoreResult) bool { return c.Snapshots.At(r.View) == nil })
+	return w.restoreResults
+}
+
+// RestoredState returns the state right after the last restore of a snapshot, nil if it is not known.
 func (w *Workspace) RestoredState(view uint32) *tree.State {
-	for _, r := range w.RestoreResults {
+	for _, r := range w.restoreResults {
 		if r.View == view {
 			return r.State
 		}
@@ -142,21 +148,50 @@ func (w *Workspace) RestoredState(view uint32) *tree.State {
 func (w *Workspace) Record(st *tree.State) WorkspaceRecord {
 	r := w.WorkspaceRecord
 	r.Inodes, r.Bytes = st.Inodes, st.Bytes
-	r.Actors, r.ActorSets = w.StoredChanges.Names, w.StoredChanges.Stored
+	r.Actors, r.ActorSets = w.storedChanges.Names, w.storedChanges.Stored
 	return r
+}
+
+// Forks yields the forks of the workspace, in no order.
+func (w *Workspace) Forks() iter.Seq[*Workspace] { return maps.Values(w.forks) }
+
+// ForkCount returns the number of forks of the workspace.
+func (w *Workspace) ForkCount() int { return len(w.forks) }
+
+// StoredSets returns the hashes of the actor sets of the changes between the newest snapshot and the last checkpoint.
+func (w *Workspace) StoredSets() []cas.Hash { return w.storedChanges.Stored }
+
+// AddStored adds changes whose actor sets a checkpoint has stored.
+func (w *Workspace) AddStored(c actors.Changes) { w.storedChanges.Add(c) }
+
+// ReplaceStored replaces sets, the first of the StoredSets, by their union. It has no effect if the workspace no longer
+// has these sets.
+func (w *Workspace) ReplaceStored(sets []cas.Hash, union cas.Hash) {
+	w.storedChanges.Replace(actors.Changes{Stored: sets}, union)
+}
+
+// DropNewestStored removes the last of the StoredSets. The caller has added its changes to the present interval.
+func (w *Workspace) DropNewestStored() {
+	w.storedChanges.Stored = w.storedChanges.Stored[:len(w.storedChanges.Stored)-1]
+}
+
+// TakeOrphans removes and returns the orphans that the last checkpoint has stored, nil if there are none.
+func (w *Workspace) TakeOrphans() (orphans *PartlySealedState) {
+	orphans, w.Orphans = w.Orphans, nil
+	return orphans
 }
 
 // WalkFamily calls fn for a workspace and all forks below it, the workspace first.
 func (w *Workspace) WalkFamily(fn func(*Workspace)) {
 	fn(w)
-	for _, f := range w.Forks {
+	for _, f := range w.forks {
 		f.WalkFamily(fn)
 	}
 }
 
 // ForkNamed returns a fork of the workspace. The error is ErrNoFork if it does not exist.
 func (w *Workspace) ForkNamed(name string) (*Workspace, error) {
-	f, ok := w.Forks[name]
+	f, ok := w.forks[name]
 	if !ok {
 		return nil, fmt.Errorf("%w: %q; see `ls .forks` or `amberfs forks`", ErrNoFork, name)
 	}
@@ -165,13 +200,13 @@ func (w *Workspace) ForkNamed(name string) (*Workspace, error) {
 
 // addWorkspace adds the workspace of a record.
 func (c *Catalogue) addWorkspace(r WorkspaceRecord) *Workspace {
-	w := &Workspace{WorkspaceRecord: r, Forks: make(map[string]*Workspace), keptViews: make(map[uint32]bool)}
+	w := &Workspace{WorkspaceRecord: r, forks: make(map[string]*Workspace), keptViews: make(map[uint32]bool)}
 	for i := range w.Ops {
 		w.addKeptViews(&w.Ops[i])
 	}
 
 	w.Snapshots.set = &c.Snapshots
-	w.StoredChanges = actors.Changes{Names: r.Actors, Stored: r.ActorSets}
+	w.storedChanges = actors.Changes{Names: r.Actors, Stored: r.ActorSets}
 	c.Workspaces.all[r.View] = w
 	return w
 }
@@ -186,7 +221,7 @@ func (c *Catalogue) AddMain() *Workspace {
 func (c *Catalogue) linkAndSort() {
 	for _, w := range c.Workspaces.All() {
 		if p := c.Parent(w); p != nil && w.Ended != w.View {
-			p.Forks[w.Name] = w
+			p.forks[w.Name] = w
 		}
 		w.Snapshots.Sort()
 	}
@@ -268,20 +303,20 @@ func (c *Catalogue) TouchSnapshot(view uint32) {
 
 	c.Unwritten.MarkChanged(SnapshotPrefix, view)
 	if w := c.Workspaces.At(sn.WS); w != nil {
-		w.addChange(c.alteredViews)
+		c.addChange(w)
 	}
 }
 
 // addChange counts a change of the workspace's record, or of the record of one of its snapshots.
-func (w *Workspace) addChange(views map[uint32]bool) {
+func (c *Catalogue) addChange(w *Workspace) {
 	w.ChangeCount++
-	views[w.View] = true
+	c.alteredViews[w.View] = true
 }
 
 // TouchWorkspace records that the record of a workspace changed.
 func (c *Catalogue) TouchWorkspace(w *Workspace) {
 	c.Unwritten.MarkChanged(WorkspacePrefix, w.View)
-	w.addChange(c.alteredViews)
+	c.addChange(w)
 }
 
 // add adds a snapshot. mustSeal reports whether the caller must pass it to the sealer.
@@ -339,7 +374,7 @@ func (c *Catalogue) LeafObjects() (out []cas.Hash) {
 		out = append(out, c.Forgotten[i].Receipt)
 	}
 	for _, w := range c.Workspaces.All() {
-		out = append(out, w.StoredChanges.Stored...)
+		out = append(out, w.storedChanges.Stored...)
 	}
 
 	return out

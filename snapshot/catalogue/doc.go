@@ -7,7 +7,8 @@
 // change and returns its [Record]. The store appends the record to the journal. Then
 // [Catalogue.Apply] makes the change. Recovery decodes the record and calls Apply, too. Apply
 // returns the tasks that remain, such as sealing, as [Effects], because this package has no lock, no
-// journal, and no access to the files of workspaces.
+// journal, and no access to the files of workspaces. Other packages change a catalogue only with records, and with methods for what
+// no record has: [Catalogue.SetID], what a checkpoint stores, and what a salvage leaves out.
 //
 // Opening a store reads the records of all snapshots, but keeps only a few fields of most of them. A snapshot is
 // loaded when it is used: see [SnapshotSet].

@@ -313,11 +313,11 @@ func (r *Pull) apply(a *applyRun) error {
 
 	for _, view := range r.CompactedViews {
 		if of := a.cat.Snapshots.At(view); of != nil {
-			sn.Changes.Add(of.Changes)
+			sn.changes.Add(of.changes)
 		}
 	}
 
-	sn.Actors, sn.Compacted = sn.Changes.Names, len(r.CompactedViews) > 0
+	sn.Actors, sn.Compacted = sn.changes.Names, len(r.CompactedViews) > 0
 	a.cat.Unwritten.addRoot(sn.Root())
 	a.addSnapshot(sn)
 

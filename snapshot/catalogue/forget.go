@@ -112,7 +112,7 @@ func (r *Forget) apply(a *applyRun) error {
 	if len(r.Trees) > 0 {
 		a.HasGarbage = true
 		for _, w := range a.cat.Workspaces.All() {
-			w.RestoreResults = nil
+			w.restoreResults = nil
 		}
 		a.cat.eachTreeID(func(id *string) bool {
 			now, changed := r.Trees[*id]

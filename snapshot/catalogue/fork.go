@@ -56,7 +56,7 @@ func (r *Fork) StartFrom(c *Catalogue, t Trees, w *Workspace, from string) error
 	if err := w.CheckAlive(); err != nil {
 		return err
 	}
-	if _, used := w.Forks[r.Name]; used {
+	if _, used := w.forks[r.Name]; used {
 		return errs.New(errs.Exist, "name in use: fork %q exists; choose another name", r.Name)
 	}
 	if err := c.checkLimits(w, 0); err != nil {
@@ -141,7 +141,7 @@ func (r *Fork) apply(a *applyRun) error {
 	})
 	a.NewForks = append(a.NewForks, w)
 	a.cat.TouchWorkspace(w)
-	parent.Forks[r.Name] = w
+	parent.forks[r.Name] = w
 	a.countForkChange(w)
 	a.trees.AddView(r.View, st)
 	w.ChangeNumberAtCapture = a.trees.ChangeNumber(w.View)
@@ -236,7 +236,7 @@ func (w *Workspace) NewRenameFork(name, newName string) (*RenameFork, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, used := w.Forks[newName]; used {
+	if _, used := w.forks[newName]; used {
 		return nil, errs.New(errs.Exist, "name in use: fork %q exists", newName)
 	}
 
@@ -250,8 +250,8 @@ func (r *RenameFork) apply(a *applyRun) error {
 	}
 
 	if p := a.cat.Workspaces.At(f.Parent); p != nil {
-		delete(p.Forks, f.Name)
-		p.Forks[r.Name] = f
+		delete(p.forks, f.Name)
+		p.forks[r.Name] = f
 	}
 
 	f.Name = r.Name

@@ -55,7 +55,7 @@ func (f *Workspace) newUncheckedDiscard() *EndFork {
 // CheckEnd returns an error if a fork of w cannot be ended, because it has forks or the policy of w
 // protects it.
 func (c *Catalogue) CheckEnd(w, f *Workspace, caller actors.Caller, now time.Time) error {
-	if len(f.Forks) > 0 {
+	if len(f.forks) > 0 {
 		return errs.New(errs.Busy, "busy: fork %q has forks of its own; delete those first", f.Name)
 	}
 	return w.checkEnd(f, c.Snapshots.At(f.Base), caller, now)
@@ -132,8 +132,8 @@ func (r *EndFork) apply(a *applyRun) error {
 
 	parent := a.cat.Parent(f)
 	a.countForkChange(f)
-	if parent != nil && parent.Forks[f.Name] == f {
-		delete(parent.Forks, f.Name)
+	if parent != nil && parent.forks[f.Name] == f {
+		delete(parent.forks, f.Name)
 	}
 
 	if kept {

@@ -29,10 +29,6 @@ type Snapshot struct {
 	Hash         cas.Hash                   // the ID, parsed
 	State        atomic.Pointer[tree.State] // nil for a sealed snapshot that was not loaded yet
 	SealedSignal chan struct{}              // closed when the snapshot is sealed
-	// MustSeal means that a running checkpoint must seal the snapshot even if it is removed: journal
-	// records after the checkpoint may restore the snapshot. If the checkpoint begins again, MustSeal is
-	// reset.
-	MustSeal bool
 	// RetryAt is the time at which the sealer in the background tries again after an error. It is guarded
 	// by engine.Sealer.
 	RetryAt time.Time
@@ -41,8 +37,26 @@ type Snapshot struct {
 	AddedBytes int64
 	// TextBytes is the result of textBytes for its message and labels, 0 if it was not computed yet.
 	TextBytes int64
-	// Changes are the changes since the previous snapshot.
-	Changes actors.Changes
+
+	changes            actors.Changes // see Changes
+	neededByCheckpoint bool           // see NeedForCheckpoint
+}
+
+// Changes returns the changes since the previous snapshot.
+func (s *Snapshot) Changes() actors.Changes { return s.changes }
+
+// ReplaceSets replaces the actor sets of old, the first of Changes, by the object with their union, see
+// actors.Changes.Replace.
+func (s *Snapshot) ReplaceSets(old actors.Changes, union cas.Hash) { s.changes.Replace(old, union) }
+
+// NeedForCheckpoint records whether a running checkpoint must seal the snapshot even if it is removed, because journal
+// records after the checkpoint may restore the snapshot.
+func (s *Snapshot) NeedForCheckpoint(needed bool) { s.neededByCheckpoint = needed }
+
+// MustSeal reports whether a snapshot without an id still must be sealed: it was not removed, or a running checkpoint
+// needs it.
+func (c *Catalogue) MustSeal(s *Snapshot) bool {
+	return c.Snapshots.At(s.View) == s || s.neededByCheckpoint
 }
 
 // hasID reports whether the id of the snapshot, or one of its earlier ids, begins with prefix.
@@ -53,7 +67,7 @@ func (s *Snapshot) hasID(prefix string) bool {
 
 // Record returns the fields of the snapshot that the catalogue stores.
 func (s *Snapshot) Record() SnapshotRecord {
-	return SnapshotRecord{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored, Lineage: s.Lineage, DirState: s.DirState, Undoes: s.Undoes}
+	return SnapshotRecord{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.changes.Stored, Lineage: s.Lineage, DirState: s.DirState, Undoes: s.Undoes}
 }
 
 // Tree returns the state of the snapshot. It loads a sealed state at the first call.
@@ -313,13 +327,13 @@ func (l *List) PassOnChanges(removed []*Snapshot) (present []actors.Changes, hei
 			if past := l.info(r); past.IsPastState() {
 				heir = i
 			}
-		case len(s.Changes.Names) == 0:
+		case len(s.changes.Names) == 0:
 		case heir < 0:
-			present = append(present, s.Changes)
+			present = append(present, s.changes)
 		default:
 			h := l.set.At(l.rows[heir].view)
-			h.Changes.Add(s.Changes)
-			h.Actors = h.Changes.Names
+			h.changes.Add(s.changes)
+			h.Actors = h.changes.Names
 			heirs = append(heirs, h)
 		}
 	}

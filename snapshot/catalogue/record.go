@@ -175,7 +175,7 @@ var closedSignal = func() chan struct{} {
 
 // Load returns the snapshot of a record, without its state.
 func (r *SnapshotRecord) Load() (*Snapshot, error) {
-	s := &Snapshot{Info: r.UserInfo(), WS: r.WS, DirState: r.DirState, Undoes: r.Undoes, Changes: actors.Changes{Names: r.Actors, Stored: r.ActorSets}}
+	s := &Snapshot{Info: r.UserInfo(), WS: r.WS, DirState: r.DirState, Undoes: r.Undoes, changes: actors.Changes{Names: r.Actors, Stored: r.ActorSets}}
 	if !s.Sealed {
 		s.SealedSignal = make(chan struct{})
 		return s, nil

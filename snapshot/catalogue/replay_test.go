@@ -193,7 +193,7 @@ func (s *store) stored(t *testing.T) *store {
 	was := maps.Collect(s.Catalogue.Snapshots.All())
 	states, sets := map[uint32]*tree.State{}, map[uint32][]*actors.Set{}
 	for view, sn := range was {
-		states[view], sets[view] = sn.State.Load(), sn.Changes.Sets
+		states[view], sets[view] = sn.State.Load(), sn.changes.Sets
 	}
 	again.Snapshots.readStored = func(view uint32) (*Snapshot, error) {
 		var r SnapshotRecord
@@ -204,7 +204,7 @@ func (s *store) stored(t *testing.T) *store {
 		must.OK(t, err)
 		sn, err := r.Load()
 		sn.State.Store(states[view])
-		sn.Changes.Sets = sets[view] // the store puts them, and has Stored
+		sn.changes.Sets = sets[view] // the store puts them, and has Stored
 		return sn, err
 	}
 	for _, view := range slices.Sorted(maps.Keys(was)) {
@@ -244,7 +244,7 @@ func (s *store) text() string {
 	var out []any
 	for _, view := range slices.Sorted(maps.Keys(s.Workspaces.all)) {
 		w := s.Workspaces.At(view)
-		l := line{WorkspaceRecord: w.Record(s.trees[view]), Forks: slices.Sorted(maps.Keys(w.Forks)), Present: w.PresentActors(s.views)}
+		l := line{WorkspaceRecord: w.Record(s.trees[view]), Forks: slices.Sorted(maps.Keys(w.forks)), Present: w.PresentActors(s.views)}
 		for _, sn := range w.Snapshots.All() {
 			l.Snapshots = append(l.Snapshots, sn.Name)
 			if w.Snapshots.Named(sn.Name) != sn {
@@ -256,7 +256,7 @@ func (s *store) text() string {
 	for _, view := range slices.Sorted(maps.Keys(maps.Collect(s.Catalogue.Snapshots.All()))) {
 		sn := s.Catalogue.Snapshots.At(view)
 		st, _ := s.Tree(sn)
-		out = append(out, sn.Record(), sn.Undoes, sn.DirState, sn.Claim, len(sn.Changes.Sets), st.Inodes)
+		out = append(out, sn.Record(), sn.Undoes, sn.DirState, sn.Claim, len(sn.changes.Sets), st.Inodes)
 	}
 	out = append(out, s.Forgotten, s.Bytes, s.views.next, s.views.inodes, s.ended, s.effects)
 	b, _ := json.MarshalIndent(out, "", " ")
@@ -273,8 +273,8 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		return info.Info{Name: fmt.Sprint("s", n), Kind: kind, Created: now, Process: info.Process{UID: 7}, Message: name}
 	}
 	var fork *Workspace
-	for _, f := range slices.Sorted(maps.Keys(w.Forks)) {
-		fork = w.Forks[f]
+	for _, f := range slices.Sorted(maps.Keys(w.forks)) {
+		fork = w.forks[f]
 	}
 	var some []string
 	for _, sn := range w.Snapshots.All() {

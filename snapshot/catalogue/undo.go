@@ -62,7 +62,7 @@ func NewUndo(c *Catalogue, w *Workspace, op Op, caller actors.Caller, now time.T
 		return r, err
 
 	case OpRenameFork:
-		if f := w.Forks[o.NewName]; f == nil || f.View != o.View {
+		if f := w.forks[o.NewName]; f == nil || f.View != o.View {
 			return nil, fmt.Errorf("%w: %s was deleted or renamed again", ErrNoFork, o.NewName)
 		}
 		r, err := w.NewRenameFork(o.NewName, o.Target)
@@ -93,7 +93,7 @@ func NewUndo(c *Catalogue, w *Workspace, op Op, caller actors.Caller, now time.T
 		return r, w.checkRenameAndDelete(caller)
 	}
 
-	if f := c.Workspaces.At(o.Kept[0]); w.Forks[f.Name] != nil {
+	if f := c.Workspaces.At(o.Kept[0]); w.forks[f.Name] != nil {
 		return nil, errs.New(errs.Exist, "name in use: fork %q exists; rename it first", f.Name)
 	}
 
@@ -169,7 +169,7 @@ func (a *applyRun) showSnapshot(w *Workspace, sn *Snapshot) {
 
 // restoreFork restores f, a fork of w that has ended, and the forks in f.
 func (a *applyRun) restoreFork(w, f *Workspace, now time.Time) {
-	w.Forks[f.Name] = f
+	w.forks[f.Name] = f
 	f.WalkFamily(func(in *Workspace) {
 		in.Ended = 0
 		if in.Expires != nil && in.Expires.Before(now) {

@@ -23,7 +23,7 @@ const (
 // maxStoredSets such objects, it joins them into one. The caller has entered Collector.Puts.
 func (p *Parts) StoreActorSets(sn *catalogue.Snapshot) error {
 	var taken actors.Changes
-	p.WithReadLock(func(*live.Tx) { taken = sn.Changes })
+	p.WithReadLock(func(*live.Tx) { taken = sn.Changes() })
 	if len(taken.Sets) == 0 && len(taken.Stored) <= maxStoredSets {
 		return nil
 	}
@@ -36,20 +36,7 @@ func (p *Parts) StoreActorSets(sn *catalogue.Snapshot) error {
 		return err
 	}
 
-	p.WithLock(func(*live.Tx) {
-		c := &sn.Changes
-		n, m := len(taken.Stored), len(taken.Sets)
-		if len(c.Stored) < n || len(c.Sets) < m || !slices.Equal(c.Stored[:n], taken.Stored) || !slices.Equal(c.Sets[:m], taken.Sets) {
-			return // another caller has stored them
-		}
-
-		stored := slices.Clone(c.Stored[n:])
-		if !h.IsZero() && !slices.Contains(stored, h) {
-			stored = append(stored, h)
-		}
-
-		c.Stored, c.Sets = stored, slices.Clone(c.Sets[m:])
-	})
+	p.WithLock(func(*live.Tx) { sn.ReplaceSets(taken, h) }) // no effect if another caller has stored them
 
 	return nil
 }
@@ -85,7 +72,7 @@ func (c *Checkpoint) storeActors() error {
 			if set.MemoryBytes() <= maxMemorySetBytes {
 				tx.JoinActors(view, w.actors, set)
 			} else if tx.JoinActors(view, w.actors, nil) {
-				c.checkpointer.Catalogue.Workspaces.At(view).StoredChanges.Add(stored)
+				c.checkpointer.Catalogue.Workspaces.At(view).AddStored(stored)
 			}
 		})
 	}
@@ -106,11 +93,10 @@ func (c *Checkpoint) joinStoredSets(view uint32, w *frozenWorkspace) error {
 		return err
 	}
 
-	joined := slices.DeleteFunc([]cas.Hash{h}, cas.Hash.IsZero)
-	w.record.ActorSets = joined
+	w.record.ActorSets = slices.DeleteFunc([]cas.Hash{h}, cas.Hash.IsZero)
 	c.checkpointer.WithLock(func(*live.Tx) {
-		if w := c.checkpointer.Catalogue.Workspaces.At(view); w != nil && slices.Equal(w.StoredChanges.Stored, stored) {
-			w.StoredChanges.Stored = joined
+		if w := c.checkpointer.Catalogue.Workspaces.At(view); w != nil {
+			w.ReplaceStored(stored, h)
 		}
 	})
 
@@ -121,14 +107,14 @@ func (c *Checkpoint) joinStoredSets(view uint32, w *frozenWorkspace) error {
 // maxMemorySetBytes. Only the sets in memory show that another actor changed a path. The caller holds the lock
 // of the forest.
 func (l *Loader) loadActors(tx *live.Tx, w *catalogue.Workspace) {
-	stored := &w.StoredChanges
-	n := len(stored.Stored) - 1
+	stored := w.StoredSets()
+	n := len(stored) - 1
 	if n < 0 {
 		return
 	}
 
-	if set := l.Union(actors.Changes{Stored: stored.Stored[n:]}); set.MemoryBytes() <= maxMemorySetBytes {
-		stored.Stored = stored.Stored[:n]
+	if set := l.Union(actors.Changes{Stored: stored[n:]}); set.MemoryBytes() <= maxMemorySetBytes {
+		w.DropNewestStored()
 		tx.AddActorSets(w.View, []*actors.Set{set})
 	}
 }

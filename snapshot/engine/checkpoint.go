@@ -238,7 +238,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 	for _, view := range c.changedRecords {
 		if sn := p.Catalogue.Snapshots.At(view); sn != nil {
 			c.snapshots[view] = sn
-			sn.MustSeal = true
+			sn.NeedForCheckpoint(true)
 		}
 
 		if w := p.Catalogue.Workspaces.At(view); w != nil {
@@ -259,7 +259,7 @@ func (c *Checkpoint) markChangedAgain() {
 		c.checkpointer.Catalogue.Unwritten.PutBackKeys(c.changedRecords)
 		tx.ChangedViews().MarkChanged(slices.Collect(maps.Keys(c.workspaces))...)
 		for _, sn := range c.snapshots {
-			sn.MustSeal = false
+			sn.NeedForCheckpoint(false)
 		}
 	})
 }
@@ -282,7 +282,7 @@ func (c *Checkpoint) Finish() error {
 
 		for view := range c.partlySealed {
 			if sn := c.checkpointer.Catalogue.Snapshots.At(view); sn != nil {
-				sn.MustSeal = false
+				sn.NeedForCheckpoint(false)
 				c.checkpointer.Catalogue.Unwritten.MarkChanged(catalogue.SnapshotPrefix, view)
 			}
 		}

@@ -150,7 +150,7 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 
 	forks := make(map[*catalogue.Workspace]*owner) // the forks of ws, and the forks in them
 	if len(names) == 0 {
-		for _, f := range ws.Forks {
+		for f := range ws.Forks() {
 			o := &owner{UsedBy: info.UsedBy{Name: f.Name}}
 			st := f.PresentState(tx)
 			o.Files, o.Size = st.Inodes-1, st.Bytes
@@ -180,10 +180,8 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 
 	for _, w := range p.Catalogue.Workspaces.All() {
 		states = append(states, ownedState{owner: ownerOf(w), Root: catalogue.Root{State: w.Freeze(tx)}})
-		for _, r := range w.RestoreResults {
-			if o, ok := snaps[r.View]; ok {
-				states = append(states, ownedState{owner: o, Root: catalogue.Root{State: r.State}})
-			}
+		for _, r := range p.Catalogue.RestoreResults(w) {
+			states = append(states, ownedState{owner: snaps[r.View], Root: catalogue.Root{State: r.State}})
 		}
 	}
 

@@ -93,11 +93,12 @@ func (l *Loader) loadWorkspaces(tx *live.Tx) error {
 
 // loadOrphans loads the inodes without a name. A salvage ignores errors.
 func (l *Loader) loadOrphans(tx *live.Tx, w *catalogue.Workspace) error {
-	if w.Orphans == nil {
+	orphans := w.TakeOrphans()
+	if orphans == nil {
 		return nil
 	}
-	st, err := w.Orphans.Load(l.Source, tx.Epoch())
-	w.Orphans = nil
+
+	st, err := orphans.Load(l.Source, tx.Epoch())
 	if err != nil && !l.Salvage {
 		return err
 	}
@@ -136,7 +137,7 @@ func (l *Loader) loadState(tx *live.Tx, w *catalogue.Workspace) (*tree.State, er
 // If these cannot be read either, it returns an empty tree.
 func (l *Loader) readableState(tx *live.Tx, w *catalogue.Workspace, cause error) *tree.State {
 	l.LostWorkspaces = append(l.LostWorkspaces, w.Name)
-	w.ChangeCount++
+	l.Catalogue.TouchWorkspace(w)
 	for at := w; at != nil; at = l.Catalogue.Parent(at) {
 		for _, sn := range slices.Backward(l.Catalogue.SnapshotsWithBase(at)) {
 			st, err := sn.Tree(l.Source)

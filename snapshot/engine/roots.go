@@ -17,7 +17,7 @@ import (
 // complete list:
 //
 //  1. the present state of each workspace
-//  2. the states after the last restores of a workspace (catalogue.Workspace.RestoreResults)
+//  2. the states after the last restores of a workspace (catalogue.Catalogue.RestoreResults)
 //  3. the state of each snapshot in the catalogue, the base of each workspace among them
 //  4. the states of journal records since the last checkpoint (catalogue.UnwrittenRecords.Roots)
 //  5. inodes without a name that the kernel may still reference
@@ -76,8 +76,7 @@ func (p *Parts) Roots() (*Roots, error) {
 			r.states = append(r.states, w.Freeze(tx))
 			r.dirStates[w.DirState] = true
 			r.addDirStates(w.OpStateIDs())
-			w.RestoreResults = slices.DeleteFunc(w.RestoreResults, func(at catalogue.RestoreResult) bool { return p.Catalogue.Snapshots.At(at.View) == nil })
-			for _, at := range w.RestoreResults {
+			for _, at := range p.Catalogue.RestoreResults(w) {
 				r.states = append(r.states, at.State)
 			}
 		}
@@ -105,12 +104,12 @@ func (p *Parts) Roots() (*Roots, error) {
 func (r *Roots) addSnapshot(sn *catalogue.Snapshot) {
 	r.dirStates[sn.DirState] = true
 	if sn.Sealed {
-		r.Snapshots = append(r.Snapshots, SnapshotRoot{sn.WS, sn.View, sn.Hash, sn.Changes.Stored})
+		r.Snapshots = append(r.Snapshots, SnapshotRoot{sn.WS, sn.View, sn.Hash, sn.Changes().Stored})
 		return
 	}
 
 	r.states = append(r.states, sn.State.Load())
-	r.LeafObjects = append(r.LeafObjects, sn.Changes.Stored...)
+	r.LeafObjects = append(r.LeafObjects, sn.Changes().Stored...)
 }
 
 func (r *Roots) addDirStates(ids []string) {

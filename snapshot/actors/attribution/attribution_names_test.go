@@ -1,4 +1,4 @@
-package snapshot_test
+package attribution_test
 
 import (
 	"context"
@@ -79,7 +79,7 @@ func TestActorsOfMergedNames(t *testing.T) {
 				text := make([]byte, in.Size())
 				_, err = in.Content.ReadAt(s.Source().Files, text, 0)
 				must.OK(t, err)
-				want(t, "the file", string(text), "b\n2\n3\n")
+				stores.Want(t, "the file", string(text), "b\n2\n3\n")
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package snapshot_test
+package attribution_test
 
 import (
 	"context"
@@ -94,14 +94,14 @@ func (a actor) chmod(path string, mode uint32) {
 // lasts checks what is known of the actors now, after a kill, and after a checkpoint and a kill.
 func lasts(t *testing.T, s *snapshot.Store, dir, expected string) {
 	t.Helper()
-	want(t, "now", stores.Whose(t, s.Main()), expected)
-	want(t, "after a kill", stores.Whose(t, afterKill(t, s, dir).Main()), expected)
+	stores.Want(t, "now", stores.Whose(t, s.Main()), expected)
+	stores.Want(t, "after a kill", stores.Whose(t, stores.AfterKill(t, s, dir).Main()), expected)
 	must.OK(t, s.Checkpoint(context.Background()))
-	want(t, "after a checkpoint", stores.Whose(t, s.Main()), expected)
-	want(t, "after a checkpoint and a kill", stores.Whose(t, afterKill(t, s, dir).Main()), expected)
+	stores.Want(t, "after a checkpoint", stores.Whose(t, s.Main()), expected)
+	stores.Want(t, "after a checkpoint and a kill", stores.Whose(t, stores.AfterKill(t, s, dir).Main()), expected)
 	_, err := s.GC(context.Background(), nil)
 	must.OK(t, err)
-	want(t, "after a gc", stores.Whose(t, s.Main()), expected)
+	stores.Want(t, "after a gc", stores.Whose(t, s.Main()), expected)
 }
 
 func TestActors(t *testing.T) {
@@ -180,14 +180,14 @@ func TestActorsOfForks(t *testing.T) {
 	stores.Capture(t, w, "v1")
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
 	must.OK(t, err)
-	want(t, "a new fork", stores.Whose(t, f), " []:\n")
+	stores.Want(t, "a new fork", stores.Whose(t, f), " []:\n")
 	as(t, f, "b").write("f", "2")
 	as(t, f, "c").write("n", "2")
 	stores.Capture(t, f, "in")
 	as(t, f, "c").rename("d", "e")
 	as(t, f, "b").remove("z")
 	as(t, w, "a").write("own", "1")
-	want(t, "the fork", stores.Whose(t, f), " [b c]: d=c d/x=c e=c e/x=c z=b\nin [b c]: f=b n=c\n")
+	stores.Want(t, "the fork", stores.Whose(t, f), " [b c]: d=c d/x=c e=c e/x=c z=b\nin [b c]: f=b n=c\n")
 	res, err := w.Forks().Merge(context.Background(), snapshot.MergeOptions{Fork: "f", Caller: actors.Caller{Actor: "m"}})
 	must.OK(t, err)
 	expected := " [b c]: d=c d/x=c e=c e/x=c f=b n=c z=b\n" + res.Undo + " [a]: own=a\nv1 [a]: d=a d/x=a f=a z=a\n"
@@ -272,7 +272,7 @@ func TestActorsOfCompaction(t *testing.T) {
 		t.Errorf("made of what %v did", made.Actors)
 	}
 	lasts(t, s, dir, " []:\nof-c [a b c]: a=a b=b c=c\n")
-	if i := stores.Find(t, afterKill(t, s, dir).Main(), "one"); !slices.Equal(i.Actors, []string{"a", "b"}) {
+	if i := stores.Find(t, stores.AfterKill(t, s, dir).Main(), "one"); !slices.Equal(i.Actors, []string{"a", "b"}) {
 		t.Errorf("after a kill by %v", i.Actors)
 	}
 }
@@ -281,11 +281,11 @@ func TestActorsOfCompaction(t *testing.T) {
 // opened.
 func TestBetweenActorsAfterRemount(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := stores.Open(t, dir)
 	as(t, s.Main(), "a").write("f", "1")
 	as(t, s.Main(), "a").write("g", "1")
 	must.OK(t, s.Close())
-	s = open(t, dir)
+	s = stores.Open(t, dir)
 	as(t, s.Main(), "b").write("f", "2")
 	if list := s.Main().List(); len(list) != 1 || list[0].Kind != info.KindActor {
 		t.Errorf("snapshots: %v", list)
@@ -297,7 +297,7 @@ func TestBetweenActorsAfterRemount(t *testing.T) {
 // TestBetweenActors: a change of what another actor changed is preceded by a snapshot, at
 // most once a second.
 func TestBetweenActors(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := stores.Open(t, t.TempDir())
 	w := s.Main()
 	a, b := as(t, w, "a"), as(t, w, "b")
 	taken := func(what string, n int) {
@@ -325,7 +325,7 @@ func TestBetweenActors(t *testing.T) {
 	a.write("f", "4")
 	b.chmod("f", 0o600)
 	taken("within a second", 1)
-	want(t, "both changed it", strings.SplitN(stores.Whose(t, w), "\n", 2)[0], " [a b]: f=a+b")
+	stores.Want(t, "both changed it", strings.SplitN(stores.Whose(t, w), "\n", 2)[0], " [a b]: f=a+b")
 	stores.Capture(t, w, "all")
 	for name, change := range map[string]func(a, b actor){
 		"removed":  func(a, b actor) { a.remove("g"); b.write("g", "1") },
@@ -346,7 +346,7 @@ func TestBetweenActors(t *testing.T) {
 // TestUnknownActors: of what a store has from before there were actors nothing is known.
 func TestUnknownActors(t *testing.T) {
 	s, dir := stores.Quiet(t)
-	write(t, s, s.Main().Root(), "f", "1")
+	stores.Write(t, s, s.Main().Root(), "f", "1")
 	stores.Capture(t, s.Main(), "v1")
 	lasts(t, s, dir, " []:\nv1 ["+actors.Unknown+"]: f="+actors.Unknown+"\n")
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -30,6 +31,9 @@ var (
 	write, mkdir, read, want = stores.Write, stores.Mkdir, stores.Read, stores.Want
 	listed                   = stores.Listed
 )
+
+// long reports whether the exhaustive forms of the tests are asked for; the others take samples.
+var long = os.Getenv("AMBERFS_TEST_LONG") != ""
 
 func TestCaptureRestoreRemount(t *testing.T) {
 	dir := t.TempDir()

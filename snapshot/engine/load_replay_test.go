@@ -91,3 +91,7 @@ func TestRecoveryComesToTheSame(t *testing.T) {
 		})
 	}
 }
+
+// long reports whether the exhaustive forms of the tests are asked for; the others
+// take samples.
+var long = os.Getenv("AMBERFS_TEST_LONG") != ""

@@ -219,7 +219,7 @@ func TestHistoriesWithUnreadableFiles(t *testing.T) {
 	}
 	for seed := stores.FromEnv("SEED", 0); seed < seeds; seed++ {
 		r := rand.New(rand.NewPCG(uint64(seed), 77))
-		s, err := openOn(filepath.Join(t.TempDir(), "store"), nil)
+		s, err := stores.OpenOn(filepath.Join(t.TempDir(), "store"), nil)
 		must.OK(t, err)
 		stores.KeepAll(t, s)
 		u := &flaky{Store: s.CAS(), r: rand.New(rand.NewPCG(uint64(seed), 14))}
@@ -255,7 +255,7 @@ func TestHistoriesWithUnreadableFiles(t *testing.T) {
 			copyDir(t, s.Dir(), dead)
 			u.reads(0)
 			must.OK(t, s.Close())
-			s, err = openOn(dead, nil)
+			s, err = stores.OpenOn(dead, nil)
 			must.OK(t, err)
 			what := fmt.Sprintf("seed %d, round %d", seed, round)
 			stores.Compare(t, what, stores.Portrait(t, s), all)

@@ -45,7 +45,7 @@ func TestGCInHistories(t *testing.T) {
 		disk, err := vfs.OpenRoot(w.dir)
 		must.OK(t, err)
 		defer disk.Close()
-		s, err := openOn(w.dir, hooked{disk, func() error {
+		s, err := stores.OpenOn(w.dir, stores.AskingDisk{FS: disk, Ask: func() error {
 			if fn := w.ask.Load(); fn != nil {
 				(*fn)()
 			}

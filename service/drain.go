@@ -84,10 +84,6 @@ type pendingCall struct {
 // callKey is the key of a request's pendingCall in its context.
 type callKey struct{}
 
-func newCallSet() *callSet {
-	return &callSet{active: make(map[*pendingCall]bool), freshConns: make(map[net.Conn]bool), removal: make(chan struct{})}
-}
-
 // add adds a request to the set, until its pendingCall is removed.
 func (c *callSet) add(r *http.Request) (*pendingCall, *http.Request) {
 	one := &pendingCall{c, r.URL.Path}

@@ -55,10 +55,15 @@ type exportStore interface {
 // export writes a snapshot to the store's own git repository, which is never in a mount of this daemon. The
 // client writes to other repositories, with the rights of its user.
 func (es *Exports) export(ctx context.Context, r *Request, a Export) (_ ExportDone, err error) {
-	ctx, stop := es.contextWhileAlive(ctx, r.Workspace)
-	defer stop()
+	maxBytes := int64(0)
+	if r.Workspace.IsFork() {
+		maxBytes = maxExportBytes
+		var stop func()
+		ctx, stop = loops.WhileNeeded(ctx, 100*time.Millisecond, errForkEnded, func() bool { return es.isAlive(r.Workspace.View()) })
+		defer stop()
+	}
 	defer func() {
-		if err != nil && ctx.Err() != nil { // any error may follow from the end of the workspace
+		if err != nil && ctx.Err() != nil { // any error may follow from the end of the fork
 			err = context.Cause(ctx)
 		}
 	}()
@@ -84,11 +89,6 @@ func (es *Exports) export(ctx context.Context, r *Request, a Export) (_ ExportDo
 		return ExportDone{}, err
 	}
 	defer es.endExport()
-
-	maxBytes := int64(0)
-	if r.Workspace.IsFork() {
-		maxBytes = maxExportBytes
-	}
 
 	result, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
 		Repo: es.repository, Create: true, Ref: ref, CacheDir: filepath.Join(es.dir, GitCache),
@@ -196,15 +196,6 @@ func (es *Exports) withoutExports(ctx context.Context, fn func() error) error {
 }
 
 var errForkEnded = errs.Fail(errs.NotExist, "the fork ended during the export")
-
-// contextWhileAlive returns a context that also ends, with errForkEnded as its cause, when the workspace ends. The
-// caller calls stop.
-func (es *Exports) contextWhileAlive(ctx context.Context, ws *snapshot.Workspace) (alive context.Context, stop func()) {
-	if !ws.IsFork() {
-		return ctx, func() {}
-	}
-	return loops.WhileNeeded(ctx, 100*time.Millisecond, errForkEnded, func() bool { return es.isAlive(ws.View()) })
-}
 
 // isAlive reports whether the workspace with the given view has not ended.
 func (es *Exports) isAlive(view uint32) bool {

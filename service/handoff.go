@@ -341,6 +341,3 @@ func HandoffNote(result *HandedOff) string {
 
 	return text
 }
-
-// handoffBackText returns the changes of the merge of a handoff as text.
-func handoffBackText(result *HandedBack) string { return mergedLines(&result.PromoteResult) }

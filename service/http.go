@@ -94,7 +94,8 @@ func (s *Service) Listen(dir string, socket *os.File) (*Server, error) {
 // serveOn answers requests on a socket. It calls release when the server has closed.
 func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
-	srv := &Server{service: s, door: &door{UnixListener: l}, release: release, cancel: cancel, calls: newCallSet()}
+	srv := &Server{service: s, door: &door{UnixListener: l}, release: release, cancel: cancel}
+	srv.calls = &callSet{active: make(map[*pendingCall]bool), freshConns: make(map[net.Conn]bool), removal: make(chan struct{})}
 	mux := srv.handler()
 	counted := func(w http.ResponseWriter, r *http.Request) {
 		srv.handlers.Add(1)

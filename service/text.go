@@ -31,9 +31,7 @@ func Rows[R any](rows func(*R) [][]string) Form {
 
 // Fields returns a Form that writes rows of a name and a value.
 func Fields[R any](rows func(*R) [][]string) Form {
-	f := Rows(rows)
-	f.rowsAreFields = true
-	return f
+	return Form{rows: Rows(rows).rows, rowsAreFields: true}
 }
 
 // Lines returns a Form with a function that writes a result as lines of text. Each line ends in a newline.

@@ -360,8 +360,6 @@ func briefInfo(i info.Info) any {
 	}{i.Name, i.Seq}
 }
 
-func briefPushed(l PushedList) any { return l.Pushed[0] }
-
 // briefRestored returns the answer of a control file about a restore, with only the first paths.
 func briefRestored(r snapshot.RestoreResult) any {
 	const maxPaths = 100

@@ -56,7 +56,8 @@ func (c *callers) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
 // controlRequest returns a request to the control tree with its caller. If the kernel sent the request again,
 // the result also has the effect that the request had in an earlier daemon (Carried).
 func (c *callers) controlRequest(cancel <-chan struct{}, h *fuse.InHeader) control.Request {
-	r := control.Request{Caller: caller(h), Cancel: cancel, Resent: h.Unique&wire.ResentBit != 0}
+	r := control.Request{Cancel: cancel, Resent: h.Unique&wire.ResentBit != 0}
+	r.Caller = caller(h)
 	if c.recordsRequestNumbers {
 		r.Caller.Request = h.Unique &^ wire.ResentBit
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/amberfs/amberfs/fusefs/control"
 	"github.com/amberfs/amberfs/fusefs/wire"
-	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -64,8 +63,9 @@ func (r *readers) unblockWaiter(request []byte) func(context.Context) error {
 func (r *readers) park(request []byte, wait func(context.Context) error, handle func(b *buffers, n int) error) {
 	b := &buffers{in: bytes.Clone(request)}
 	interrupted, done := r.parking.addParked(wire.Unique(b.in))
-	caller := actors.Caller{PID: binary.NativeEndian.Uint32(b.in[wire.PIDOffset:])}
-	ctx, stop := control.Request{Caller: caller, Cancel: interrupted}.Context()
+	waiting := control.Request{Cancel: interrupted}
+	waiting.Caller.PID = binary.NativeEndian.Uint32(b.in[wire.PIDOffset:])
+	ctx, stop := waiting.Context()
 	result := make(chan error, 1)
 	go func() { result <- wait(ctx) }()
 

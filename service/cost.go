@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/amberfs/amberfs/internal/budget"
-	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -54,28 +53,16 @@ func reserveMemory(ctx context.Context, charge *budget.Charge, bytes int64) erro
 	return nil
 }
 
+// RunsInline reports whether a call through a control file runs without a queue, see ControlFiles.RunsInline.
+func (o *Op) RunsInline(ws *snapshot.Workspace, args any) bool {
+	c := &o.ControlFiles
+	return c.RunsInline && o.CostOf(ws, args) == Cheap && (c.Waits == nil || !c.Waits(args))
+}
+
 // CostOf returns the cost of a call of the operation in a workspace.
 func (o *Op) CostOf(ws *snapshot.Workspace, args any) Cost {
 	if o.ReadsAll != nil && o.ReadsAll(ws, args) {
 		return CPUHeavy
 	}
 	return o.Cost
-}
-
-// carryOut runs an operation. If it is not cheap, it first waits for its turn; main has priority.
-func (s *Service) carryOut(ctx context.Context, r *Request, o *Op, args any) (result any, err error) {
-	r.op = o
-	if o.CostOf(r.Workspace, args) == Cheap {
-		return o.run(s, ctx, r, args)
-	}
-	if !r.Workspace.IsFork() {
-		ctx = turns.WithFastQueue(ctx)
-	}
-
-	err = s.Turns.Do(ctx, func(ctx context.Context) error {
-		result, err = o.run(s, ctx, r, args)
-		return err
-	})
-
-	return result, err
 }

@@ -22,7 +22,7 @@
 //
 // # Requests
 //
-// A Request has the caller, as the kernel reports it, the workspace and the streams. Service.do waits until
+// A Request has the caller, as the kernel reports it, the workspace and the streams. Service.Do waits until
 // the mount is up, checks the caller's rights (Service.Admit), runs the operation, and adds a kind, a sentence and
 // a hint to its error (package errs).
 //

@@ -214,7 +214,7 @@ func (srv *Server) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 	defer req.Release()
 
 	req.Out, req.Item, req.Progress = a, a.sendItem, a.sendProgress
-	result, err := srv.service.do(r.Context(), req, o, args)
+	result, err := srv.service.Do(r.Context(), req, args)
 	a.sendResult(result, err)
 }
 
@@ -270,7 +270,6 @@ func (s *Service) readRequest(r *http.Request, o *Op) (*Request, any, error) {
 	}
 
 	caller := actors.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), ViaSocket: true, Command: command}
-	caller.Actor = s.Store.Actors().ActorOf(caller.PID, caller.UID, ws.View())
 	req := &Request{Caller: caller, Workspace: ws, In: r.Body}
 	if from, ok := r.Context().Value(filesKey{}).(*descriptors.Receiver); ok {
 		req.NextFile = from.Next

@@ -17,6 +17,7 @@ import (
 
 // A Request is the caller, the workspace and the streams of one call.
 type Request struct {
+	// Caller is the calling process. Service.Do sets its actor and, for a call in the mount, the name of its program.
 	Caller actors.Caller
 	// Workspace is the workspace of the call. A caller of Service.Do may leave it nil for main.
 	Workspace *snapshot.Workspace
@@ -37,7 +38,7 @@ type Request struct {
 
 	op         *Op
 	listCharge *budget.Charge // the memory of lists in the answer, see Request.listMemoryCharge
-	*core                     // the shared parts of the service, set by Service.do
+	*core                     // the shared parts of the service, set by Service.Do
 }
 
 // listMemoryCharge returns the charge for the memory of lists in the answer. Release releases it.
@@ -48,7 +49,7 @@ func (r *Request) listMemoryCharge() *budget.Charge {
 	return r.listCharge
 }
 
-// Release releases the memory that was reserved for lists in the answer. The caller of Service.Call calls it when
+// Release releases the memory that was reserved for lists in the answer. The caller of Service.Do calls it when
 // it has written the answer.
 func (r *Request) Release() { r.listCharge.Release() }
 
@@ -153,11 +154,6 @@ func (o *Op) ShownPart(result any) any {
 	return FieldNamed(reflect.ValueOf(result).Elem(), o.JSONField).Interface()
 }
 
-// briefFunc converts a function that takes a result of the type R to a function for ControlFiles.BriefResult.
-func briefFunc[R any](shown func(R) any) func(any) any {
-	return func(result any) any { return shown(result.(R)) }
-}
-
 var ops = slices.Concat(snapshotOps, fileOps, forkOps, storeOps, remoteOps)
 
 // Ops returns all operations.
@@ -182,12 +178,6 @@ func OpOf(args any) *Op {
 		return ops[i]
 	}
 	panic("no operation takes " + t.String())
-}
-
-// Do runs the operation that takes args, and returns its result.
-func (s *Service) Do(ctx context.Context, r *Request, args any) (any, error) {
-	defer r.Release()
-	return s.do(ctx, r, OpOf(args), args)
 }
 
 // errUnknownResult is the error of Op.resume if the result cannot be reconstructed.

@@ -14,7 +14,7 @@ var forkOps = []*Op{
 			return ws.Forks().HidesPaths(args.(snapshot.ForkOptions).Hide)
 		},
 		About:        "Creates a fork of a snapshot or of the present state.",
-		ControlFiles: ControlFiles{RunsInline: true, Line: &Line{File: "fork", Args: "snapshot name", Usage: `a snapshot and the fork, as in: echo "SNAPSHOT FORK" > fork`}},
+		ControlFiles: ControlFiles{RunsInline: true, Waits: argsNameRemote, Line: &Line{File: "fork", Args: "snapshot name", Usage: `a snapshot and the fork, as in: echo "SNAPSHOT FORK" > fork`}},
 		Text: Lines(func(f *Forked) string {
 			return fmt.Sprintf("fork %s created: %s\n", f.Name, gitquote.ReadableName(f.Path))
 		}),

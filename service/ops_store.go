@@ -101,7 +101,7 @@ the background, and works on a full disk.`,
 
 var remoteOps = []*Op{
 	op(Op{Name: "push", Effect: Sends, Cost: Cheap, Access: AccessWriter,
-		CheckArgs: checkPushArgs, ControlFiles: ControlFiles{Line: &Line{File: "push", Args: "snapshots [remote]", Usage: `a snapshot, and perhaps a remote, as in: echo "SNAPSHOT [REMOTE]" > push`}, BriefResult: briefFunc(func(l PushedList) any { return l.Pushed[0] })},
+		CheckArgs: checkPushArgs, ControlFiles: ControlFiles{Line: &Line{File: "push", Args: "snapshots [remote]", Usage: `a snapshot, and perhaps a remote, as in: echo "SNAPSHOT [REMOTE]" > push`}, BriefResult: briefPushed},
 		About: "Sends snapshots to a remote.",
 		Text:  Lines(pushedLines),
 		Tools: []Tool{{Names: [3]string{"snapshot_push"}, Title: "Push a snapshot",

@@ -315,9 +315,9 @@ func namesRemote(name string) bool {
 	return strings.Contains(name, "@") && !strings.HasPrefix(name, "label:")
 }
 
-// NamesRemote reports whether arguments have a field "from" or "snapshot" that names a snapshot on a remote. A call
+// argsNameRemote reports whether arguments have a field "from" or "snapshot" that names a snapshot on a remote. A call
 // with such arguments must first ask the remote.
-func NamesRemote(args any) bool {
+func argsNameRemote(args any) bool {
 	return slices.ContainsFunc([]string{"from", "snapshot"}, func(field string) bool {
 		f := FieldNamed(reflect.ValueOf(args), field)
 		return f.IsValid() && f.Kind() == reflect.String && namesRemote(f.String())

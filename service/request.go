@@ -171,9 +171,8 @@ func (s *Service) Call(ctx context.Context, r *Request, args any) (Answer, error
 	lines := json.NewEncoder(r.Out)
 	lines.SetEscapeHTML(false)
 	r.Item = lines.Encode
-	o := OpOf(args)
-	result, err := s.do(ctx, r, o, args)
-	return Answer{OK: true, Result: result, events: o.Output == Events}, err
+	result, err := s.Do(ctx, r, args)
+	return Answer{OK: true, Result: result, events: r.op.Output == Events}, err
 }
 
 // Inline puts the stream of the operation into the answer. It returns false if the stream is not text.

@@ -70,7 +70,7 @@ func (s *Service) Admit(ctx context.Context, r *Request, o *Op, args any) error 
 
 // checkForkArgs returns an error for arguments that name a snapshot on a remote.
 func checkForkArgs(_ *Request, args any) error {
-	if NamesRemote(args) {
+	if argsNameRemote(args) {
 		return errs.Fail(errs.Perm, "only the owner of the store, in main, can begin a fork from a remote")
 	}
 	return nil

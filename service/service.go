@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/remote/image"
 	"github.com/amberfs/amberfs/remote/known"
@@ -160,9 +161,10 @@ func New(c Config) *Service {
 	return s
 }
 
-// do runs an operation, after the checks of Admit. If the operation panics, do returns an error.
-func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, error) {
-	r.core = s.core
+// Do runs the operation that takes args, after the checks of Admit, and returns its result. If the operation panics,
+// Do returns an error. The caller calls r.Release afterwards.
+func (s *Service) Do(ctx context.Context, r *Request, args any) (any, error) {
+	r.core, r.op = s.core, OpOf(args)
 	if r.Workspace == nil {
 		r.Workspace = s.main
 	}
@@ -170,39 +172,62 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 		return nil, err
 	}
 
+	if !r.Caller.ViaSocket {
+		r.Caller.Command = process.ProgramName(int(r.Caller.PID))
+	}
+	r.Caller.Actor = s.Store.Actors().ActorOf(r.Caller.PID, r.Caller.UID, r.Workspace.View())
+
 	start := time.Now()
-	defer reportStaleNames(r, o, s.Mount.StaleNames)()
+	if r.op.Mutates && r.Progress != nil {
+		defer reportStaleNames(r, s.Mount.StaleNames)()
+	}
 
-	var result any
-	err := guard.Do(func() (err error) {
-		if r.Carried != nil { // the previous daemon has checked the rights
-			result, err = s.resume(ctx, r, o, args)
-			return err
-		}
+	result, err := s.carryOut(ctx, r, args)
 
-		// Only calls over the socket are checked. In a read-only mount, the kernel refuses writes to control files.
-		if o.Mutates && r.Caller.ViaSocket && s.Mount.ReadOnly() {
-			return errs.Fail(errs.Perm, "the mount at %s is read-only", s.mountpoint).WithHint("mount it without ro")
-		}
-		if err := s.Admit(ctx, r, o, args); err != nil {
-			return err
-		}
-
-		result, err = s.carryOut(ctx, r, o, args)
-		return err
-	})
-
-	level, attrs := slog.LevelDebug, []any{"op", o.Name, "uid", r.Caller.UID, "pid", r.Caller.PID, "took", time.Since(start)}
+	level, attrs := slog.LevelDebug, []any{"op", r.op.Name, "uid", r.Caller.UID, "pid", r.Caller.PID, "took", time.Since(start)}
 	if err != nil && ctx.Err() == nil {
 		level, attrs = slog.LevelInfo, append(attrs, "err", err)
 	}
 
 	s.Log.Log(ctx, level, "request", attrs...)
 	if err != nil {
-		return nil, suggestName(r.Workspace, args, explainError(s.log, o, err))
+		return nil, suggestName(r.Workspace, args, explainError(s.log, r.op, err))
 	}
 
 	return result, nil
+}
+
+// carryOut runs the operation of a request, if the caller may use it. An operation that is not cheap first waits for
+// its turn; main has priority. A request that the previous daemon carried out gets the result that it had there. A
+// panic becomes an error.
+func (s *Service) carryOut(ctx context.Context, r *Request, args any) (result any, err error) {
+	defer guard.Catch(&err)
+
+	if r.Carried != nil { // the previous daemon has checked the rights
+		return s.resume(ctx, r, r.op, args)
+	}
+
+	// Only calls over the socket are checked. In a read-only mount, the kernel refuses writes to control files.
+	if r.op.Mutates && r.Caller.ViaSocket && s.Mount.ReadOnly() {
+		return nil, errs.Fail(errs.Perm, "the mount at %s is read-only", s.mountpoint).WithHint("mount it without ro")
+	}
+	if err := s.Admit(ctx, r, r.op, args); err != nil {
+		return nil, err
+	}
+
+	if r.op.CostOf(r.Workspace, args) == Cheap {
+		return r.op.run(s, ctx, r, args)
+	}
+	if !r.Workspace.IsFork() {
+		ctx = turns.WithFastQueue(ctx)
+	}
+
+	err = s.Turns.Do(ctx, func(ctx context.Context) error {
+		result, err = r.op.run(s, ctx, r, args)
+		return err
+	})
+
+	return result, err
 }
 
 // explainError returns an error of an operation with its kind and a hint. If the error is a panic, explainError
@@ -334,10 +359,7 @@ const staleReportInterval = 200 * time.Millisecond
 // reportStaleNames reports, as the progress of a request, how many changed names the kernel has dropped from its
 // cache: a restore, merge or import waits until the kernel has dropped all of them. The reports end when stop is
 // called. staleCount returns the number of names that the kernel has still to drop.
-func reportStaleNames(r *Request, o *Op, staleCount func() int64) (stop func()) {
-	if !o.Mutates || r.Progress == nil {
-		return func() {}
-	}
+func reportStaleNames(r *Request, staleCount func() int64) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		tick := time.NewTicker(staleReportInterval)

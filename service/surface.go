@@ -137,14 +137,16 @@ func (o *Op) ArgsFrom(preset any, p Positional, words []string) any {
 // ControlFiles describes how callers in the mount use an operation without `.snapshots/call`.
 type ControlFiles struct {
 	// RunsInline is set for operations that run on the goroutine that read the kernel's request, without a queue.
-	// Such operations are Cheap, and wait neither for a network nor for another process.
+	// Such operations are Cheap, and wait neither for a network nor for another process. Waits, if set, reports
+	// whether a call with these arguments may wait for one, so that it runs in the queue.
 	RunsInline bool
+	Waits      func(args any) bool
 	Line       *Line
 	Queries    []Query
 	// Alternative is a text for the error of an operation that needs the socket: what callers in the mount can
 	// use in its place.
 	Alternative string
-	// BriefResult, if set, returns the part of a result that becomes the answer to a line.
+	// BriefResult, if set, shortens a long result, for the answer to a line.
 	BriefResult func(result any) any
 }
 

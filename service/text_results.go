@@ -352,17 +352,13 @@ func undoneLines(result *UndoneBy) string {
 	return text
 }
 
-// briefInfo returns the answer of a control file about a snapshot. The file info@NAME has the other fields.
-func briefInfo(i info.Info) any {
-	return struct {
-		Name string `json:"name"`
-		Seq  uint64 `json:"seq"`
-	}{i.Name, i.Seq}
-}
+// briefPushed returns the answer of the control file push, which pushes one snapshot.
+func briefPushed(result any) any { return result.(PushedList).Pushed[0] }
 
 // briefRestored returns the answer of a control file about a restore, with only the first paths.
-func briefRestored(r snapshot.RestoreResult) any {
+func briefRestored(result any) any {
 	const maxPaths = 100
+	r := result.(snapshot.RestoreResult)
 	r.More = r.More || len(r.Paths) > maxPaths
 	r.Shorten(maxPaths)
 	return r

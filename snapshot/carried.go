@@ -28,7 +28,7 @@ func (s *Store) ResultOf(request uint64) *RequestResult {
 
 	switch r := s.forest.Takeover.CatalogueRecord(request).(type) {
 	case *catalogue.Capture:
-		c.NewSnapshot, view = r.Info, r.WS
+		c.NewSnapshot, view = r.UserInfo(), r.WS
 	case *catalogue.Edit:
 		c.EditAnswer, c.UndoSnapshot, view = r.Answer, r.Pre.Name, r.WS
 	case *catalogue.Fork:

@@ -6,6 +6,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -17,17 +18,19 @@ func (t *Tree) Mkdir(dir live.NodeID, name string, r Request) (Entry, error) {
 	}
 
 	if forks {
-		if err := t.commands.perform(ws, forkName, nil, r, snapshot.ForkOptions{Name: name}, nil); err != nil {
+		if _, err := t.commands.perform(ws, forkName, r, snapshot.ForkOptions{Name: name}, nil); err != nil {
 			return Entry{}, err
 		}
 		return t.lookupFork(ws, name)
 	}
 
-	if err := t.commands.perform(ws, createName, nil, r, snapshot.CaptureOptions{Name: name}, nil); err != nil {
+	made, err := t.commands.perform(ws, createName, r, snapshot.CaptureOptions{Name: name}, nil)
+	if err != nil {
 		return Entry{}, err
 	}
 
-	return t.lookupSnapshot(ws, name)
+	a, err := waitAttr(ws, live.Node(made.(info.Info).View, live.RootIno))
+	return Entry{a, BriefCacheTime}, err
 }
 
 // Rmdir deletes a snapshot or a fork, although its root is not an empty directory. The deletion of a fork
@@ -38,10 +41,12 @@ func (t *Tree) Rmdir(dir live.NodeID, name string, r Request) error {
 		return err
 	}
 	if forks {
-		return t.commands.perform(ws, forkName, nil, r, service.DeleteFork{Name: name, Rmdir: true}, nil)
+		_, err := t.commands.perform(ws, forkName, r, service.DeleteFork{Name: name, Rmdir: true}, nil)
+		return err
 	}
 
-	return t.commands.perform(ws, createName, nil, r, service.Remove{Names: []string{name}}, checkNoControlFile(name, "removed"))
+	_, err = t.commands.perform(ws, createName, r, service.Remove{Names: []string{name}}, checkNoControlFile(name, "removed"))
+	return err
 }
 
 // checkNoControlFile returns an error if name is the name of a control file, which is not a snapshot. verb is
@@ -72,7 +77,8 @@ func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to strin
 		return err
 	}
 	if forks {
-		return t.commands.perform(ws, forkName, nil, r, service.RenameFork{From: from, To: to}, nil)
+		_, err := t.commands.perform(ws, forkName, r, service.RenameFork{From: from, To: to}, nil)
+		return err
 	}
 
 	return t.renameInSnapshots(ws, from, to, r)
@@ -81,7 +87,8 @@ func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to strin
 // renameInSnapshots carries out a rename in .snapshots.
 func (t *Tree) renameInSnapshots(ws *snapshot.Workspace, from, to string, r Request) error {
 	if name, ok := parseRestore(to); ok && from == restoreName {
-		return t.commands.perform(ws, restoreName, nil, r, snapshot.RestoreOptions{Name: name}, nil)
+		_, err := t.commands.perform(ws, restoreName, r, snapshot.RestoreOptions{Name: name}, nil)
+		return err
 	}
 	if n := t.privateFile(ws, from); n != nil {
 		return t.renamePrivate(n, to, r)
@@ -90,5 +97,6 @@ func (t *Tree) renameInSnapshots(ws *snapshot.Workspace, from, to string, r Requ
 		return t.commands.renameLostFile(ws, to, r)
 	}
 
-	return t.commands.perform(ws, createName, nil, r, service.Rename{From: from, To: to}, checkNoControlFile(from, "renamed"))
+	_, err := t.commands.perform(ws, createName, r, service.Rename{From: from, To: to}, checkNoControlFile(from, "renamed"))
+	return err
 }

@@ -17,8 +17,9 @@ import (
 // The way of a command:
 //
 //  1. commands.write and Tree.renamePrivate pass the text of a command to submit, which parses it.
-//  2. submit, Mkdir, Rmdir and Rename call perform, or runCall for a request in JSON.
-//  3. perform and runCall wait for the tenant's turn, call the service and store the answer.
+//  2. submit calls run, or runCall for a request in JSON, and stores the answer.
+//  3. Mkdir, Rmdir and Rename call perform, which calls run, and keeps the result until an answer is read.
+//  4. run and runCall wait for the tenant's turn, unless the operation runs inline, and call the service.
 
 // commands runs the commands that are written to files, and keeps their answers.
 type commands struct {
@@ -106,48 +107,53 @@ func (c *commands) submit(ws *snapshot.Workspace, name string, n node, line []by
 		return errUnanswered
 	}
 
-	return c.perform(ws, name, n, r, args, err)
-}
-
-// perform runs the operation of args. The answer becomes the content of the file called name. perform writes
-// it now if the result may be large, or if n is not nil: then the command was written to the node n, from
-// which the program may read the answer. Otherwise the answer is written at the next lookup of the file. If
-// err is not nil, the command is malformed, and err is the answer.
-func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Request, args any, err error) error {
-	began := time.Now()
-	o := new(outcome)
-	if err == nil {
-		err = c.queue.run(ws, r, args, true, func(ctx context.Context) (err error) {
-			o.result, err = c.service.Do(ctx, r.serviceRequest(ws), args)
-			return err
-		})
-	}
-
-	isSmall := err != nil
-	if err == nil {
-		if brief := service.OpOf(args).ControlFiles.BriefResult; brief != nil {
-			o.result, isSmall = brief(o.result), true
-		}
-	}
-
-	o.err, o.duration = err, time.Since(began)
-	if e := (*errs.Error)(nil); err != nil && !errors.As(err, &e) { // package service has logged its own errors already
-		c.service.Log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
-	}
-
+	o := c.run(ws, name, r, args, err)
 	if name == policyName { // the file policy shows no answers, so the file create shows the error
-		if err == nil {
+		if o.err == nil {
 			return nil
 		}
 		name, n = createName, nil
 	}
 
-	if n == nil && isSmall {
-		c.cache.keepOutcome(ws, name, r.Caller, o)
-		return err
+	return errors.Join(o.err, c.storeAnswer(ws, name, n, r.Caller, o.write))
+}
+
+// perform runs the operation of args, and returns its result. It keeps the result, from which the answer is written
+// when the file called name is read. If err is not nil, the request is malformed, and err is the answer.
+func (c *commands) perform(ws *snapshot.Workspace, name string, r Request, args any, err error) (any, error) {
+	o := c.run(ws, name, r, args, err)
+	c.cache.keepOutcome(ws, name, r.Caller, o)
+	return o.result, o.err
+}
+
+// run runs the operation of args, and logs its error. If err is not nil, the command is malformed, and err is its
+// outcome.
+func (c *commands) run(ws *snapshot.Workspace, name string, r Request, args any, err error) *outcome {
+	began := time.Now()
+	r.Workspace = ws
+	defer r.Release()
+
+	o := &outcome{err: err}
+	switch {
+	case err != nil:
+	case service.OpOf(args).RunsInline(ws, args):
+		o.result, o.err = c.service.Do(context.Background(), &r.Request, args)
+	default:
+		o.err = c.queue.run(ws, r, args, func(ctx context.Context) (err error) {
+			o.result, err = c.service.Do(ctx, &r.Request, args)
+			return err
+		})
+		if brief := service.OpOf(args).ControlFiles.BriefResult; o.err == nil && brief != nil {
+			o.result = brief(o.result)
+		}
 	}
 
-	return errors.Join(err, c.storeAnswer(ws, name, n, r.Caller, o.write))
+	o.duration = time.Since(began)
+	if e := (*errs.Error)(nil); o.err != nil && !errors.As(o.err, &e) { // package service has logged its own errors already
+		c.service.Log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", o.err)
+	}
+
+	return o
 }
 
 // storeAnswer calls the function write, and stores the text that it writes as the answer of a file, see keepAnswer.
@@ -228,11 +234,10 @@ func (c *commands) runCall(ws *snapshot.Workspace, name string, n node, request 
 	stream := c.cache.newContentWriter(ws)
 	defer stream.discard()
 
-	q := r.serviceRequest(ws)
-	defer q.Release()
+	r.Workspace, r.Out = ws, stream
+	defer r.Release()
 
-	q.Out = stream
-	a, err := c.call(ws, r, q, request)
+	a, err := c.call(ws, &r, request)
 	if err != nil {
 		a = service.FailedAnswer(err)
 	}
@@ -252,14 +257,14 @@ func (c *commands) runCall(ws *snapshot.Workspace, name string, n node, request 
 }
 
 // call runs a request in JSON when it is the tenant's turn.
-func (c *commands) call(ws *snapshot.Workspace, r Request, q *service.Request, request []byte) (a service.Answer, err error) {
+func (c *commands) call(ws *snapshot.Workspace, r *Request, request []byte) (a service.Answer, err error) {
 	args, err := service.ParseCall(request)
 	if err != nil {
 		return a, err
 	}
 
-	err = c.queue.run(ws, r, args, false, func(ctx context.Context) (err error) {
-		a, err = c.service.Call(ctx, q, args)
+	err = c.queue.run(ws, *r, args, func(ctx context.Context) (err error) {
+		a, err = c.service.Call(ctx, &r.Request, args)
 		return err
 	})
 

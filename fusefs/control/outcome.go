@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 // An outcome is the result or the error of a command, from which the answer is written later.
@@ -25,8 +26,16 @@ func (o *outcome) write(w io.Writer) error {
 		return gitquote.Encoder(w).Encode(service.FailedAnswer(o.err))
 	}
 
+	shown := o.result
+	if i, ok := shown.(info.Info); ok { // the file info@NAME has the other fields
+		shown = struct {
+			Name string `json:"name"`
+			Seq  uint64 `json:"seq"`
+		}{i.Name, i.Seq}
+	}
+
 	var fields bytes.Buffer
-	if err := gitquote.Encoder(&fields).Encode(o.result); err != nil {
+	if err := gitquote.Encoder(&fields).Encode(shown); err != nil {
 		return err
 	}
 
@@ -40,7 +49,8 @@ func (o *outcome) write(w io.Writer) error {
 }
 
 // keepOutcome keeps the outcome of a command that was not written to a file, such as mkdir. Few programs read
-// the answer to such a command.
+// the answer to such a command. The result is small: long lists are shortened (ControlFiles.BriefResult), and the snapshot
+// of a mkdir has no message.
 func (c *cache) keepOutcome(ws *snapshot.Workspace, name string, who actors.Caller, o *outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,7 +22,7 @@ func TestFailureIsToldOnce(t *testing.T) {
 		func() error { return u.write("restore", "nowhere\n") },
 		func() error { return u.write("create", "{no json\n") },
 		func() error {
-			return u.tree.Rename(forksID(0), "none", forksID(0), "other", 0, Request{Caller: u.who})
+			return u.tree.Rename(forksID(0), "none", forksID(0), "other", 0, requestOf(u.who))
 		},
 	} {
 		b.Reset()

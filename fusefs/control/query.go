@@ -70,7 +70,8 @@ func (g *renderer) lookupQuery(ws *snapshot.Workspace, q query, name string, r R
 	// The caller needs the right of the operation even to look the name up, because the size of a diff is
 	// information about files.
 	args := q.op.ArgsFrom(q.row.Preset, q.row.Args, q.names)
-	if err := g.service.Admit(context.Background(), r.serviceRequest(ws), q.op, args); err != nil {
+	r.Workspace = ws
+	if err := g.service.Admit(context.Background(), &r.Request, q.op, args); err != nil {
 		return Entry{}, err
 	}
 
@@ -81,9 +82,11 @@ func (g *renderer) lookupQuery(ws *snapshot.Workspace, q query, name string, r R
 
 	findSource := func() (source, error) { return sourceOf(ws, q, views) }
 	e, err := g.lookupRendered(ws, name, mode, r, findSource, func(ctx context.Context, w io.Writer) error {
-		request := r.serviceRequest(ws)
+		request := r.Request
+		defer request.Release()
+
 		request.Out = w
-		result, err := g.service.Do(ctx, request, args)
+		result, err := g.service.Do(ctx, &request, args)
 		if err != nil || q.op.Output != "" {
 			return err
 		}

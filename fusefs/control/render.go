@@ -16,7 +16,7 @@ import (
 // renderStatus writes the status without counters that change all the time: a file whose content changes with
 // each lookup cannot be read.
 func renderStatus(s *service.Service, w io.Writer, ws *snapshot.Workspace) error {
-	out, err := s.Do(context.Background(), Request{}.serviceRequest(ws), service.GetStatus{})
+	out, err := s.Do(context.Background(), &service.Request{Workspace: ws}, service.GetStatus{})
 	if err != nil {
 		return err
 	}

@@ -85,5 +85,6 @@ func (c *commands) renameLostFile(ws *snapshot.Workspace, to string, r Request) 
 	}
 
 	args := map[string]any{createName: snapshot.CaptureOptions{}, restoreName: snapshot.RestoreOptions{}, forkName: snapshot.ForkOptions{}}
-	return c.perform(ws, to, nil, r, args[to], nil)
+	_, err := c.perform(ws, to, r, args[to], nil)
+	return err
 }

@@ -150,14 +150,10 @@ func (q *queue) compute(ws *snapshot.Workspace, r Request, fn func(ctx context.C
 
 // run calls fn, which runs the operation of args. Operations that are not cheap wait for other operations of
 // their tenant, and then take turns with the operations of all tenants. Cheap operations wait while too many
-// operations of their tenant run. If mayRunAtOnce is set, operations in whose row RunsInline is set do not wait, and
-// run on the goroutine that reads the kernel's requests.
-func (q *queue) run(ws *snapshot.Workspace, r Request, args any, mayRunAtOnce bool, fn func(context.Context) error) error {
-	switch o := service.OpOf(args); {
-	case o.CostOf(ws, args) != service.Cheap:
+// operations of their tenant run.
+func (q *queue) run(ws *snapshot.Workspace, r Request, args any, fn func(context.Context) error) error {
+	if service.OpOf(args).CostOf(ws, args) != service.Cheap {
 		return q.compute(ws, r, fn)
-	case mayRunAtOnce && o.ControlFiles.RunsInline && !service.NamesRemote(args):
-		return fn(context.Background())
 	}
 	return q.runLimited(q.cache.tenant(ws).commands, r, fn)
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -39,15 +38,14 @@ type Kernel interface {
 }
 
 // A Request has what all requests of the kernel have: the caller, and whether the kernel sent the request
-// again. It has no arguments.
+// again. It has no arguments. The embedded request is passed to the service.
 type Request struct {
-	actors.Caller
+	service.Request
 	// Cancel is closed at the first signal that the caller gets while it waits.
 	Cancel <-chan struct{}
 	// Resent is set if the previous daemon may have carried out the request. Carried, if set, is the
 	// effect that the request had.
-	Resent  bool
-	Carried *snapshot.RequestResult
+	Resent bool
 
 	mayRender bool // set for a lookup in renderingDir, where a lookup renders a file
 }
@@ -57,14 +55,6 @@ type Entry struct {
 	Attr live.Attr
 	// Timeout is how long the kernel may cache the name.
 	Timeout time.Duration
-}
-
-// serviceRequest returns a request to the service in a workspace, for the same caller.
-func (r Request) serviceRequest(ws *snapshot.Workspace) *service.Request {
-	caller := r.Caller
-	caller.Command = process.ProgramName(int(r.PID))
-	caller.Actor = ws.Store().Actors().ActorOf(r.PID, r.UID, ws.View())
-	return &service.Request{Caller: caller, Workspace: ws, Carried: r.Carried}
 }
 
 // A Tree is the control tree of all workspaces of a store. Its exported methods are the requests of the
@@ -136,7 +126,7 @@ func (r Request) Context() (context.Context, context.CancelFunc) {
 			return
 		}
 
-		for !process.IsKilled(int(r.PID)) {
+		for !process.IsKilled(int(r.Caller.PID)) {
 			select {
 			case <-time.After(killedCheckInterval):
 			case <-ctx.Done():

@@ -91,9 +91,11 @@ func (u *user) put(name, content string) {
 	u.must(err)
 }
 
+func requestOf(who actors.Caller) Request { return Request{Request: service.Request{Caller: who}} }
+
 // find resolves a name as open(2) does: it follows the symlink to the directory in which a file is rendered.
 func (u *user) find(name string) (Entry, error) {
-	e, err := u.tree.Lookup(u.dir, name, Request{Caller: u.who})
+	e, err := u.tree.Lookup(u.dir, name, requestOf(u.who))
 	if err != nil || e.Attr.Mode&unix.S_IFMT != unix.S_IFLNK {
 		return e, err
 	}
@@ -101,7 +103,7 @@ func (u *user) find(name string) (Entry, error) {
 		return e, err
 	}
 	u.tree.Forget(e.Attr.ID, 1)
-	return u.tree.Lookup(renderingID(uint32(u.dir.Ino())), name, Request{Caller: u.who})
+	return u.tree.Lookup(renderingID(uint32(u.dir.Ino())), name, requestOf(u.who))
 }
 
 func (u *user) lookup(name string) (live.Attr, error) {
@@ -146,7 +148,7 @@ func (u *user) write(name, text string) error {
 	if _, err := u.tree.SetAttr(a.ID, live.SetAttr{Size: new(int64)}, u.who); err != nil {
 		return err
 	}
-	_, err = u.tree.Write(a.ID, []byte(text), 0, Request{Caller: u.who})
+	_, err = u.tree.Write(a.ID, []byte(text), 0, requestOf(u.who))
 	return err
 }
 
@@ -192,31 +194,31 @@ func TestSnapshotsByFiles(t *testing.T) {
 	u := newUser(t)
 	u.must(u.write(createName, "v1 the first\n"))
 	u.result(createName, `"ok":true,"name":"v1","seq":1`)
-	_, err := u.tree.Mkdir(u.dir, "v2", Request{Caller: u.who})
+	_, err := u.tree.Mkdir(u.dir, "v2", requestOf(u.who))
 	must.OK(t, err)
-	if _, err := u.tree.Mkdir(u.dir, "v2", Request{Caller: u.who}); !errors.Is(err, errs.Exist) {
+	if _, err := u.tree.Mkdir(u.dir, "v2", requestOf(u.who)); !errors.Is(err, errs.Exist) {
 		t.Errorf("the same name again: %v", err)
 	}
 	u.result(createName, `"ok":false`)
 	if list := strings.Split(u.read("list"), "\n"); len(list) != 3 || !strings.HasPrefix(list[0], "v2\t") || !strings.HasSuffix(list[1], "\tthe first") {
 		t.Errorf("the list is %q", list)
 	}
-	u.must(u.tree.Rename(u.dir, "v2", u.dir, "v3", 0, Request{Caller: u.who}))
+	u.must(u.tree.Rename(u.dir, "v2", u.dir, "v3", 0, requestOf(u.who)))
 	if a, err := u.lookup("cp-2"); err != nil || a.Mode != typeLink|0o777 {
 		t.Errorf("another name of v3: %o, %v", a.Mode, err)
 	} else if to, err := u.tree.Readlink(a.ID); err != nil || to != "v3" {
 		t.Errorf("another name of v3 leads to %q, %v", to, err)
 	}
-	u.must(u.tree.Rename(u.dir, restoreName, u.dir, "restore@v1", 0, Request{Caller: u.who}))
+	u.must(u.tree.Rename(u.dir, restoreName, u.dir, "restore@v1", 0, requestOf(u.who)))
 	u.result(restoreName, `"snapshot":"v1","changed":0`)
-	u.must(u.tree.Rmdir(u.dir, "v3", Request{Caller: u.who}))
+	u.must(u.tree.Rmdir(u.dir, "v3", requestOf(u.who)))
 	if _, err := u.lookup("v3"); !errors.Is(err, catalogue.ErrNotFound) {
 		t.Errorf("a snapshot that was removed: %v", err)
 	}
 	if names := u.names(); !slices.Contains(names, "v1") || slices.Contains(names, "v3") || !slices.Contains(names, "list") {
 		t.Errorf("the names are %q", names)
 	}
-	if err := u.tree.Rmdir(u.dir, "list", Request{Caller: u.who}); !errors.Is(err, errs.Protected) {
+	if err := u.tree.Rmdir(u.dir, "list", requestOf(u.who)); !errors.Is(err, errs.Protected) {
 		t.Errorf("rmdir list: %v", err)
 	}
 }
@@ -224,7 +226,7 @@ func TestSnapshotsByFiles(t *testing.T) {
 // TestNoAnswerUnread: for a command that is not written to a file, the answer is made only when it is looked up.
 func TestNoAnswerUnread(t *testing.T) {
 	u := newUser(t)
-	again := Request{Caller: u.who}
+	again := requestOf(u.who)
 	_, err := u.tree.Mkdir(u.dir, "v1", again)
 	must.OK(t, err)
 	u.must(u.tree.Rename(u.dir, "v1", u.dir, "v2", 0, again))
@@ -236,7 +238,7 @@ func TestNoAnswerUnread(t *testing.T) {
 	u.result(restoreName, `"snapshot":"v2"`)
 
 	stranger := actors.Caller{UID: 4321}
-	_, err = u.tree.Mkdir(u.dir, "theirs", Request{Caller: stranger})
+	_, err = u.tree.Mkdir(u.dir, "theirs", requestOf(stranger))
 	must.OK(t, err)
 	_, err = u.tree.Mkdir(u.dir, "v2", again)
 	if !errors.Is(err, errs.Exist) {
@@ -255,9 +257,9 @@ func TestNewlineOfItsOwn(t *testing.T) {
 	for i, line := range []string{`{"name":"v1"}`, "v2", `{"name":"v3"}`} {
 		a, err := u.lookup(createName)
 		must.OK(t, err)
-		_, err = u.tree.Write(a.ID, []byte(line), 0, Request{Caller: u.who})
+		_, err = u.tree.Write(a.ID, []byte(line), 0, requestOf(u.who))
 		must.OK(t, err)
-		_, err = u.tree.Write(a.ID, []byte("\n"), int64(len(line)), Request{Caller: u.who})
+		_, err = u.tree.Write(a.ID, []byte("\n"), int64(len(line)), requestOf(u.who))
 		must.OK(t, err)
 		if n := len(u.tree.cache.store.Main().List()); n != i+1 {
 			t.Errorf("after %q there are %d snapshots", line, n)
@@ -275,9 +277,9 @@ func TestForksByFiles(t *testing.T) {
 	u.must(u.write(createName, "v1\n"))
 	u.must(u.write(forkName, "v1 side\n"))
 	u.dir = forksID(live.MainView)
-	_, err := u.tree.Mkdir(u.dir, "now", Request{Caller: u.who})
+	_, err := u.tree.Mkdir(u.dir, "now", requestOf(u.who))
 	must.OK(t, err)
-	u.must(u.tree.Rename(u.dir, "now", u.dir, "later", 0, Request{Caller: u.who}))
+	u.must(u.tree.Rename(u.dir, "now", u.dir, "later", 0, requestOf(u.who)))
 	if got := u.names(); !slices.Equal(got, []string{".", "..", "side", "later"}) {
 		t.Errorf("the forks are %q", got)
 	}
@@ -286,7 +288,7 @@ func TestForksByFiles(t *testing.T) {
 	if dir, ok := u.tree.Parent(e.Attr.ID.View()); !ok || dir != u.dir {
 		t.Errorf("the parent of a fork is %x, %v", dir, ok)
 	}
-	u.must(u.tree.Rmdir(u.dir, "side", Request{Caller: u.who}))
+	u.must(u.tree.Rmdir(u.dir, "side", requestOf(u.who)))
 	u.dir = snapshotsID(live.MainView)
 	if a, err := u.lookup(latestName); err != nil {
 		t.Error(err)
@@ -408,7 +410,7 @@ func TestManyEntries(t *testing.T) {
 		from, to := "ab"[i%2:i%2+1], "ba"[i%2:i%2+1]
 		_, err := u.find("info@" + from)
 		must.OK(t, err)
-		u.must(u.tree.Rename(u.dir, from, u.dir, to, 0, Request{Caller: u.who}))
+		u.must(u.tree.Rename(u.dir, from, u.dir, to, 0, requestOf(u.who)))
 	}
 	if n := len(u.tree.cache.mu.nodes); n > maxTenantNodes {
 		t.Errorf("%d files are kept", n)
@@ -424,7 +426,7 @@ func TestAllTenants(t *testing.T) {
 	for i := range 4 {
 		u.read(fmt.Sprintf("diff@v%d", i))
 	}
-	_, err := u.tree.Mkdir(forksID(live.MainView), "f", Request{Caller: u.who})
+	_, err := u.tree.Mkdir(forksID(live.MainView), "f", requestOf(u.who))
 	u.must(err)
 	fork, err := u.tree.store.Main().Forks().Named("f")
 	u.must(err)
@@ -441,9 +443,9 @@ func TestAllTenants(t *testing.T) {
 	if main, f := u.tree.cache.tenant(u.tree.store.Main()), u.tree.cache.tenant(fork); main.chargedBytes > 3<<20 || f.chargedBytes < 2<<20 {
 		t.Errorf("main has %d bytes, the fork %d", main.chargedBytes, f.chargedBytes)
 	}
-	u.must(u.tree.Rmdir(forksID(live.MainView), "f", Request{Caller: u.who}))
+	u.must(u.tree.Rmdir(forksID(live.MainView), "f", requestOf(u.who)))
 	u.dir = inMain
-	_, err = u.tree.Mkdir(forksID(live.MainView), "g", Request{Caller: u.who})
+	_, err = u.tree.Mkdir(forksID(live.MainView), "g", requestOf(u.who))
 	u.must(err)
 	g, err := u.tree.store.Main().Forks().Named("g")
 	u.must(err)
@@ -554,17 +556,17 @@ func TestOneRendering(t *testing.T) {
 // in it.
 func TestRenderingDir(t *testing.T) {
 	u := newUser(t)
-	e, err := u.tree.Lookup(u.dir, renderingDir, Request{Caller: u.who})
+	e, err := u.tree.Lookup(u.dir, renderingDir, requestOf(u.who))
 	u.must(err)
 	if a, err := u.tree.GetAttr(e.Attr.ID); err != nil || a.Mode&unix.S_IFMT != unix.S_IFDIR {
 		t.Errorf("it is %o, %v", a.Mode, err)
 	}
 	for _, name := range []string{createName, latestName, "v1", renderingDir} {
-		if _, err := u.tree.Lookup(e.Attr.ID, name, Request{Caller: u.who}); !errors.Is(err, errs.NotExist) {
+		if _, err := u.tree.Lookup(e.Attr.ID, name, requestOf(u.who)); !errors.Is(err, errs.NotExist) {
 			t.Errorf("%s in it: %v", name, err)
 		}
 	}
-	_, made := u.tree.Mkdir(e.Attr.ID, "v1", Request{Caller: u.who})
+	_, made := u.tree.Mkdir(e.Attr.ID, "v1", requestOf(u.who))
 	_, created := u.tree.Create(e.Attr.ID, "call.1", 0o600, u.who)
 	for _, err := range []error{made, created} {
 		if !errors.Is(err, errs.Perm) {
@@ -604,13 +606,13 @@ func TestCall(t *testing.T) {
 	u.must(u.write("call.mine", show("a")))
 	u.result("call.mine", `"name":"a"`)
 	u.must(u.write("call.tmp.7", show("b")))
-	u.must(u.tree.Rename(u.dir, "call.tmp.7", u.dir, callName, 0, Request{Caller: u.who}))
+	u.must(u.tree.Rename(u.dir, "call.tmp.7", u.dir, callName, 0, requestOf(u.who)))
 	u.result(callName, `"name":"b"`)
 	if _, err := u.lookup("call.tmp.7"); err == nil {
 		t.Error("a file that was renamed is still there")
 	}
 	u.must(u.write(".call.swp", show("c")))
-	u.must(u.tree.Rename(u.dir, ".call.swp", u.dir, callName, 0, Request{Caller: u.who}))
+	u.must(u.tree.Rename(u.dir, ".call.swp", u.dir, callName, 0, requestOf(u.who)))
 	u.result(callName, `"name":"c"`)
 	u.must(u.tree.Unlink(u.dir, "call.mine", Request{}))
 	if _, err := u.lookup("call.mine"); err == nil {
@@ -694,7 +696,7 @@ func TestAnswerAfterUnlink(t *testing.T) {
 		e, err := u.tree.Create(u.dir, "call.x", 0o644, u.who)
 		u.must(err)
 		u.must(u.tree.Unlink(u.dir, "call.x", Request{}))
-		_, err = u.tree.Write(e.Attr.ID, []byte(`{"op":"diff","a":"base"}`), 0, Request{Caller: u.who})
+		_, err = u.tree.Write(e.Attr.ID, []byte(`{"op":"diff","a":"base"}`), 0, requestOf(u.who))
 		must.OK(t, err)
 		a, err := u.tree.GetAttr(e.Attr.ID)
 		if err != nil || a.Size == 0 {
@@ -718,7 +720,7 @@ func TestRequestInPieces(t *testing.T) {
 	one, two := actors.Caller{UID: 1, PID: 1}, actors.Caller{UID: 2, PID: 2}
 	write := func(who actors.Caller, text string) {
 		t.Helper()
-		_, err := u.tree.Write(a.ID, []byte(text), 0, Request{Caller: who})
+		_, err := u.tree.Write(a.ID, []byte(text), 0, requestOf(who))
 		must.OK(t, err)
 	}
 	write(one, request[:4096])
@@ -750,9 +752,9 @@ func TestLinesOfTwo(t *testing.T) {
 	u.must(err)
 	a := e.Attr
 	half := "mine " + strings.Repeat("a", 1019)
-	_, err = u.tree.Write(a.ID, []byte(half), 0, Request{Caller: actors.Caller{UID: 1, PID: 1}})
+	_, err = u.tree.Write(a.ID, []byte(half), 0, requestOf(actors.Caller{UID: 1, PID: 1}))
 	must.OK(t, err)
-	_, err = u.tree.Write(a.ID, []byte("theirs\n"), 0, Request{Caller: actors.Caller{UID: 2, PID: 2}})
+	_, err = u.tree.Write(a.ID, []byte("theirs\n"), 0, requestOf(actors.Caller{UID: 2, PID: 2}))
 	must.OK(t, err)
 	if info, err := u.tree.store.Main().Find("theirs"); err != nil || info.UID != 2 {
 		t.Errorf("the whole line: %+v, %v", info, err)
@@ -790,9 +792,9 @@ func TestScratchFiles(t *testing.T) {
 		t.Error("the oldest is still there")
 	}
 	u.must(u.tree.Unlink(u.dir, name(2), Request{}))
-	u.must(u.tree.Rename(u.dir, name(3), u.dir, createName, unix.RENAME_NOREPLACE, Request{Caller: u.who}))
+	u.must(u.tree.Rename(u.dir, name(3), u.dir, createName, unix.RENAME_NOREPLACE, requestOf(u.who)))
 	u.result(createName, fmt.Sprintf(`"name":"%d"`, count-3))
-	u.must(u.tree.Rename(u.dir, name(4), u.dir, "create.tmp.x", 0, Request{Caller: u.who}))
+	u.must(u.tree.Rename(u.dir, name(4), u.dir, "create.tmp.x", 0, requestOf(u.who)))
 	if got := u.read("create.tmp.x"); got != fmt.Sprintln(count-4) {
 		t.Errorf("a scratch file that was renamed has %q", got)
 	}
@@ -864,7 +866,7 @@ func TestAnswerBehindRequest(t *testing.T) {
 		u.must(err)
 		at := int64(0)
 		for _, request := range []string{`{"op":"snapshot","name":"s` + name + `"}`, `{"op":"list"}`, `{"op":"show","name":"none"}`} {
-			n, err := u.tree.Write(a.ID, []byte(request), at, Request{Caller: u.who})
+			n, err := u.tree.Write(a.ID, []byte(request), at, requestOf(u.who))
 			if failed := request[7:11] == "show"; failed != (err != nil) {
 				t.Fatalf("%s: %v", request, err)
 			}
@@ -888,11 +890,12 @@ func TestAnswerBehindRequest(t *testing.T) {
 // fails only if a command was lost.
 func TestResentWithLostFiles(t *testing.T) {
 	u := newUser(t)
-	again := Request{Caller: u.who, Resent: true}
+	again := requestOf(u.who)
+	again.Resent = true
 	for _, name := range []string{"call.x", "create.tmp.x"} {
 		u.must(u.tree.Unlink(u.dir, name, again))
 		u.must(u.tree.Rename(u.dir, name, u.dir, name+"y", 0, again))
-		if err := u.tree.Unlink(u.dir, name, Request{Caller: u.who}); !errors.Is(err, errs.NotExist) {
+		if err := u.tree.Unlink(u.dir, name, requestOf(u.who)); !errors.Is(err, errs.NotExist) {
 			t.Errorf("%s is removed though it is not there: %v", name, err)
 		}
 		if err := u.tree.Rename(u.dir, name, u.dir, createName, 0, again); !errors.Is(err, unix.EIO) {

@@ -2,9 +2,9 @@
 // file system of all users.
 //
 // The goroutines that answer requests catch their panics. Goroutines that work for a request, or in
-// the background, call their work through [Do]. Then a panic is an error of that work alone, which is
-// logged with [Stack]. Goroutines that only copy bytes or wait do not use Do. Code that is called
-// through Do unlocks with defer, unless the code under the lock cannot panic.
+// the background, call their work through [Do], or defer [Catch]. Then a panic is an error of that work
+// alone, which is logged with [Stack]. Goroutines that only copy bytes or wait do not use Do. Code that is
+// called through Do unlocks with defer, unless the code under the lock cannot panic.
 package guard
 
 import (
@@ -24,12 +24,15 @@ func (p *Panic) Error() string { return fmt.Sprintf("internal error: panic: %v",
 
 // Do calls fn. If fn panics, the error is a *Panic.
 func Do(fn func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &Panic{v, string(debug.Stack())}
-		}
-	}()
+	defer Catch(&err)
 	return fn()
+}
+
+// Catch recovers from a panic, and sets *err to a *Panic. The caller defers it.
+func Catch(err *error) {
+	if v := recover(); v != nil {
+		*err = &Panic{v, string(debug.Stack())}
+	}
 }
 
 // Call calls a function that returns no error. It recovers from a panic as Do does, and logs it with the

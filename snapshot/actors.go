@@ -89,7 +89,7 @@ func (s *Store) captureBetweenActors(tx *live.Tx, view uint32, actor string) err
 	if err != nil {
 		return err
 	}
-	if err := s.commit(tx, &catalogue.Capture{SnapshotRecord: r}, actors.Caller{}); err != nil {
+	if err := s.applier(tx).commit(&catalogue.Capture{SnapshotRecord: r}, actors.Caller{}); err != nil {
 		return err
 	}
 

@@ -47,16 +47,12 @@ func (p *applyParts) commitNewRecord(c actors.Caller, newRecord func(*live.Tx) (
 		if err != nil || r == nil {
 			return err
 		}
-		return p.commit(tx, r, c)
+		return p.applier(tx).commit(r, c)
 	})
 }
 
-func newApplier(p *applyParts, tx *live.Tx) *applier { return &applier{Views: tx, tx: tx, p: p} }
-
-// commit writes a record to the journal and applies it. The caller holds the lock of the forest.
-func (p *applyParts) commit(tx *live.Tx, r catalogue.Record, c actors.Caller) error {
-	return newApplier(p, tx).commit(r, c)
-}
+// applier returns an applier for one record. The caller holds the lock of the forest.
+func (p *applyParts) applier(tx *live.Tx) *applier { return &applier{Views: tx, tx: tx, p: p} }
 
 // commit writes a record to the journal and applies it. If a kernel request caused the change, the
 // request's id is in the record.
@@ -78,7 +74,7 @@ func (t *applier) commit(r catalogue.Record, c actors.Caller) error {
 		t.tx.MarkCarriedOut(c.Request, nil)
 	}
 
-	return t.apply(r)
+	return t.applyEffects(t.p.parts.Catalogue.Apply(t, r))
 }
 
 // replay applies a record of the journal after a crash or a remount.
@@ -98,11 +94,8 @@ func replay(p *applyParts, tx *live.Tx, t journal.Type, payload []byte) error {
 		tx.MarkCarriedOut(cause.Request, r)
 	}
 
-	return newApplier(p, tx).apply(r)
-}
-
-func (t *applier) apply(r catalogue.Record) error {
-	return t.applyEffects(t.p.parts.Catalogue.Apply(t, r))
+	a := p.applier(tx)
+	return a.applyEffects(p.parts.Catalogue.Apply(a, r))
 }
 
 // applyEffects starts the background work for the effects e of a record. err is the error of applying the record.

@@ -30,7 +30,7 @@ func TestHalfDoneChangeIsNotCommitted(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := s.commit(tx, &catalogue.Delete{Views: []uint32{sn.View}}, actors.Caller{}); err != nil {
+		if err := s.applier(tx).commit(&catalogue.Delete{Views: []uint32{sn.View}}, actors.Caller{}); err != nil {
 			return err
 		}
 		return failed

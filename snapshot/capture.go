@@ -79,7 +79,7 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 		}
 
 		r.Placeholders = placeholders
-		err = s.commit(tx, r, o.Caller)
+		err = s.applier(tx).commit(r, o.Caller)
 		captured = r.UserInfo()
 
 		return err
@@ -209,7 +209,7 @@ func (ss Snapshots) deleteAll(names []string, keepForUndo bool, c actors.Caller)
 		}
 
 		removed = names
-		return s.commit(tx, r, c)
+		return s.applier(tx).commit(r, c)
 	})
 	if err != nil {
 		return nil, time.Time{}, err
@@ -234,7 +234,7 @@ func (ss Snapshots) Rename(name, newName string, c actors.Caller) error {
 		oldName = r.OldName
 		r.Op = ss.w.Ops().newOp(catalogue.OpRename, oldName, c)
 		r.Op.NewName, r.Op.View = newName, r.View
-		return s.commit(tx, r, c)
+		return s.applier(tx).commit(r, c)
 	})
 	if err != nil {
 		return err

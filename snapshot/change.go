@@ -284,7 +284,7 @@ func (c *change) publish() error {
 	s := c.w.store
 	var t *applier
 	if err := s.forest.Update(false, func(tx *live.Tx) error {
-		t = newApplier(s.applyParts, tx)
+		t = s.applier(tx)
 		t.edits = map[uint32]*live.Edit{c.w.ws.View: c.edit}
 		if err := c.w.ws.CheckAlive(); err != nil {
 			return err

@@ -49,7 +49,7 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 			if p.expires == nil {
 				return nil
 			}
-			return s.commit(tx, &catalogue.Lease{View: f.View, Expires: p.expires}, o.Caller)
+			return s.applier(tx).commit(&catalogue.Lease{View: f.View, Expires: p.expires}, o.Caller)
 		}
 
 		got.Tier = TierFresh

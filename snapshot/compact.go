@@ -86,7 +86,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		r.Op = ss.w.Ops().newOp(catalogue.OpCompact, strings.Join(removed, " "), o.Caller)
 		r.Op.NewName, r.Op.ResultView = o.Name, r.Snapshot.View
 		ss.w.Ops().keepRemoved(r.Op, r.DeletedViews)
-		if err := s.commit(tx, r, o.Caller); err != nil {
+		if err := s.applier(tx).commit(r, o.Caller); err != nil {
 			return err
 		}
 

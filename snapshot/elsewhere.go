@@ -52,7 +52,7 @@ func addStartSnapshot(t *applier, start *StartSnapshot, ws *catalogue.Workspace)
 		return nil, err
 	}
 
-	return st, t.apply(r)
+	return st, t.applyEffects(t.p.parts.Catalogue.Apply(t, r))
 }
 
 // AddPulled adds a fetched snapshot to the workspace. All its objects must be on disk in the store, or on a remote.
@@ -75,7 +75,7 @@ func (rs Remotes) AddPulled(i info.Info, id cas.Hash, c actors.Caller) (info.Inf
 			return err
 		}
 
-		return s.commit(tx, r, c)
+		return s.applier(tx).commit(r, c)
 	})
 	if err != nil {
 		return info.Info{}, err

@@ -134,7 +134,7 @@ func (f *forgetRun) dropStaleEdits() {
 
 // presentEdits returns the edits of the record, and an applier with these edits in the order of the record.
 func (f *forgetRun) presentEdits(tx *live.Tx) (*applier, []catalogue.Edit) {
-	t := newApplier(f.w.store.applyParts, tx)
+	t := f.w.store.applier(tx)
 	t.edits = make(map[uint32]*live.Edit)
 	var all []catalogue.Edit
 	for _, c := range f.edits {

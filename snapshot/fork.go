@@ -121,7 +121,7 @@ func (fs Forks) makeFork(tx *live.Tx, p forkPlan) (*Workspace, error) {
 	s := fs.w.store
 	r := &catalogue.Fork{Name: p.Name, Claim: p.claim, Expires: p.expires, Discard: p.Discard}
 	r.Base.Created, r.Base.UID, r.Base.PID = s.opt.Now(), p.Caller.UID, p.Caller.PID
-	if err := r.StartFrom(s.cat, newApplier(s.applyParts, tx), fs.w.ws, p.Snapshot); err != nil {
+	if err := r.StartFrom(s.cat, s.applier(tx), fs.w.ws, p.Snapshot); err != nil {
 		return nil, err
 	}
 	if r.FromPresent {
@@ -134,7 +134,7 @@ func (fs Forks) makeFork(tx *live.Tx, p forkPlan) (*Workspace, error) {
 		r.State, r.DirState = p.stateID, p.dirID
 	}
 
-	err := s.commit(tx, r, p.Caller)
+	err := s.applier(tx).commit(r, p.Caller)
 	return s.workspaces.byView[r.View], err
 }
 
@@ -195,7 +195,7 @@ func (fs Forks) Rename(name, newName string, c actors.Caller) error {
 		r.Op = fs.w.Ops().newOp(catalogue.OpRenameFork, name, c)
 		r.Op.NewName, r.Op.View = newName, r.View
 
-		return s.commit(tx, r, c)
+		return s.applier(tx).commit(r, c)
 	})
 	if err != nil {
 		return err

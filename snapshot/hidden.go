@@ -99,7 +99,7 @@ func (fs Forks) startState(p *forkPlan, from string) (st *tree.State, dir string
 	s := fs.w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		r := &catalogue.Fork{Name: p.Name}
-		if err := r.StartFrom(s.cat, newApplier(s.applyParts, tx), fs.w.ws, from); err != nil {
+		if err := r.StartFrom(s.cat, s.applier(tx), fs.w.ws, from); err != nil {
 			return err
 		}
 

@@ -1,7 +1,7 @@
 // # The parts
 //
 // Each change of the list of workspaces and snapshots is a record. Package catalogue checks the
-// request and makes the record, this package writes it to the journal (applyParts.commit), and
+// request and makes the record, this package writes it to the journal (applier.commit), and
 // catalogue applies it. The effects of a record on background work come back to this package
 // (applier.applyEffects).
 //

@@ -21,7 +21,7 @@ func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time
 		}
 
 		names = removed
-		return s.commit(tx, r, actors.Caller{})
+		return s.applier(tx).commit(r, actors.Caller{})
 	})
 	if err != nil {
 		return err

@@ -328,7 +328,8 @@ func TestCullMany(t *testing.T) {
 			must.OK(t, err)
 			more := sn.Record()
 			more.View, more.Seq, more.Name = view, first.Seq+1+uint64(i), fmt.Sprint("turn-", i)
-			must.OK(t, newApplier(s.applyParts, tx).apply(&catalogue.Pull{Snapshot: more}))
+			a := s.applier(tx)
+			must.OK(t, a.applyEffects(s.cat.Apply(a, &catalogue.Pull{Snapshot: more})))
 		}
 	})
 	must.OK(t, s.Checkpoint(t.Context()))

@@ -229,7 +229,7 @@ func recoverState(p *applyParts, o Options, checkpoint catalogue.StoreRecord, st
 		tx.SetRequests(checkpoint.Requests)
 		tx.SetStaleNames(checkpoint.StaleNames())
 		if checkpoint.NoCheckpoint {
-			return makeFirstTree(newApplier(p, tx), o, start)
+			return makeFirstTree(p.applier(tx), o, start)
 		}
 
 		err := load.Load(tx)

@@ -123,7 +123,7 @@ func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op cata
 		}
 
 		madeSnapshot = s.cat.Snapshots.At(op.ResultView)
-		err = s.commit(tx, r, o.Caller)
+		err = s.applier(tx).commit(r, o.Caller)
 		if madeSnapshot != nil && s.cat.Snapshots.At(op.ResultView) == madeSnapshot {
 			madeSnapshot = nil
 		}
@@ -211,7 +211,7 @@ func (ops Ops) removeKept(before time.Time) (first time.Time, err error) {
 		if r, first = w.ws.NewForgetOps(before); r == nil {
 			return nil
 		}
-		return s.commit(tx, r, actors.Caller{})
+		return s.applier(tx).commit(r, actors.Caller{})
 	})
 
 	return first, err
@@ -245,7 +245,7 @@ func (ops Ops) BeginApply(dir string, a catalogue.DirApply, c actors.Caller) (nu
 		op := ops.newOp(catalogue.OpApply, "", c)
 		op.Target, op.Apply, number = dir, &a, op.Number
 
-		return s.commit(tx, &catalogue.LogOp{WS: w.View, Op: *op}, c)
+		return s.applier(tx).commit(&catalogue.LogOp{WS: w.View, Op: *op}, c)
 	})
 	if err != nil {
 		return 0, err
@@ -285,7 +285,7 @@ func (ops Ops) amendApply(number uint64, c actors.Caller, edit func(*catalogue.L
 		r.Op.Apply = &a
 		edit(r)
 
-		return s.commit(tx, r, c)
+		return s.applier(tx).commit(r, c)
 	})
 	if err != nil {
 		return err

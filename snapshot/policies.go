@@ -27,7 +27,7 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 			return err
 		}
 
-		return s.commit(tx, r, c)
+		return s.applier(tx).commit(r, c)
 	})
 	if err != nil {
 		return p, err

@@ -190,16 +190,9 @@ func (a *applyRun) addState(r SnapshotRecord, st *tree.State, changes actors.Cha
 
 	sn.State.Store(st)
 	sn.changes = changes
-	a.addSnapshot(sn)
+	a.cat.add(sn, &a.ToSeal)
 
 	return nil
-}
-
-// addSnapshot adds a snapshot to the catalogue, and to Effects.ToSeal if it must be sealed.
-func (a *applyRun) addSnapshot(sn *Snapshot) {
-	if a.cat.add(sn) {
-		a.ToSeal = append(a.ToSeal, sn)
-	}
 }
 
 // removeSnapshots removes snapshots from the catalogue.

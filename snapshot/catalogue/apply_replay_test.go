@@ -216,7 +216,7 @@ func (s *store) stored(t *testing.T) *store {
 		}
 		sn, err := again.Snapshots.readStored(view)
 		must.OK(t, err)
-		again.add(sn)
+		again.add(sn, new([]*Snapshot))
 	}
 	again.linkAndSort()
 	again.Forgotten = recoded(t, s.Forgotten)

@@ -319,33 +319,35 @@ func (c *Catalogue) TouchWorkspace(w *Workspace) {
 	c.addChange(w)
 }
 
-// add adds a snapshot. mustSeal reports whether the caller must pass it to the sealer.
-func (c *Catalogue) add(s *Snapshot) (mustSeal bool) {
+// add adds a snapshot to the catalogue, and to toSeal if the caller must pass it to the sealer.
+func (c *Catalogue) add(s *Snapshot, toSeal *[]*Snapshot) {
 	c.Snapshots.put(s)
+	c.Unwritten.MarkChanged(SnapshotPrefix, s.View)
 	if !s.Sealed {
 		c.Unsealed.all[s.View] = s
 	}
 
-	hidden := c.IsHidden(s)
+	w := c.Workspaces.At(s.WS)
+	hidden := w != nil && w.keptViews[s.View]
 	if !hidden {
 		c.Bytes.Add(s.Bytes)
 	}
-
-	c.TouchSnapshot(s.View)
-	w := c.Workspaces.At(s.WS)
-	if w == nil || s.View == w.BookmarkView || hidden {
-		return false // only a checkpoint seals bookmarks and the snapshots that are kept for undo
-	}
-	if s.Seq >= w.NextSeq {
-		w.NextSeq = s.Seq + 1
+	if w == nil {
+		return
 	}
 
-	c.TouchWorkspace(w)
+	c.addChange(w)
+	if s.View == w.BookmarkView || hidden {
+		return // only a checkpoint seals bookmarks and the snapshots that are kept for undo
+	}
+
+	c.Unwritten.MarkChanged(WorkspacePrefix, w.View)
+	w.NextSeq = max(w.NextSeq, s.Seq+1)
 	if s.View != w.Base {
-		w.Snapshots.Add(s)
+		w.Snapshots.add(row{seq: s.Seq, view: s.View}, s.Name)
 	}
 
-	return true
+	*toSeal = append(*toSeal, s)
 }
 
 // SetID sets the id of a snapshot that was sealed. added is the number of bytes that sealing added to

@@ -319,7 +319,7 @@ func (r *Pull) apply(a *applyRun) error {
 
 	sn.Actors, sn.Compacted = sn.changes.Names, len(r.CompactedViews) > 0
 	a.cat.Unwritten.addRoot(sn.Root())
-	a.addSnapshot(sn)
+	a.cat.add(sn, &a.ToSeal)
 
 	return (&Delete{r.DeletedViews, r.Op}).apply(a)
 }

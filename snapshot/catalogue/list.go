@@ -215,9 +215,7 @@ func (l *List) index(seq uint64) (int, bool) {
 	return slices.BinarySearchFunc(l.rows, seq, func(r row, seq uint64) int { return cmp.Compare(r.seq, seq) })
 }
 
-// Add adds a snapshot of the store as the newest.
-func (l *List) Add(s *Snapshot) { l.add(row{seq: s.Seq, view: s.View}, s.Name) }
-
+// add adds a snapshot of the store as the newest.
 func (l *List) add(r row, name string) {
 	l.rows = append(l.rows, r)
 	l.setName(&l.rows[len(l.rows)-1], name)

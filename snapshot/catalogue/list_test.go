@@ -31,7 +31,7 @@ func TestRemovedBytes(t *testing.T) {
 		for i, bytes := range []int64{10, 100, 100, 12, 25} {
 			all = append(all, &Snapshot{Info: info.Info{Seq: uint64(i + 1), View: uint32(i + 1), Bytes: bytes}})
 			cat.Snapshots.put(all[i])
-			l.Add(all[i])
+			l.add(row{seq: all[i].Seq, view: all[i].View}, all[i].Name)
 		}
 		all[3].UniqueBytes = 7
 		var gone []*Snapshot
@@ -69,7 +69,7 @@ func TestUnsealed(t *testing.T) {
 		}
 		if n%10 == 0 && len(removed) > 0 { // sealed all the same, when another one has its number
 			old := removed[len(removed)-1]
-			if s.add(&Snapshot{Info: info.Info{View: old.View, Name: "again"}, WS: 1 << 20}); !old.Sealed {
+			if s.add(&Snapshot{Info: info.Info{View: old.View, Name: "again"}, WS: 1 << 20}, new([]*Snapshot)); !old.Sealed {
 				s.SetID(old, cas.Hash{2}, 1)
 			}
 		}

@@ -243,9 +243,7 @@ func (c *Catalogue) Load(store *cas.Store, salvage bool, loadPartly func(Snapsho
 				sn.State.Store(st)
 			}
 
-			if c.add(sn) {
-				toSeal = append(toSeal, sn)
-			}
+			c.add(sn, &toSeal)
 
 			return nil
 		})

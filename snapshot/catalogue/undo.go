@@ -164,7 +164,7 @@ func (r *UndoRemoval) apply(a *applyRun) error {
 // another name.
 func (a *applyRun) showSnapshot(w *Workspace, sn *Snapshot) {
 	sn.Name = w.freeName(sn.Name)
-	a.addSnapshot(sn)
+	a.cat.add(sn, &a.ToSeal)
 }
 
 // restoreFork restores f, a fork of w that has ended, and the forks in f.

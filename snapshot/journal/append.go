@@ -13,21 +13,12 @@ const maxBufferedRecordSize = 32 << 10
 
 // Append adds one record, whose payload is head followed by data, and returns the position of data[0].
 // When Append returns, the record survives the death of the process; Sync makes it survive a power
-// cut. After an error no part of the record is in the log.
+// cut. After an error no part of the record is in the log. If urgent is set, Append may use the space of
+// Options.Reserve: a change that frees space must not fail on a full disk.
 //
 // Errors are errs.NoSpace (the next Append may succeed), ErrTooLarge, errs.Closed
 // and ErrFailed. Type 0 is not allowed.
-func (j *Journal) Append(t Type, head, data []byte) (int64, error) {
-	return j.append(t, head, data, false)
-}
-
-// AppendUrgent appends a record whose change will free space, and which therefore must not fail on a full
-// disk. It works as Append, but may use the space of Options.Reserve.
-func (j *Journal) AppendUrgent(t Type, head, data []byte) (int64, error) {
-	return j.append(t, head, data, true)
-}
-
-func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) {
+func (j *Journal) Append(t Type, head, data []byte, urgent bool) (int64, error) {
 	n := int64(len(head)) + int64(len(data))
 	if n > MaxPayload {
 		return 0, fmt.Errorf("%w: %d bytes, %d allowed", ErrTooLarge, n, MaxPayload)

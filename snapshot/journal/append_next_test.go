@@ -21,7 +21,7 @@ func TestAppended(t *testing.T) {
 	}
 	add := func() {
 		t.Helper()
-		_, err := j.Append(1, []byte("x"), nil)
+		_, err := j.Append(1, []byte("x"), nil, false)
 		must.OK(t, err)
 	}
 	add()

@@ -21,7 +21,7 @@ func TestQuota(t *testing.T) {
 	defer j.Close()
 	mem.SetCapacity(mem.Used() + 20<<20)
 	for err == nil {
-		_, err = j.Append(1, nil, make([]byte, 64<<10))
+		_, err = j.Append(1, nil, make([]byte, 64<<10), false)
 	}
 	if !errors.Is(err, errs.NoSpace) {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestQuota(t *testing.T) {
 	mem.SetCapacity(mem.Used())
 	urgent := 0
 	for range 100 {
-		if _, err := j.AppendUrgent(2, nil, make([]byte, 4000)); err != nil {
+		if _, err := j.Append(2, nil, make([]byte, 4000), true); err != nil {
 			break
 		}
 		urgent++

@@ -63,7 +63,7 @@ func TestSmallerSegmentOnFullDisk(t *testing.T) {
 	j := mustOpen(t, Options{FS: fs})
 	var n int
 	for ; n < 10; n++ {
-		if _, err := j.Append(1, nil, make([]byte, 1<<20)); err != nil {
+		if _, err := j.Append(1, nil, make([]byte, 1<<20), false); err != nil {
 			if !errors.Is(err, errs.NoSpace) {
 				t.Fatal(err)
 			}
@@ -83,7 +83,7 @@ func TestReserve(t *testing.T) {
 	o.Reserve = func() int64 { return reserve }
 	j := mustOpen(t, o)
 	for {
-		if _, err := j.Append(1, nil, make([]byte, 4000)); err != nil {
+		if _, err := j.Append(1, nil, make([]byte, 4000), false); err != nil {
 			if !errors.Is(err, errs.NoSpace) {
 				t.Fatal(err)
 			}
@@ -94,7 +94,7 @@ func TestReserve(t *testing.T) {
 		t.Fatalf("%d bytes are free, %d were to be kept", free, reserve)
 	}
 	reserve = 0
-	_, err := j.Append(1, nil, make([]byte, 4000))
+	_, err := j.Append(1, nil, make([]byte, 4000), false)
 	must.OK(t, err)
 }
 
@@ -111,7 +111,7 @@ func TestShrinkOnFullDisk(t *testing.T) {
 		return 0
 	}})
 	for range 8 {
-		_, err := j.Append(1, nil, make([]byte, 1<<20))
+		_, err := j.Append(1, nil, make([]byte, 1<<20), false)
 		must.OK(t, err)
 	}
 	full = true
@@ -182,7 +182,7 @@ func TestAppendWhileDropping(t *testing.T) {
 	o.FS = fs
 	j := mustOpen(t, o)
 	for range 100 {
-		_, err := j.Append(1, nil, make([]byte, 3000))
+		_, err := j.Append(1, nil, make([]byte, 3000), false)
 		must.OK(t, err)
 	}
 	must.OK(t, j.Sync())
@@ -190,7 +190,7 @@ func TestAppendWhileDropping(t *testing.T) {
 	fs.before = func() {
 		done := make(chan error, 1)
 		go func() {
-			_, err := j.Append(1, nil, nil)
+			_, err := j.Append(1, nil, nil, false)
 			done <- err
 		}()
 		if err := await.Receive(t, "an append, before segments are gone", done); err != nil {

@@ -62,7 +62,7 @@ func (i item) payloadPos() int64 { return i.dataPos - int64(i.headLen) }
 
 func appendItem(j *Journal, rnd *rand.Rand, n uint64, maxLen int) (item, error) {
 	head, data, typ := randomItem(rnd, n, maxLen)
-	pos, err := j.Append(typ, head, data)
+	pos, err := j.Append(typ, head, data, false)
 	if err != nil {
 		return item{}, err
 	}

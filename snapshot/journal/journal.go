@@ -20,8 +20,8 @@ type Options struct {
 	Logger      *slog.Logger
 	// Reserve returns the number of bytes of disk space that a new segment must leave free.
 	Reserve func() int64
-	// FreeReserve frees space that is reserved for a full disk or an exhausted quota. AppendUrgent
-	// calls FreeReserve when it finds no other space. FreeReserve may be nil.
+	// FreeReserve frees space that is reserved for a full disk or an exhausted quota. An urgent
+	// Append calls FreeReserve when it finds no other space. FreeReserve may be nil.
 	FreeReserve func()
 	// LowestPos is the lowest position that the owner of the log needs. If the directory is empty, the
 	// log begins there. A log that ends before LowestPos is damaged. Damage before LowestPos does not make

@@ -18,7 +18,7 @@ func BenchmarkAppend(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				_, err = j.Append(1, head, data)
+				_, err = j.Append(1, head, data, false)
 				must.OK(b, err)
 				must.OK(b, j.DropBefore(j.End()-256<<20))
 			}
@@ -32,7 +32,7 @@ func BenchmarkAppendSync(b *testing.B) {
 	defer j.Close()
 	data := make([]byte, 4096)
 	for b.Loop() {
-		_, err = j.Append(1, nil, data)
+		_, err = j.Append(1, nil, data, false)
 		must.OK(b, err)
 		must.OK(b, j.Sync())
 	}

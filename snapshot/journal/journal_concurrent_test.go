@@ -31,7 +31,7 @@ func TestConcurrent(t *testing.T) {
 			for i := range each {
 				head := binary.LittleEndian.AppendUint32([]byte{byte(w)}, uint32(i))
 				data := bytes.Repeat([]byte{byte(w*31 + i)}, 50+(i*37)%900)
-				pos, err := j.Append(Type(w+1), head, data)
+				pos, err := j.Append(Type(w+1), head, data, false)
 				if err != nil {
 					report("append: %v", err)
 					return
@@ -111,7 +111,7 @@ func TestGroupCommit(t *testing.T) {
 	c := &countingFS{FS: vfstest.NewMem(), gate: make(chan struct{})}
 	j := mustOpen(t, memOptions(c))
 	appendOne := func() {
-		if _, err := j.Append(1, nil, []byte("x")); err != nil {
+		if _, err := j.Append(1, nil, []byte("x"), false); err != nil {
 			t.Error(err)
 		}
 	}
@@ -146,10 +146,10 @@ func TestGroupCommit(t *testing.T) {
 func TestDropWhileReading(t *testing.T) {
 	fs := vfstest.NewMem()
 	j := mustOpen(t, memOptions(fs))
-	pos, err := j.Append(1, nil, []byte("first"))
+	pos, err := j.Append(1, nil, []byte("first"), false)
 	must.OK(t, err)
 	for len(j.segments()) < 3 {
-		_, err = j.Append(1, nil, make([]byte, 3000))
+		_, err = j.Append(1, nil, make([]byte, 3000), false)
 		must.OK(t, err)
 	}
 	first := j.segments()[0]
@@ -193,7 +193,7 @@ func TestVerifyInUse(t *testing.T) {
 		})
 	}
 	for i := range 30_000 {
-		_, err := j.Append(1, nil, make([]byte, 1000))
+		_, err := j.Append(1, nil, make([]byte, 1000), false)
 		must.OK(t, err)
 		if i%20 == 0 {
 			must.OK(t, j.DropBefore(j.End()))

@@ -118,7 +118,7 @@ func TestFailingDisk(t *testing.T) {
 			if len(got) < len(items) {
 				t.Fatalf("operation %d failed with %v: %d of %d acknowledged records are there", n, cause, len(got), len(items))
 			}
-			_, err = j.Append(1, nil, []byte("on"))
+			_, err = j.Append(1, nil, []byte("on"), false)
 			must.OK(t, err)
 			must.OK(t, j.Close())
 			if !faulty.Failed() {
@@ -155,19 +155,19 @@ func TestFailedSyncSticks(t *testing.T) {
 	mem := vfstest.NewMem()
 	probe := vfstest.FailAt(mem, 1<<60, nil)
 	j := mustOpen(t, memOptions(probe))
-	_, err := j.Append(1, nil, []byte("a"))
+	_, err := j.Append(1, nil, []byte("a"), false)
 	must.OK(t, err)
 	before := probe.Count()
 	mem = vfstest.NewMem()
 	faulty := vfstest.FailAt(mem, before, syscall.EIO)
 	j = mustOpen(t, memOptions(faulty))
-	pos, err := j.Append(1, nil, []byte("a"))
+	pos, err := j.Append(1, nil, []byte("a"), false)
 	must.OK(t, err)
 	for range 2 {
 		if err := j.Sync(); !isFailed(err) {
 			t.Fatalf("sync: %v", err)
 		}
-		if _, err := j.Append(1, nil, []byte("b")); !isFailed(err) {
+		if _, err := j.Append(1, nil, []byte("b"), false); !isFailed(err) {
 			t.Fatalf("append after a failed sync: %v", err)
 		}
 	}

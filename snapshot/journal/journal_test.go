@@ -58,16 +58,16 @@ func TestLargestRecord(t *testing.T) {
 	must.OK(t, err)
 	defer j.Close()
 	big := bytes.Repeat([]byte("0123456789abcde"), MaxPayload/15+1)[:MaxPayload-5]
-	pos, err := j.Append(3, []byte("head!"), big)
+	pos, err := j.Append(3, []byte("head!"), big, false)
 	must.OK(t, err)
 	p := make([]byte, 100)
 	if err := j.ReadAt(p, pos+int64(len(big))-100, pos-5); err != nil || !bytes.Equal(p, big[len(big)-100:]) {
 		t.Fatalf("end of a large record: %v", err)
 	}
-	if _, err := j.Append(3, []byte("head!!"), big); !errors.Is(err, ErrTooLarge) {
+	if _, err := j.Append(3, []byte("head!!"), big, false); !errors.Is(err, ErrTooLarge) {
 		t.Fatalf("one byte too many: %v", err)
 	}
-	if _, err := j.Append(0, nil, nil); err == nil {
+	if _, err := j.Append(0, nil, nil, false); err == nil {
 		t.Fatal("type 0 was accepted")
 	}
 	got, err := collect(j, 0)
@@ -88,7 +88,7 @@ func TestEmptyAndClosed(t *testing.T) {
 	if err := j.ReadAt(make([]byte, 1), 200, 200); !errors.Is(err, ErrPosition) {
 		t.Fatalf("read in an empty journal: %v", err)
 	}
-	pos, err := j.Append(1, nil, nil)
+	pos, err := j.Append(1, nil, nil, false)
 	must.OK(t, err)
 	if err := j.ReadAt(make([]byte, 1), pos, pos); !errors.Is(err, ErrPosition) {
 		t.Fatalf("read behind the end: %v", err)
@@ -97,7 +97,7 @@ func TestEmptyAndClosed(t *testing.T) {
 		t.Fatalf("replay from behind the end: %v", err)
 	}
 	must.OK(t, j.Close())
-	if _, err := j.Append(1, nil, nil); !errors.Is(err, errs.Closed) {
+	if _, err := j.Append(1, nil, nil, false); !errors.Is(err, errs.Closed) {
 		t.Fatalf("append after close: %v", err)
 	}
 	if err := j.Close(); !errors.Is(err, errs.Closed) {
@@ -109,7 +109,7 @@ func TestReplayStopsWithCallersError(t *testing.T) {
 	j := mustOpen(t, memOptions(vfstest.NewMem()))
 	defer j.Close()
 	for range 3 {
-		_, err := j.Append(1, nil, []byte("x"))
+		_, err := j.Append(1, nil, []byte("x"), false)
 		must.OK(t, err)
 	}
 	stop := errors.New("stop")
@@ -125,7 +125,7 @@ func TestClosedJournalTakesNoSpaceAhead(t *testing.T) {
 	for range 5 { // opening and closing adds nothing, either
 		j := mustOpen(t, Options{FS: fs})
 		if j.End() == 0 {
-			_, err := j.Append(1, nil, []byte("x"))
+			_, err := j.Append(1, nil, []byte("x"), false)
 			must.OK(t, err)
 		}
 		must.OK(t, j.Close())
@@ -138,7 +138,7 @@ func TestClosedJournalTakesNoSpaceAhead(t *testing.T) {
 func TestUnknownVersion(t *testing.T) {
 	fs := vfstest.NewMem()
 	j := mustOpen(t, memOptions(fs))
-	_, err := j.Append(1, nil, []byte("x"))
+	_, err := j.Append(1, nil, []byte("x"), false)
 	must.OK(t, err)
 	name := j.disk.path(j.cur.name)
 	must.OK(t, j.Close())

@@ -88,7 +88,7 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 		if err != nil || len(got) != len(items)-1 {
 			t.Fatalf("record %d damaged: %d of %d records, %v", i, len(got), len(items), err)
 		}
-		if _, err := j.Append(1, nil, []byte("no")); !errors.Is(err, errs.ReadOnly) {
+		if _, err := j.Append(1, nil, []byte("no"), false); !errors.Is(err, errs.ReadOnly) {
 			t.Fatalf("append: %v", err)
 		}
 		must.OK(t, j.Close())

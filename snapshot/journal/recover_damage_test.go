@@ -91,7 +91,7 @@ func TestDamageIsReportedAndSalvaged(t *testing.T) {
 			if len(j.Damage()) == 0 {
 				t.Fatal("what was skipped is not told")
 			}
-			_, err = j.Append(1, nil, []byte("more"))
+			_, err = j.Append(1, nil, []byte("more"), false)
 			must.OK(t, err)
 			must.OK(t, j.Close())
 		}
@@ -143,7 +143,7 @@ func TestGapAfterCrashIsTheEnd(t *testing.T) {
 	}
 	// The same number of bytes in the gap: the record behind it must not come back.
 	size := len(items[4].payload)
-	_, err = j.Append(items[4].typ, nil, make([]byte, size))
+	_, err = j.Append(items[4].typ, nil, make([]byte, size), false)
 	must.OK(t, err)
 	j = mustOpen(t, memOptions(fs))
 	if got, err = collect(j, 0); err != nil || len(got) != 5 {

@@ -42,7 +42,7 @@ func TestOnlySegmentIsMissed(t *testing.T) {
 		o := memOptions(fs)
 		j := mustOpen(t, o)
 		for range 100 {
-			_, err := j.Append(1, nil, make([]byte, 300))
+			_, err := j.Append(1, nil, make([]byte, 300), false)
 			must.OK(t, err)
 		}
 		must.OK(t, j.Shrink(j.End()))
@@ -50,7 +50,7 @@ func TestOnlySegmentIsMissed(t *testing.T) {
 		if pos == 0 || len(j.segments()) != 1 {
 			t.Fatalf("%d segments from %d on", len(j.segments()), pos)
 		}
-		_, err := j.Append(1, nil, []byte("lost"))
+		_, err := j.Append(1, nil, []byte("lost"), false)
 		must.OK(t, err)
 		do(t, fs, testDir+"/"+j.segments()[0].name)
 		o.LowestPos = pos

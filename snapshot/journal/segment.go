@@ -16,7 +16,7 @@ const (
 	segmentSuffix     = ".seg"
 	droppedSuffix     = ".dropped" // after segmentSuffix: the file is about to be erased
 	minSegmentSize    = 1 << 20    // bytes of a segment of an idle log, and of the smallest segment on a full disk
-	urgentSegmentSize = 64 << 10   // bytes of the smallest segment of AppendUrgent
+	urgentSegmentSize = 64 << 10   // bytes of the smallest segment of an urgent Append
 	blockSize         = 4096
 )
 

@@ -15,7 +15,7 @@ func TestSyncFarBehind(t *testing.T) {
 	defer j.Close()
 	add := func() {
 		t.Helper()
-		_, err := j.Append(1, make([]byte, 4<<10), nil)
+		_, err := j.Append(1, make([]byte, 4<<10), nil, false)
 		must.OK(t, err)
 	}
 	for range 100 {

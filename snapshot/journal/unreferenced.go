@@ -19,8 +19,8 @@ func NewUnreferencedBytes(log *Journal) *UnreferencedBytes {
 }
 
 // Write appends a record of type t with the bytes p, and returns the position of the bytes. The caller
-// calls done after it has appended a record that refers to the bytes, or when it will not append one. With
-// urgent, Write uses AppendUrgent.
+// calls done after it has appended a record that refers to the bytes, or when it will not append one.
+// For urgent, see Append.
 func (b *UnreferencedBytes) Write(t Type, p []byte, urgent bool) (pos int64, done func(), err error) {
 	b.mu.Lock()
 	floor := b.log.End() // not higher than the position that the bytes will have
@@ -35,12 +35,7 @@ func (b *UnreferencedBytes) Write(t Type, p []byte, urgent bool) (pos int64, don
 		b.mu.Unlock()
 	}
 
-	write := b.log.Append
-	if urgent {
-		write = b.log.AppendUrgent
-	}
-
-	if pos, err = write(t, nil, p); err != nil {
+	if pos, err = b.log.Append(t, nil, p, urgent); err != nil {
 		done()
 		return 0, nil, err
 	}

@@ -82,7 +82,7 @@ func (v *view) findAndJournalActor(r *record) error {
 	if t.mu.actor == t.mu.journaledActor {
 		return nil
 	}
-	if _, err := t.log.AppendUrgent(recActor, []byte(t.mu.actor), nil); err != nil {
+	if _, err := t.log.Append(recActor, []byte(t.mu.actor), nil, true); err != nil {
 		return err
 	}
 

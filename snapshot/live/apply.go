@@ -35,12 +35,7 @@ func (v *view) commit(r *record, data []byte) error {
 	}
 
 	r.encode(v.trees.mu.enc)
-	write := v.trees.log.Append
-	if r.mayFree() {
-		write = v.trees.log.AppendUrgent
-	}
-
-	pos, err := write(r.kind, v.trees.mu.enc.Bytes(), data)
+	pos, err := v.trees.log.Append(r.kind, v.trees.mu.enc.Bytes(), data, r.mayFree())
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func (t Takeover) Connect() error {
 	if t.trees.mu.failed != nil {
 		return t.trees.mu.failed
 	}
-	if _, err := t.trees.log.AppendUrgent(recMount, nil, nil); err != nil {
+	if _, err := t.trees.log.Append(recMount, nil, nil, true); err != nil {
 		return err
 	}
 

@@ -64,7 +64,7 @@ func (tx *Tx) Append(t journal.Type, payload []byte) error {
 	if !tx.appended && tx.trees.mu.failed != nil {
 		return tx.trees.mu.failed
 	}
-	if _, err := tx.trees.log.AppendUrgent(t, payload, nil); err != nil {
+	if _, err := tx.trees.log.Append(t, payload, nil, true); err != nil {
 		return err
 	}
 

@@ -148,12 +148,11 @@ func (q *queue) compute(ws *snapshot.Workspace, r Request, fn func(ctx context.C
 	})
 }
 
-// run calls fn, which runs the operation of args. Operations that are not cheap wait for other operations of
-// their tenant, and then take turns with the operations of all tenants. Cheap operations wait while too many
-// operations of their tenant run.
+// run calls fn, which runs the operation of args in the service. It waits while too many operations of the tenant run,
+// cheap ones or others. For an operation that is not cheap, the service then waits for its turn among the tenants.
 func (q *queue) run(ws *snapshot.Workspace, r Request, args any, fn func(context.Context) error) error {
-	if service.OpOf(args).CostOf(ws, args) != service.Cheap {
-		return q.compute(ws, r, fn)
+	if service.OpOf(args).CostOf(ws, args) == service.Cheap {
+		return q.runLimited(q.cache.tenant(ws).commands, r, fn)
 	}
-	return q.runLimited(q.cache.tenant(ws).commands, r, fn)
+	return q.runLimited(q.renderLimiter(ws), r, fn)
 }

@@ -12,7 +12,7 @@ import (
 
 // Intervals returns the intervals of the workspace, newest first.
 func (ss Snapshots) Intervals() (all []catalogue.Interval) {
-	ss.w.store.withReadLock(func(tx *live.Tx) { all = ss.w.store.cat.Intervals(tx, ss.w.ws) })
+	ss.w.store.forest.WithReadLock(func(tx *live.Tx) { all = ss.w.store.cat.Intervals(tx, ss.w.ws) })
 	return all
 }
 
@@ -52,7 +52,7 @@ func (ss Snapshots) OpenInterval(i catalogue.Interval) (*blame.OpenInterval, err
 	o.Close = func() { before(); after() }
 	o.ActorSet = s.parts.Union(sets)
 	if i.IsPresent() { // replace the sets by their union, so that repeated calls do not make the list of sets long
-		s.withLock(func(tx *live.Tx) { tx.JoinActors(ss.w.ws.View, sets.Sets, actors.Union(sets.Sets...)) })
+		s.forest.WithLock(func(tx *live.Tx) { tx.JoinActors(ss.w.ws.View, sets.Sets, actors.Union(sets.Sets...)) })
 	}
 
 	return o, nil
@@ -65,13 +65,13 @@ func (rs Remotes) storeActorSets(view uint32) (stored []cas.Hash, err error) {
 	defer s.gc.Puts.Enter()()
 
 	var sn *catalogue.Snapshot
-	s.withReadLock(func(*live.Tx) { sn = s.cat.Snapshots.At(view) })
+	s.forest.WithReadLock(func(*live.Tx) { sn = s.cat.Snapshots.At(view) })
 	if sn == nil {
 		return nil, nil
 	}
 
 	err = s.parts.StoreActorSets(sn)
-	s.withReadLock(func(*live.Tx) { stored = sn.Changes().Stored })
+	s.forest.WithReadLock(func(*live.Tx) { stored = sn.Changes().Stored })
 
 	return stored, err
 }

@@ -60,12 +60,12 @@ func TestPanicWhileMakingRoom(t *testing.T) {
 	_, err = s.forest.Write(n.ID, make([]byte, 4<<20), 0, false)
 	must.OK(t, err)
 	ws := s.Main().ws
-	s.withLock(func(*live.Tx) { s.meter.RemoveWorkspace(ws.View) })
+	s.forest.WithLock(func(*live.Tx) { s.meter.RemoveWorkspace(ws.View) })
 	var p *guard.Panic
 	if err := guard.Do(func() error { return s.room.EnsureFree(1 << 60) }); !errors.As(err, &p) {
 		t.Errorf("no panic but %v", err)
 	}
-	s.withLock(func(*live.Tx) { s.meter.AddWorkspace(ws) })
+	s.forest.WithLock(func(*live.Tx) { s.meter.AddWorkspace(ws) })
 	if !s.ckpt.TryCheckpoint() {
 		t.Fatal("checkpoints wait for ever")
 	}

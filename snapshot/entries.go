@@ -30,7 +30,7 @@ type workspaceTable struct {
 
 // TurnSemaphore implements engine.Catalogue.
 func (e *workspaceTable) TurnSemaphore(view uint32) (turns *semaphore.Weighted) {
-	e.parts.WithReadLock(func(*live.Tx) {
+	e.parts.Forest.WithReadLock(func(*live.Tx) {
 		if w, ok := e.byView[view]; ok {
 			turns = w.tenant().sealTurn
 		} else {
@@ -42,13 +42,13 @@ func (e *workspaceTable) TurnSemaphore(view uint32) (turns *semaphore.Weighted) 
 
 // NeedsSeal implements engine.Catalogue.
 func (e *workspaceTable) NeedsSeal(sn *catalogue.Snapshot) (name string, needed bool) {
-	e.parts.WithReadLock(func(*live.Tx) { name, needed = sn.Name, e.parts.Catalogue.MustSeal(sn) })
+	e.parts.Forest.WithReadLock(func(*live.Tx) { name, needed = sn.Name, e.parts.Catalogue.MustSeal(sn) })
 	return name, needed
 }
 
 // SetSealed implements engine.Catalogue.
 func (e *workspaceTable) SetSealed(sn *catalogue.Snapshot, id cas.Hash, added int64) {
-	e.parts.WithLock(func(*live.Tx) { e.parts.Catalogue.SetID(sn, id, added) })
+	e.parts.Forest.WithLock(func(*live.Tx) { e.parts.Catalogue.SetID(sn, id, added) })
 }
 
 // readView returns the state of a snapshot by its view, errs.Stale if there is no such snapshot.
@@ -63,7 +63,7 @@ func (e *workspaceTable) readView(src *tree.Source, view uint32) (*tree.State, e
 
 // takeChangedViews returns the views of the workspaces that may have changed since the last call.
 func (e *workspaceTable) takeChangedViews() (views []uint32) {
-	e.parts.WithLock(func(tx *live.Tx) {
+	e.parts.Forest.WithLock(func(tx *live.Tx) {
 		views = append(tx.ChangedViews().TakeChanged(live.ForPolicies), e.parts.Catalogue.TakeAlteredViews()...)
 	})
 	return views
@@ -74,7 +74,7 @@ func (e *workspaceTable) takeChangedViews() (views []uint32) {
 func (e *workspaceTable) workspacesForPolicies(views []uint32) iter.Seq[policy.Workspace] {
 	var unsent []events.Event
 	var all []*Workspace
-	e.parts.WithLock(func(*live.Tx) {
+	e.parts.Forest.WithLock(func(*live.Tx) {
 		unsent, e.unsentEvents = e.unsentEvents, nil
 		if views == nil {
 			all = slices.DeleteFunc(slices.Collect(maps.Values(e.byView)), func(w *Workspace) bool { return w.ws.Ended != 0 })
@@ -93,7 +93,7 @@ func (e *workspaceTable) workspacesForPolicies(views []uint32) iter.Seq[policy.W
 	return func(yield func(policy.Workspace) bool) {
 		for _, w := range all {
 			var out policy.Workspace
-			e.parts.WithReadLock(func(tx *live.Tx) {
+			e.parts.Forest.WithReadLock(func(tx *live.Tx) {
 				n := tx.ChangeNumber(w.ws.View)
 				out = policy.Workspace{
 					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, UndoView: w.ws.UndoView, ChangeNumber: n, RecordChangeCount: w.ws.ChangeCount + w.ws.ForkChangeCount, HasChanges: n != w.ws.ChangeNumberAtCapture,
@@ -113,7 +113,7 @@ func (e *workspaceTable) workspacesForPolicies(views []uint32) iter.Seq[policy.W
 
 // viewAndAncestors returns the view of a workspace and the views of its ancestors, main last.
 func (e *workspaceTable) viewAndAncestors(view uint32) (views []uint32) {
-	e.parts.WithReadLock(func(*live.Tx) {
+	e.parts.Forest.WithReadLock(func(*live.Tx) {
 		for ws := e.parts.Catalogue.Workspaces.At(view); ws != nil; ws = e.parts.Catalogue.Parent(ws) {
 			views = append(views, ws.View)
 		}
@@ -127,7 +127,7 @@ func (e *workspaceTable) viewAndAncestors(view uint32) (views []uint32) {
 
 // forkName returns the name of the fork with a view, "" for main and for a fork that has ended.
 func (e *workspaceTable) forkName(view uint32) (name string) {
-	e.parts.WithReadLock(func(*live.Tx) {
+	e.parts.Forest.WithReadLock(func(*live.Tx) {
 		if ws := e.parts.Catalogue.Workspaces.At(view); ws != nil && view != live.MainView {
 			name = ws.Name
 		}

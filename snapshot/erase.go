@@ -67,7 +67,7 @@ func (f ForgottenContents) erase(ctx context.Context, prune PruneExports) (refs 
 // rewritten.
 func (f ForgottenContents) gitCommits(rewritten map[string]*rewrittenTree) map[string]bool {
 	all := make(map[string]bool)
-	f.parts.WithReadLock(func(*live.Tx) {
+	f.parts.Forest.WithReadLock(func(*live.Tx) {
 		for _, sn := range f.parts.Catalogue.Snapshots.Loaded() { // these include all that have git commits
 			if t := rewritten[sn.ID]; t != nil && t.state != nil {
 				continue
@@ -128,7 +128,7 @@ func (f ForgottenContents) restartJournal(ctx context.Context) (begin int64, err
 }
 
 func (f ForgottenContents) records() (all []catalogue.ForgottenEntry) {
-	f.parts.WithReadLock(func(*live.Tx) { all = slices.Clone(f.parts.Catalogue.Forgotten) })
+	f.parts.Forest.WithReadLock(func(*live.Tx) { all = slices.Clone(f.parts.Catalogue.Forgotten) })
 	return all
 }
 
@@ -294,7 +294,7 @@ type RewrittenSnapshot struct {
 // RewrittenSnapshots returns the snapshots whose trees were replaced. The keys are the former ids of the snapshots.
 func (f ForgottenContents) RewrittenSnapshots() map[string]RewrittenSnapshot {
 	all := make(map[string]RewrittenSnapshot)
-	f.parts.WithReadLock(func(*live.Tx) {
+	f.parts.Forest.WithReadLock(func(*live.Tx) {
 		for _, w := range f.workspaces.byView {
 			for _, sn := range w.ws.Snapshots.All() {
 				for _, id := range sn.FormerIDs {

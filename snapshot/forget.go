@@ -152,7 +152,7 @@ func (f *forgetRun) run(ctx context.Context) error {
 		var missing []string
 		var present []*Workspace
 		var err error
-		f.w.store.withReadLock(func(*live.Tx) {
+		f.w.store.forest.WithReadLock(func(*live.Tx) {
 			unsealed, missing, err = f.remainingTrees()
 			present = f.unsearchedWorkspaces()
 		})
@@ -340,7 +340,7 @@ func (f *forgetRun) notify() {
 	}
 
 	var held []*catalogue.Snapshot
-	f.w.store.withReadLock(func(*live.Tx) {
+	f.w.store.forest.WithReadLock(func(*live.Tx) {
 		for _, sn := range f.w.store.cat.Snapshots.Loaded() { // these include all that have earlier ids
 			if len(sn.FormerIDs) > 0 && f.rewrittenTrees[sn.FormerIDs[len(sn.FormerIDs)-1]] != nil && f.w.store.forest.Takeover.IsHeld(live.Node(sn.View, live.RootIno)) {
 				held = append(held, sn)

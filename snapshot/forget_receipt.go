@@ -66,7 +66,7 @@ func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 
 // listPlaces lists in the receipt the paths and snapshots from which contents were removed.
 func (f *forgetRun) listPlaces() {
-	f.w.store.withReadLock(func(*live.Tx) {
+	f.w.store.forest.WithReadLock(func(*live.Tx) {
 		chosen, _ := f.chosenSnapshots()
 		places := newPlaceList(&f.receipt.Removed)
 

@@ -153,7 +153,7 @@ func (w *Workspace) BaseSnapshotName() (name string) {
 func (fs Forks) List() []ForkInfo {
 	var out []ForkInfo
 	s := fs.w.store
-	s.withReadLock(func(tx *live.Tx) {
+	s.forest.WithReadLock(func(tx *live.Tx) {
 		for f := range fs.w.ws.Forks() {
 			i := ForkInfo{Name: f.Name, Snapshots: f.Snapshots.Len(), Expires: f.Expires, View: f.View}
 			if o := s.cat.Snapshots.At(f.Base); o != nil {

@@ -10,7 +10,7 @@ import (
 
 // Images lists the container images from which snapshots were imported.
 func (s *Store) Images() (all []*info.Image) {
-	s.withReadLock(func(*live.Tx) {
+	s.forest.WithReadLock(func(*live.Tx) {
 		for _, sn := range s.cat.Snapshots.Loaded() {
 			if sn.Image != nil {
 				all = append(all, sn.Image)

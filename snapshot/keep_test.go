@@ -320,7 +320,7 @@ func TestCullMany(t *testing.T) {
 	w := s.Main()
 	first := capture(t, w, CaptureOptions{Name: "first", Kind: info.KindTurn})
 	must.OK(t, s.Checkpoint(t.Context()))
-	s.withLock(func(tx *live.Tx) {
+	s.forest.WithLock(func(tx *live.Tx) {
 		sn, err := s.cat.Find(w.ws, "first")
 		must.OK(t, err)
 		for i := range all {

@@ -221,7 +221,7 @@ func (ops Ops) removeKept(before time.Time) (first time.Time, err error) {
 // frees their space.
 func (s *Store) RemoveKept() error {
 	var all []*Workspace
-	s.withReadLock(func(*live.Tx) { all = slices.Collect(maps.Values(s.workspaces.byView)) })
+	s.forest.WithReadLock(func(*live.Tx) { all = slices.Collect(maps.Values(s.workspaces.byView)) })
 
 	for _, w := range all {
 		if _, err := w.Ops().removeKept(s.opt.Now().Add(time.Second)); err != nil {

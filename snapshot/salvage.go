@@ -43,7 +43,7 @@ func Check(ctx context.Context, dir string, o Options, progress func(done, total
 // false if t no longer exists. st is nil if the state cannot be read.
 func holdTree(s *engine.Parts, t repair.Tree) (st *tree.State, release func(), ok bool) {
 	release = func() {}
-	s.WithLock(func(tx *live.Tx) {
+	s.Forest.WithLock(func(tx *live.Tx) {
 		if w := s.Catalogue.Workspaces.At(t.View); w != nil {
 			st, ok = w.Freeze(tx), true
 		} else if sn := s.Catalogue.Snapshots.At(t.View); sn != nil {
@@ -64,7 +64,7 @@ func holdTree(s *engine.Parts, t repair.Tree) (st *tree.State, release func(), o
 // that the salvage could not read.
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*repair.Report, error) {
 	r, err := repair.Parts{Objects: s.objects, Log: s.log, Source: s.src, HoldTree: func(t repair.Tree) (*tree.State, func(), bool) { return holdTree(&s.parts, t) }}.Verify(ctx, progress, func() (all []repair.Tree) {
-		s.withLock(func(tx *live.Tx) { all = repair.Trees(s.cat, tx, s.src) })
+		s.forest.WithLock(func(tx *live.Tx) { all = repair.Trees(s.cat, tx, s.src) })
 		return all
 	})
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 	}
 
 	if s.opt.Salvage {
-		s.withReadLock(func(*live.Tx) { s.lostData.AddToReport(r, s.log.Damage(), s.ckpt.LastPos.Load(), s.cat) })
+		s.forest.WithReadLock(func(*live.Tx) { s.lostData.AddToReport(r, s.log.Damage(), s.ckpt.LastPos.Load(), s.cat) })
 		s.parts.Incomplete.Store(len(r.Affected) > 0 || r.Hidden)
 	}
 

@@ -20,7 +20,7 @@ func (w *Workspace) Status() info.Status {
 		Frozen: s.forest.Freezer.IsFrozen(),
 	}
 
-	s.withReadLock(func(tx *live.Tx) {
+	s.forest.WithReadLock(func(tx *live.Tx) {
 		st.Workspace, st.Snapshots, st.Forks = w.ws.Name, w.ws.Snapshots.Len(), w.ws.ForkCount()
 		if t, ok := tx.State(w.ws.View); ok {
 			st.Files, st.LogicalBytes = t.Inodes-1, t.Bytes

@@ -179,7 +179,7 @@ func (s *Store) Main() *Workspace {
 }
 
 func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
-	s.withReadLock(func(*live.Tx) {
+	s.forest.WithReadLock(func(*live.Tx) {
 		if w, ok = s.workspaces.byView[view]; ok && w.ws.Ended != 0 {
 			w, ok = nil, false // the fork has ended, and is kept for undo
 		}
@@ -189,7 +189,7 @@ func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
 
 // SnapshotOf returns the snapshot with the given view.
 func (s *Store) SnapshotOf(view uint32) (info info.Info, ok bool) {
-	s.withReadLock(func(*live.Tx) {
+	s.forest.WithReadLock(func(*live.Tx) {
 		sn := s.cat.Snapshots.At(view)
 		if ok = sn != nil; ok {
 			info = sn.Info
@@ -201,7 +201,7 @@ func (s *Store) SnapshotOf(view uint32) (info info.Info, ok bool) {
 // WorkspaceOf returns the workspace with the given view, or the workspace of the snapshot with the view. It
 // returns nil if neither exists.
 func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
-	s.withReadLock(func(*live.Tx) {
+	s.forest.WithReadLock(func(*live.Tx) {
 		if sn := s.cat.Snapshots.At(view); sn != nil {
 			view = sn.WS
 		}
@@ -233,12 +233,6 @@ func (s *Store) Sync() error {
 
 // NextRecord returns a channel that is closed when the next record is appended to the journal.
 func (s *Store) NextRecord() <-chan struct{} { return s.log.NextAppend() }
-
-// withReadLock runs fn with the lock of the forest held for reading.
-func (s *Store) withReadLock(fn func(tx *live.Tx)) { s.parts.WithReadLock(fn) }
-
-// withLock runs fn with the lock of the forest held, even while the forest is frozen.
-func (s *Store) withLock(fn func(tx *live.Tx)) { s.parts.WithLock(fn) }
 
 // Hold protects the objects and journal bytes of a state from removal until release is called, even if its
 // snapshot is deleted in that time. A caller that reads a state holds it.

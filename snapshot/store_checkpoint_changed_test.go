@@ -74,7 +74,7 @@ func (s *Store) SameAsStored(t *testing.T) {
 	}))
 	present, states := make(map[uint32]catalogue.WorkspaceRecord), make(map[uint32]*tree.State)
 	var orphans map[uint32]*tree.State
-	s.withLock(func(tx *live.Tx) {
+	s.forest.WithLock(func(tx *live.Tx) {
 		for view, w := range s.cat.Workspaces.All() {
 			states[view] = w.Freeze(tx)
 			r := w.Record(states[view])

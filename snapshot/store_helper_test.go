@@ -30,7 +30,7 @@ func (ss Snapshots) Delete(name string, c actors.Caller) error {
 // Workspaces returns all workspaces.
 func (s *Store) Workspaces() []*Workspace {
 	var out []*Workspace
-	s.withReadLock(func(*live.Tx) {
+	s.forest.WithReadLock(func(*live.Tx) {
 		for _, w := range s.workspaces.byView {
 			out = append(out, w)
 		}

@@ -72,7 +72,7 @@ func (w *Workspace) Parent() (p *Workspace) {
 }
 
 func (w *Workspace) withReadLock(fn func()) {
-	w.store.withReadLock(func(*live.Tx) {
+	w.store.forest.WithReadLock(func(*live.Tx) {
 		fn()
 	})
 }

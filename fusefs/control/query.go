@@ -80,7 +80,7 @@ func (g *renderer) lookupQuery(ws *snapshot.Workspace, q query, name string, r R
 		mode = ownersMode(g.allowOther)
 	}
 
-	findSource := func() (source, error) { return sourceOf(ws, q, views) }
+	findSource := func() source { return sourceOf(ws, q, views) }
 	e, err := g.lookupRendered(ws, name, mode, r, findSource, func(ctx context.Context, w io.Writer) error {
 		request := r.Request
 		defer request.Release()
@@ -102,7 +102,7 @@ func (g *renderer) lookupQuery(ws *snapshot.Workspace, q query, name string, r R
 
 // sourceOf returns the source of a query: two snapshots, or a snapshot and the present state. A query about a
 // single snapshot depends on that snapshot and on all changes of the list of snapshots in its workspace.
-func sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (source, error) {
+func sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) source {
 	s := source{firstView: views[0], secondView: views[1]}
 	_, maxArgs := q.row.Args.WordLimits()
 	switch {
@@ -110,13 +110,10 @@ func sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (source, error) 
 		s.changeCount = ws.ChangeCount()
 	case len(q.names) == 1:
 		s.secondView = ws.View()
-		return s, ws.Store().Forest().WithReadLock(func(tx *live.Tx) error {
-			s.changeCount = tx.ChangeNumber(ws.View())
-			return nil
-		})
+		ws.Store().Forest().WithReadLock(func(tx *live.Tx) { s.changeCount = tx.ChangeNumber(ws.View()) })
 	}
 
-	return s, nil
+	return s
 }
 
 // A rendering is a call of renderer.render that runs now. Other requests for the file wait for it.
@@ -137,13 +134,9 @@ const renderingDir = ".rendering"
 // not rendered again, although its name is looked up for every step of `less diff@v1`. Concurrent
 // requests for the file wait for one rendering.
 func (g *renderer) lookupRendered(ws *snapshot.Workspace, name string, mode uint32, r Request,
-	findSource func() (source, error), render func(context.Context, io.Writer) error) (Entry, error) {
+	findSource func() source, render func(context.Context, io.Writer) error) (Entry, error) {
 	for {
-		want, err := findSource()
-		if err != nil {
-			return Entry{}, err
-		}
-
+		want := findSource()
 		e, ok, other, mine := g.startRendering(ws, name, want, r.mayRender)
 		if ok {
 			return e, nil

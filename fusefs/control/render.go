@@ -27,7 +27,7 @@ func renderStatus(s *service.Service, w io.Writer, ws *snapshot.Workspace) error
 }
 
 func (g *renderer) lookupList(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
-	findSource := func() (source, error) { return source{firstView: ws.View(), changeCount: ws.ChangeCount()}, nil }
+	findSource := func() source { return source{firstView: ws.View(), changeCount: ws.ChangeCount()} }
 	return g.lookupRendered(ws, f.name, f.kind|f.mode, r, findSource, func(ctx context.Context, w io.Writer) error {
 		return renderList(ctx, w, ws)
 	})

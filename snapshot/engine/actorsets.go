@@ -23,7 +23,7 @@ const (
 // maxStoredSets such objects, it joins them into one. The caller has entered Collector.Puts.
 func (p *Parts) StoreActorSets(sn *catalogue.Snapshot) error {
 	var taken actors.Changes
-	p.WithReadLock(func(*live.Tx) { taken = sn.Changes() })
+	p.Forest.WithReadLock(func(*live.Tx) { taken = sn.Changes() })
 	if len(taken.Sets) == 0 && len(taken.Stored) <= maxStoredSets {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (p *Parts) StoreActorSets(sn *catalogue.Snapshot) error {
 		return err
 	}
 
-	p.WithLock(func(*live.Tx) { sn.ReplaceSets(taken, h) }) // no effect if another caller has stored them
+	p.Forest.WithLock(func(*live.Tx) { sn.ReplaceSets(taken, h) }) // no effect if another caller has stored them
 
 	return nil
 }
@@ -68,7 +68,7 @@ func (c *Checkpoint) storeActors() error {
 		all := actors.Changes{Names: w.record.Actors, Stored: w.record.ActorSets}
 		all.Add(stored)
 		w.record.Actors, w.record.ActorSets = all.Names, all.Stored
-		c.checkpointer.WithLock(func(tx *live.Tx) {
+		c.checkpointer.Forest.WithLock(func(tx *live.Tx) {
 			if set.MemoryBytes() <= maxMemorySetBytes {
 				tx.JoinActors(view, w.actors, set)
 			} else if tx.JoinActors(view, w.actors, nil) {
@@ -94,7 +94,7 @@ func (c *Checkpoint) joinStoredSets(view uint32, w *frozenWorkspace) error {
 	}
 
 	w.record.ActorSets = slices.DeleteFunc([]cas.Hash{h}, cas.Hash.IsZero)
-	c.checkpointer.WithLock(func(*live.Tx) {
+	c.checkpointer.Forest.WithLock(func(*live.Tx) {
 		if w := c.checkpointer.Catalogue.Workspaces.At(view); w != nil {
 			w.ReplaceStored(stored, h)
 		}

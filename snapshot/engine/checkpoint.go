@@ -255,7 +255,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 
 // markChangedAgain marks the workspaces and records of a failed checkpoint as changed again.
 func (c *Checkpoint) markChangedAgain() {
-	c.checkpointer.WithLock(func(tx *live.Tx) {
+	c.checkpointer.Forest.WithLock(func(tx *live.Tx) {
 		c.checkpointer.Catalogue.Unwritten.PutBackKeys(c.changedRecords)
 		tx.ChangedViews().MarkChanged(slices.Collect(maps.Keys(c.workspaces))...)
 		for _, sn := range c.snapshots {
@@ -272,7 +272,7 @@ func (c *Checkpoint) Finish() error {
 	c.checkpointer.RecordsBeforeLastPos.Store(c.record.Records)
 	c.checkpointer.EditStepCount.Add(-c.editSteps)
 	c.checkpointer.Memory.SubtractBytesToReplay(c.replayBytes)
-	c.checkpointer.WithLock(func(tx *live.Tx) {
+	c.checkpointer.Forest.WithLock(func(tx *live.Tx) {
 		c.checkpointer.Catalogue.Unwritten.DropRoots(c.rootCount)
 		for view, w := range c.workspaces {
 			if w.record.PartlySealed != nil || w.record.Orphans != nil && len(w.record.Orphans.Files) > 0 {

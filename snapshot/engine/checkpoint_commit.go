@@ -91,7 +91,7 @@ func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 		values[catalogue.Key(catalogue.WorkspacePrefix, view)] = w.record
 	}
 
-	c.checkpointer.WithReadLock(func(*live.Tx) {
+	c.checkpointer.Forest.WithReadLock(func(*live.Tx) {
 		if _, changed := c.changedRecords[catalogue.ForgottenKey]; changed {
 			values[catalogue.ForgottenKey] = slices.Clone(c.checkpointer.Catalogue.Forgotten)
 		}
@@ -198,7 +198,7 @@ func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 
 	for range 2 { // the first pass may take long; the second visits the changes in that time
 		var states []*tree.State
-		p.WithLock(func(tx *live.Tx) {
+		p.Forest.WithLock(func(tx *live.Tx) {
 			states = p.unsealedStates()
 			for _, view := range tx.ChangedViews().Changed(live.ForCheckpoint) { // all other views are sealed
 				if st, err := tx.Capture(view); err == nil {
@@ -211,7 +211,7 @@ func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 		}
 	}
 
-	p.WithLock(func(tx *live.Tx) {
+	p.Forest.WithLock(func(tx *live.Tx) {
 		position = min(position, scan.lowest(tx, p.unsealedStates()))
 	})
 	p.lowestNeededPos.Store(position)

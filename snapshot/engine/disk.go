@@ -60,7 +60,7 @@ func (h ownedState) sortKey() uint64 {
 func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []string) (*info.Disk, error) {
 	var states []ownedState
 	var err error
-	p.WithLock(func(tx *live.Tx) { states, err = p.ownedStates(tx, ws, names) })
+	p.Forest.WithLock(func(tx *live.Tx) { states, err = p.ownedStates(tx, ws, names) })
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func (m *Meter) RefreshLimits() {
 // tenantAndLimit returns the fork of main that contains a view, nil for main, and the limit of the fork in bytes,
 // 0 for no limit. Without a limit, written bytes are not counted.
 func (m *Meter) tenantAndLimit(view uint32) (ws *catalogue.Workspace, f *forkUse, limit int64) {
-	m.WithReadLock(func(*live.Tx) {
+	m.Forest.WithReadLock(func(*live.Tx) {
 		if w := m.Catalogue.Workspaces.At(view); w != nil && w.Fork {
 			ws = m.Catalogue.UppermostFork(w)
 			f = m.forks[ws.View]
@@ -104,7 +104,7 @@ func (m *Meter) Admit(view uint32, n int64) error {
 	}
 
 	var name string
-	m.WithReadLock(func(*live.Tx) { name = ws.Name })
+	m.Forest.WithReadLock(func(*live.Tx) { name = ws.Name })
 
 	return errs.New(errs.Quota, "limit reached: at most %d unshared bytes, and fork %s has %d; delete files, and snapshots that contain them", limit, name, f.usedBytes())
 }
@@ -137,7 +137,7 @@ func (m *Meter) ChargeExport(view uint32, n int64) error {
 
 func (m *Meter) charge(ws *catalogue.Workspace, f *forkUse, n int64, reserved bool) {
 	f.charge(n, reserved)
-	m.WithLock(func(*live.Tx) { m.Catalogue.TouchWorkspace(ws) })
+	m.Forest.WithLock(func(*live.Tx) { m.Catalogue.TouchWorkspace(ws) })
 }
 
 // Usage returns an upper bound of the unshared bytes of a fork, and the fork's limit in bytes. Without a
@@ -157,7 +157,7 @@ func (m *Meter) Usage(view uint32) (used, limit int64) {
 // count counts the unshared bytes of a fork. For a fork that has ended the count is 0.
 func (m *Meter) count(ws *catalogue.Workspace, f *forkUse) error {
 	return f.count(m.Source, m.Pins.Hold, func() (chains []stateChain, includedBytes int64) {
-		m.WithLock(func(tx *live.Tx) {
+		m.Forest.WithLock(func(tx *live.Tx) {
 			if includedBytes = f.bytesSinceCount.Load(); ws.CheckAlive() != nil {
 				return // the fork has ended
 			}

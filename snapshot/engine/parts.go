@@ -38,22 +38,6 @@ type Parts struct {
 	Logger     *slog.Logger
 }
 
-// WithReadLock runs fn with the lock of the forest held for reading.
-func (p *Parts) WithReadLock(fn func(tx *live.Tx)) {
-	_ = p.Forest.WithReadLock(func(tx *live.Tx) error { // Forest.WithReadLock returns only the error of the function
-		fn(tx)
-		return nil
-	})
-}
-
-// WithLock runs fn with the lock of the forest held, even while the forest is frozen.
-func (p *Parts) WithLock(fn func(tx *live.Tx)) {
-	_ = p.Forest.Update(true, func(tx *live.Tx) error { // fn appends no records, so Update cannot fail
-		fn(tx)
-		return nil
-	})
-}
-
 // pauseFile is the file in the store with the time until which policies remove no snapshots.
 const pauseFile = "held"
 

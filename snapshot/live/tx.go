@@ -52,10 +52,17 @@ func (t *trees) update(fn func(tx *Tx) error) error {
 }
 
 // WithReadLock calls fn with the forest's lock held for reading.
-func (f *Forest) WithReadLock(fn func(tx *Tx) error) error {
+func (f *Forest) WithReadLock(fn func(tx *Tx)) {
 	f.trees.mu.RLock()
 	defer f.trees.mu.RUnlock()
-	return fn(newTx(f.trees))
+	fn(newTx(f.trees))
+}
+
+// WithLock calls fn, which appends no records, with the forest's lock held, even while the forest is frozen.
+func (f *Forest) WithLock(fn func(tx *Tx)) {
+	f.trees.mu.Lock()
+	defer f.trees.mu.Unlock()
+	fn(newTx(f.trees))
 }
 
 // Append appends a record of the caller's own type to the journal. It may use the space that is kept free for a full

@@ -37,7 +37,7 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 	var st *tree.State
 	var ended bool
 	if err := f.w.store.forest.Update(true, func(tx *live.Tx) error {
-		st, ended = w.ws.Freeze(tx), w.ws.Ended != 0
+		st, ended = tx.Freeze(w.ws.View), w.ws.Ended != 0
 		return nil
 	}); err != nil || st == nil {
 		return err

@@ -114,7 +114,7 @@ func (f ForgottenContents) usedChunks(ctx context.Context, chunks map[cas.Hash]b
 	var all []namedTree
 	err := f.parts.Forest.Update(true, func(tx *live.Tx) error {
 		for _, w := range f.parts.Catalogue.Workspaces.All() {
-			all = append(all, namedTree{workspace: w.Name, view: w.View, state: w.Freeze(tx)})
+			all = append(all, namedTree{workspace: w.Name, view: w.View, state: tx.Freeze(w.View)})
 		}
 		for _, sn := range f.parts.Catalogue.InOrder() {
 			all = append(all, namedTree{workspace: workspaceName(f.parts.Catalogue, sn.WS), snapshot: sn.Name, id: sn.ID, state: sn.State.Load()})

@@ -45,7 +45,7 @@ func holdTree(s *engine.Parts, t repair.Tree) (st *tree.State, release func(), o
 	release = func() {}
 	s.Forest.WithLock(func(tx *live.Tx) {
 		if w := s.Catalogue.Workspaces.At(t.View); w != nil {
-			st, ok = w.Freeze(tx), true
+			st, ok = tx.Freeze(w.View), true
 		} else if sn := s.Catalogue.Snapshots.At(t.View); sn != nil {
 			st, _ = sn.Tree(s.Source)
 			ok = true

@@ -76,7 +76,7 @@ func (s *Store) SameAsStored(t *testing.T) {
 	var orphans map[uint32]*tree.State
 	s.forest.WithLock(func(tx *live.Tx) {
 		for view, w := range s.cat.Workspaces.All() {
-			states[view] = w.Freeze(tx)
+			states[view] = tx.Freeze(w.View)
 			r := w.Record(states[view])
 			r.Exports, r.Actors, r.ActorSets = s.meter.ExportedBytes(view), w.PresentActors(tx), nil
 			present[view] = r

@@ -73,7 +73,7 @@ func Decode(t Type, payload []byte) (Record, error) {
 // to one workspace or one snapshot, never to both.
 type Views interface {
 	State(view uint32) (*tree.State, bool)
-	Capture(view uint32) (*tree.State, error)                // freezes the present state
+	Freeze(view uint32) *tree.State                          // freezes the present state and returns it, nil for an unknown view
 	WithoutEmpty(st *tree.State, paths []string) *tree.State // returns st without the empty files and directories at paths
 	ChangeNumber(view uint32) uint64                         // returns a number that is higher after every change of a view
 	NewView() (uint32, error)                                // returns an unused view number
@@ -124,13 +124,6 @@ func (c *Catalogue) Apply(t Trees, r Record) (Effects, error) {
 	a := &applyRun{cat: c, trees: t}
 	err := r.apply(a)
 	return a.Effects, err
-}
-
-// Freeze freezes the present state of a workspace in the catalogue and returns it. It ignores the error of
-// Views.Capture, which is only returned for an unknown view: every workspace in the catalogue has a view.
-func (w *Workspace) Freeze(v Views) *tree.State {
-	st, _ := v.Capture(w.View)
-	return st
 }
 
 // PresentState returns the present state of a workspace without freezing it. The caller holds the lock of the trees

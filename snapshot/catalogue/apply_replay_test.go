@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -40,11 +39,11 @@ func treeOf(inodes int64) *tree.State {
 }
 
 func (v *views) State(view uint32) (*tree.State, bool) { st, ok := v.trees[view]; return st, ok }
-func (v *views) Capture(view uint32) (*tree.State, error) {
+func (v *views) Freeze(view uint32) *tree.State {
 	if st, ok := v.trees[view]; ok {
-		return st.Clone(), nil
+		return st.Clone()
 	}
-	return nil, errs.Stale
+	return nil
 }
 func (v *views) WithoutEmpty(st *tree.State, paths []string) *tree.State {
 	return treeOf(st.Inodes - int64(len(paths)))

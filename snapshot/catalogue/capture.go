@@ -87,7 +87,7 @@ func (r *Capture) apply(a *applyRun) error {
 		return fmt.Errorf("%w: %s", ErrNoFork, r.Name)
 	}
 
-	st := w.Freeze(a.trees)
+	st := a.trees.Freeze(w.View)
 	if len(r.Placeholders) > 0 {
 		st = a.trees.WithoutEmpty(st, Paths(r.Placeholders))
 		r.Files, r.Bytes = st.Inodes-1, st.Bytes
@@ -133,7 +133,7 @@ func (r *Bookmark) apply(a *applyRun) error {
 	w.BookmarkView = r.View
 	a.cat.TouchWorkspace(w)
 
-	return a.addState(r.SnapshotRecord, w.Freeze(a.trees), actors.Changes{})
+	return a.addState(r.SnapshotRecord, a.trees.Freeze(w.View), actors.Changes{})
 }
 
 // Delete is the record of a removal of snapshots.

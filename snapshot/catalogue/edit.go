@@ -108,7 +108,7 @@ func (r *Edit) apply(a *applyRun) error {
 	}
 
 	a.trees.PutEditedCopy(r)
-	st := w.Freeze(a.trees)
+	st := a.trees.Freeze(w.View)
 	a.cat.Unwritten.addRoot(Root{State: st})
 	if err := r.logOp(a, w, st); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (r *BeginFromTree) apply(a *applyRun) error {
 
 	a.trees.SetCounters(highest+1, 0)
 	a.trees.AddView(r.WS, st)
-	st = w.Freeze(a.trees)
+	st = a.trees.Freeze(w.View)
 
 	for i := range w.Ops {
 		if err := a.dropKept(w, &w.Ops[i]); err != nil {

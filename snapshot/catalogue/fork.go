@@ -157,7 +157,7 @@ func (r *Fork) startState(a *applyRun, parent *Workspace) (st *tree.State, dir s
 	}
 
 	if r.FromPresent {
-		st = parent.Freeze(a.trees)
+		st = a.trees.Freeze(parent.View)
 		if len(r.Placeholders) > 0 {
 			st = a.trees.WithoutEmpty(st, Paths(r.Placeholders))
 		}
@@ -170,7 +170,7 @@ func (r *Fork) startState(a *applyRun, parent *Workspace) (st *tree.State, dir s
 		if w == nil {
 			return nil, "", fmt.Errorf("%w: the fork that %s starts from", ErrNoFork, r.Name)
 		}
-		return w.Freeze(a.trees), w.DirState, nil
+		return a.trees.Freeze(w.View), w.DirState, nil
 	}
 
 	sn := a.cat.Snapshots.At(r.FromSnapshot)

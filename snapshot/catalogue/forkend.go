@@ -199,5 +199,5 @@ func (r *EndFork) addLastStates(a *applyRun, f *Workspace) error {
 		return nil
 	}
 
-	return a.addState(*r.LastState, f.Freeze(a.trees), changes)
+	return a.addState(*r.LastState, a.trees.Freeze(f.View), changes)
 }

@@ -242,7 +242,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 		}
 
 		if w := p.Catalogue.Workspaces.At(view); w != nil {
-			st := w.Freeze(tx)
+			st := tx.Freeze(w.View)
 			c.workspaces[view] = &frozenWorkspace{state: st, record: w.Record(st), actors: tx.ActorSets(view), memoryMark: p.Memory.ChargedBytes(view)}
 			c.workspaces[view].record.Exports = p.Meter.ExportedBytes(view)
 		}

@@ -179,7 +179,7 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 	}
 
 	for _, w := range p.Catalogue.Workspaces.All() {
-		states = append(states, ownedState{owner: ownerOf(w), Root: catalogue.Root{State: w.Freeze(tx)}})
+		states = append(states, ownedState{owner: ownerOf(w), Root: catalogue.Root{State: tx.Freeze(w.View)}})
 		for _, r := range p.Catalogue.RestoreResults(w) {
 			states = append(states, ownedState{owner: snaps[r.View], Root: catalogue.Root{State: r.State}})
 		}

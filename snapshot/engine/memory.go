@@ -268,7 +268,7 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 			}
 		}
 
-		states, mark = append(states, w.Freeze(tx)), m.ChargedBytes(view)
+		states, mark = append(states, tx.Freeze(w.View)), m.ChargedBytes(view)
 		if st := orphans[view]; st != nil {
 			states = append(states, st)
 		}

@@ -168,7 +168,7 @@ func (m *Meter) count(ws *catalogue.Workspace, f *forkUse) error {
 					states = append(states, sn.Root())
 				}
 
-				chains = append(chains, append(states, catalogue.Root{State: w.Freeze(tx)}))
+				chains = append(chains, append(states, catalogue.Root{State: tx.Freeze(w.View)}))
 			})
 		})
 		return chains, includedBytes

@@ -73,7 +73,7 @@ func (p *Parts) Roots() (*Roots, error) {
 	r := &Roots{Parts: p, dirStates: make(map[string]bool)}
 	err := p.Forest.Update(true, func(tx *live.Tx) error {
 		for _, w := range p.Catalogue.Workspaces.All() {
-			r.states = append(r.states, w.Freeze(tx))
+			r.states = append(r.states, tx.Freeze(w.View))
 			r.dirStates[w.DirState] = true
 			r.addDirStates(w.OpStateIDs())
 			for _, at := range p.Catalogue.RestoreResults(w) {

@@ -95,14 +95,22 @@ func (tx *Tx) State(view uint32) (*tree.State, bool) {
 	return v.state, true
 }
 
-// Capture freezes the present state of a view and returns it.
+// Capture freezes the present state of a view and returns it. The error for an unknown view is errs.Stale.
 func (tx *Tx) Capture(view uint32) (*tree.State, error) {
+	if st := tx.Freeze(view); st != nil {
+		return st, nil
+	}
+	return nil, errs.Stale
+}
+
+// Freeze does what Capture does, but returns nil for an unknown view.
+func (tx *Tx) Freeze(view uint32) *tree.State {
 	v, ok := tx.trees.mu.views[view]
 	if !ok {
-		return nil, errs.Stale
+		return nil
 	}
 	tx.trees.mu.epoch++
-	return v.state.Clone(), nil
+	return v.state.Clone()
 }
 
 // ChangeNumber returns a number that is higher after every change of a view.

@@ -65,7 +65,7 @@ func snapshotsIn(f live.ForeignRecord) []catalogue.SnapshotRecord {
 // Trees returns all states of a store with their names. The caller holds the lock of the catalogue.
 func Trees(cat *catalogue.Catalogue, views catalogue.Views, src *tree.Source) (out []Tree) {
 	for _, w := range cat.Workspaces.All() {
-		out = append(out, Tree{Names: Affected{Workspace: w.Name}, View: w.View, State: w.Freeze(views)})
+		out = append(out, Tree{Names: Affected{Workspace: w.Name}, View: w.View, State: views.Freeze(w.View)})
 	}
 
 	for _, sn := range cat.Snapshots.All() {

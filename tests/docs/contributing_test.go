@@ -66,7 +66,7 @@ func TestJourneys(t *testing.T) {
 
 	_, journeys, _ := strings.Cut(pages(t)["docs/dev/architecture.md"], "## Journeys")
 	journeys, _, _ = strings.Cut(journeys, "## Locks")
-	named := regexp.MustCompile(`\b(Forest|Writer|Reader|[a-z]*[tT]ree|Service|Workspace|Store|Forks|Plan|Op|Edit|Restore|Takeover|view|input|mcpServer|keeper|filesystem)\.(\w+)`).FindAllString(journeys, -1)
+	named := regexp.MustCompile(`\b(Forest|Writer|Reader|applier|[a-z]*[tT]ree|Service|Workspace|Store|Forks|Plan|Op|Edit|Restore|Takeover|view|input|mcpServer|keeper|filesystem)\.(\w+)`).FindAllString(journeys, -1)
 	if len(named) < 20 {
 		t.Errorf("the journeys name %d functions", len(named))
 	}

@@ -219,6 +219,7 @@ func ApplyChanges(ctx context.Context, ch *client.Changes, dir string, o hostdir
 	o.Hidden, o.Read = ch.Hidden, ReadOptions(dir, ch.Store(), ch.Hidden)
 	if o.Undo = ch.UndoesApply; !o.DryRun && !o.Undo {
 		o.Record = applyRecorder(ctx, ch, dir, o.BaseFromDir)
+		o.Read.Prefetch = ch.Prefetch
 		o.Read.Skip = func(string, error) {} // unreadable paths are not reported here, but by the refresh after the apply
 	}
 

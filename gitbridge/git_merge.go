@@ -85,7 +85,11 @@ func (g *gitMerge) planAll(changes []tree.Change) error {
 	changesOf, roots, files := make(map[string][]tree.Change), []string(nil), []tree.Change(nil) // changesOf are the changes of each git directory
 
 	for _, c := range changes {
-		at, err := dirs.innermost(c.Path.String())
+		name := c.Path.String()
+		if (c.Before == nil || !c.Before.IsDir()) && (c.After == nil || !c.After.IsDir()) {
+			name = name[:max(0, strings.LastIndexByte(name, '/'))] // a file is no git directory
+		}
+		at, err := dirs.innermost(name)
 		if err != nil {
 			return err
 		}

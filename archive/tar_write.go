@@ -28,7 +28,7 @@ type TarResult struct {
 func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State) (*TarResult, error) {
 	t := tarWriter{NewTarSink(w), ctx, src, nil}
 	firstPaths := make(map[uint64]string) // the first paths of files with several names, by inode number
-	return t.finish(st.Walk(ctx, src, func(p *tree.Path, n *tree.Inode) error {
+	return t.finish(st.Walk(ctx, src, tree.WalkOptions{}, func(p *tree.Path, n *tree.Inode) error {
 		path := cmp.Or(p.String(), ".")
 		e := t.entry(path, n, firstPaths[n.Ino])
 		if n.Nlink > 1 && !n.IsDir() {

@@ -163,7 +163,7 @@ func filesOf(t *testing.T, dir string) files {
 func (a *applied) filesIn(st *tree.State) files {
 	a.t.Helper()
 	out := files{}
-	must.OK(a.t, st.Walk(context.Background(), a.m.Src, func(p *tree.Path, n *tree.Inode) error {
+	must.OK(a.t, st.Walk(context.Background(), a.m.Src, tree.WalkOptions{}, func(p *tree.Path, n *tree.Inode) error {
 		if p == nil {
 			return nil
 		}

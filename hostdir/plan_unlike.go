@@ -49,7 +49,7 @@ func (pl *planner) reportUnlikeCopies() error {
 		return nil
 	}
 
-	return pl.o.Base.Walk(pl.ctx, pl.o.Source, func(p *tree.Path, n *tree.Inode) error {
+	return pl.o.Base.Walk(pl.ctx, pl.o.Source, tree.WalkOptions{}, func(p *tree.Path, n *tree.Inode) error {
 		shown := *n
 		shown.Mode = shownMode(n)
 		timed := kindOfOriginal(&shown)

@@ -123,7 +123,7 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 	}
 
 	// Read also the names below in the base: those that the directory does not have were deleted there.
-	return h.base.WalkFrom(h.ctx, h.src, p.String(), func(q *tree.Path, _ *tree.Inode) error { return h.read(q) })
+	return h.base.Walk(h.ctx, h.src, tree.WalkOptions{Paths: []string{p.String()}}, func(q *tree.Path, _ *tree.Inode) error { return h.read(q) })
 }
 
 // removeEntry removes before, the inode at a path, if it is not nil. It returns the inode number of the directory above
@@ -417,7 +417,7 @@ func (h *hostTree) isHalfWritten(p *tree.Path, entry hostEntry, baseNode, nowNod
 // hasMoreThanBase reports whether the directory has an entry below a path that the base does not have.
 func (h *hostTree) hasMoreThanBase(name string) (bool, error) {
 	found := false
-	err := h.editor.State.WalkFrom(h.ctx, h.src, name, func(p *tree.Path, _ *tree.Inode) error {
+	err := h.editor.State.Walk(h.ctx, h.src, tree.WalkOptions{Paths: []string{name}}, func(p *tree.Path, _ *tree.Inode) error {
 		n, err := h.base.InodeAt(h.src, p.String())
 		found = found || n == nil && p.String() != name
 		return err

@@ -156,7 +156,7 @@ func ExampleWorkspace_HoldState_walk() {
 	state, release, err := w.HoldState("v1")
 	check(err)
 	defer release()
-	check(state.Walk(context.Background(), s.Source(), func(path *tree.Path, n *tree.Inode) error {
+	check(state.Walk(context.Background(), s.Source(), tree.WalkOptions{}, func(path *tree.Path, n *tree.Inode) error {
 		if n.IsRegular() {
 			fmt.Println(path, n.Size())
 		}

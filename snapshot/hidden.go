@@ -229,7 +229,7 @@ func hiddenPaths(ctx context.Context, src *tree.Source, st *tree.State, m *hide.
 	dir := ""               // the last hidden directory
 	var links []*tree.Inode // hidden files with several names
 
-	err = st.Walk(ctx, src, func(at *tree.Path, n *tree.Inode) error {
+	err = st.Walk(ctx, src, tree.WalkOptions{}, func(at *tree.Path, n *tree.Inode) error {
 		if at == nil {
 			return nil
 		}

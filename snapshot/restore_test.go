@@ -44,7 +44,7 @@ func TestRecoveryWithoutTheRemote(t *testing.T) {
 		st, err := s.Main().State()
 		must.OK(t, err)
 		var b strings.Builder
-		must.OK(t, st.Walk(ctx, s.Source(), func(at *tree.Path, n *tree.Inode) error {
+		must.OK(t, st.Walk(ctx, s.Source(), tree.WalkOptions{}, func(at *tree.Path, n *tree.Inode) error {
 			fmt.Fprintln(&b, at, n.Ino, n.Mode, n.Nlink, n.Size(), n.Mtime)
 			return nil
 		}))

@@ -91,7 +91,7 @@ func (r *rewriteRun) removePath(p string) error {
 		return err
 	}
 
-	if err := r.editor.State.WalkFrom(r.ctx, r.Source, p, func(at *tree.Path, n *tree.Inode) error {
+	if err := r.editor.State.Walk(r.ctx, r.Source, tree.WalkOptions{Paths: []string{p}}, func(at *tree.Path, n *tree.Inode) error {
 		if !n.IsDir() || at.String() == p {
 			r.changedPaths[at.String()] = true
 		}

@@ -64,7 +64,7 @@ func (l linkSide) files() string {
 	st, err := l.w.State()
 	must.OK(l.t, err)
 	names, inodes := map[uint64][]string{}, map[uint64]bool{}
-	must.OK(l.t, st.Walk(l.t.Context(), l.s.Source(), func(at *tree.Path, n *tree.Inode) error {
+	must.OK(l.t, st.Walk(l.t.Context(), l.s.Source(), tree.WalkOptions{}, func(at *tree.Path, n *tree.Inode) error {
 		if inodes[n.Ino] = true; n.IsDir() {
 			return nil
 		}
@@ -304,7 +304,7 @@ func (l linkSide) tree() string {
 	st, err := l.w.State()
 	must.OK(l.t, err)
 	var all []string
-	must.OK(l.t, st.Walk(l.t.Context(), l.s.Source(), func(at *tree.Path, n *tree.Inode) error {
+	must.OK(l.t, st.Walk(l.t.Context(), l.s.Source(), tree.WalkOptions{}, func(at *tree.Path, n *tree.Inode) error {
 		if !n.IsDir() {
 			all = append(all, at.String())
 		}

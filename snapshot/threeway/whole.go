@@ -123,7 +123,7 @@ func sameOrNone(src *tree.Source, x, y *tree.Inode) (bool, error) {
 // pathsBelow returns the path of a directory of a state and all paths below it, or no paths if the state does not
 // have the directory.
 func pathsBelow(src *tree.Source, st *tree.State, dir string) (out []string, err error) {
-	err = st.WalkFrom(context.Background(), src, dir, func(p *tree.Path, _ *tree.Inode) error {
+	err = st.Walk(context.Background(), src, tree.WalkOptions{Paths: []string{dir}}, func(p *tree.Path, _ *tree.Inode) error {
 		out = append(out, p.String())
 		return nil
 	})

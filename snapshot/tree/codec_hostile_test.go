@@ -191,7 +191,7 @@ func useHostile(t *testing.T, seed uint64, src *Source, id, original cas.Hash, m
 		t.Errorf("seed %d: verifying: %v", seed, err)
 	}
 	o := must(Load(src, original))
-	walk := s.Walk(ctx, src, func(_ *Path, n *Inode) error {
+	walk := s.Walk(ctx, src, WalkOptions{}, func(_ *Path, n *Inode) error {
 		if n.IsDir() {
 			if err := n.Dir.List(src, 0, func(Dirent, uint64) bool { return true }); err != nil {
 				return err

@@ -1,10 +1,9 @@
 package tree
 
 import (
-	"cmp"
+	"context"
 	"errors"
-
-	"golang.org/x/sys/unix"
+	"io/fs"
 
 	"github.com/amberfs/amberfs/internal/errs"
 )
@@ -76,42 +75,30 @@ func (s *State) DepthAfter(src *Source, n *Inode, dir uint64) (int, error) {
 // maxHeightEntries bounds the entries that heightOf reads.
 const maxHeightEntries = MaxDepth
 
+var errManyEntries = errors.New("too many entries")
+
 // heightOf returns the depth to which directories are nested below n. known is false if the directories have many
 // entries, or one of them cannot be read. The only error is Unread: the caller then reads the object and calls
 // heightOf again.
 func (s *State) heightOf(src *Source, n *Inode) (height int, known bool, err error) {
-	entriesRead := 0
-
-	for level := []*Inode{n}; ; height++ {
-		var next []*Inode
-		for _, n := range level {
-			if n.Nlink == 2 {
-				continue // n contains no directory
-			}
-			var failed error
-			err := n.Dir.List(src, 0, func(e Dirent, _ uint64) bool {
-				if e.Type == unix.S_IFDIR {
-					var sub *Inode
-					if sub, failed = s.Get(src, e.Ino); failed == nil {
-						next = append(next, sub)
-					}
-				}
-
-				entriesRead++
-				return failed == nil && entriesRead < maxHeightEntries
-			})
-			if err = cmp.Or(err, failed); err != nil || entriesRead >= maxHeightEntries {
-				if _, unread := errors.AsType[*Unread](err); unread {
-					return 0, false, err
-				}
-				return 0, false, nil
-			}
+	entries := 0
+	w := walker{WalkOptions: WalkOptions{DirsOnly: true}, ctx: context.Background(), src: src, s: s, fn: func(path *Path, dir *Inode) error {
+		height = max(height, path.Depth())
+		if dir.Nlink == 2 {
+			return fs.SkipDir // dir contains no directory
 		}
-		if len(next) == 0 {
-			return height, true, nil
+		if entries += dir.Dir.Len(); entries >= maxHeightEntries {
+			return errManyEntries
 		}
-		level = next
+		return nil
+	}}
+
+	err = w.walk(nil, n, nil)
+	if _, unread := errors.AsType[*Unread](err); unread {
+		return 0, false, err
 	}
+
+	return height, err == nil, nil
 }
 
 // Deepen raises State.Depth for a copy of the tree of source at the path prefix.

@@ -39,6 +39,12 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 		linkResults: make(map[[2]uint64]bool),
 		aToB:        NewPairing(src, a, b, RootIno),
 		bToA:        NewPairing(src, b, a, RootIno),
+		removed: walker{ctx: ctx, src: src, s: a, fn: func(path *Path, n *Inode) error {
+			return fn(Change{Path: path, Before: n, Differences: PathRemoved})
+		}},
+		added: walker{ctx: ctx, src: src, s: b, fn: func(path *Path, n *Inode) error {
+			return fn(Change{Path: path, After: n, Differences: PathAdded})
+		}},
 	}
 
 	selection, err := newFilter(o.Paths)
@@ -125,6 +131,8 @@ type differ struct {
 	linkResults map[[2]uint64]bool             // by inode numbers in a and b: whether the hard links of the two files differ
 
 	aToB, bToA *Pairing
+
+	removed, added walker // calls fn for the paths at and below a path that only a or only b has
 }
 
 // markPaths marks every name that n has in a, and the names of the directories above.
@@ -187,9 +195,9 @@ func (d *differ) comparePath(path *Path, x, y, z *Inode, selection filter) error
 	case x.IsDir() && y.IsDir():
 		return d.compareListings(path, x, y, z, selection)
 	case x.IsDir():
-		return d.reportTree(d.a, path, x, PathRemoved, selection, false)
+		return d.removed.walkEntries(path, x, selection)
 	case y.IsDir():
-		return d.reportTree(d.b, path, y, PathAdded, selection, false)
+		return d.added.walkEntries(path, y, selection)
 	}
 
 	return nil
@@ -249,9 +257,9 @@ func (d *differ) compareEntry(dir *Path, name string, x, y, z *Inode, selection 
 	case n != nil && m != nil:
 		return d.comparePath(path, n, m, o, selection)
 	case n != nil:
-		return d.reportTree(d.a, path, n, PathRemoved, selection, true)
+		return d.removed.walk(path, n, selection)
 	case m != nil:
-		return d.reportTree(d.b, path, m, PathAdded, selection, true)
+		return d.added.walk(path, m, selection)
 	}
 
 	return nil
@@ -272,51 +280,4 @@ func (d *differ) renumberedDir(dir *Inode, name string, m *Inode) (*Inode, error
 	}
 
 	return d.renumbered.entryInode(d.src, dir, e)
-}
-
-// reportTree calls fn for all paths of one state below a path and, if top is set, for the path itself.
-func (d *differ) reportTree(s *State, path *Path, n *Inode, w Differences, selection filter, top bool) error {
-	if err := d.ctx.Err(); err != nil {
-		return err
-	}
-
-	if top && selection.selected() {
-		c := Change{Path: path, Before: n, Differences: w}
-		if w == PathAdded {
-			c.Before, c.After = nil, n
-		}
-		if err := d.fn(c); err != nil {
-			return err
-		}
-	}
-	if !n.IsDir() {
-		return nil
-	}
-
-	ents, err := n.Dir.sorted(d.src)
-	if err != nil {
-		return fmt.Errorf("list %q: %w", path.String(), err)
-	}
-
-	for _, e := range ents {
-		sub, ok := selection.entry(e.Name)
-		if !ok {
-			continue
-		}
-
-		child, err := path.Child(e.Name)
-		if err != nil {
-			return err
-		}
-
-		c, err := s.entryInode(d.src, n, e)
-		if err != nil {
-			return fmt.Errorf("%s: %w", child, err)
-		}
-		if err := d.reportTree(s, child, c, w, sub, true); err != nil {
-			return err
-		}
-	}
-
-	return nil
 }

@@ -23,7 +23,7 @@ type flat struct {
 func flatten(t testing.TB, src *Source, s *State) *flat {
 	t.Helper()
 	f := &flat{files: make(map[string]*Inode), data: make(map[string]string), paths: make(map[uint64][]string)}
-	err := s.Walk(context.Background(), src, func(at *Path, n *Inode) error {
+	err := s.Walk(context.Background(), src, WalkOptions{}, func(at *Path, n *Inode) error {
 		path := at.String()
 		f.files[path] = n
 		f.paths[n.Ino] = append(f.paths[n.Ino], path)
@@ -169,7 +169,7 @@ func randomOp(f *testFS, r *rand.Rand) {
 	}
 	var all []place
 	dirs := []uint64{RootIno}
-	check(f.s.Walk(context.Background(), f.src, func(at *Path, n *Inode) error {
+	check(f.s.Walk(context.Background(), f.src, WalkOptions{}, func(at *Path, n *Inode) error {
 		if n.IsDir() && n.Ino != RootIno {
 			dirs = append(dirs, n.Ino)
 		}
@@ -320,7 +320,7 @@ func renumber(f *testFS, r *rand.Rand) {
 		name string
 	}
 	var files []place
-	check(f.s.Walk(context.Background(), f.src, func(_ *Path, n *Inode) error {
+	check(f.s.Walk(context.Background(), f.src, WalkOptions{}, func(_ *Path, n *Inode) error {
 		if !n.IsDir() && n.Nlink == 1 && r.IntN(2) == 0 {
 			files = append(files, place{n.Links[0].Parent, n.Links[0].Name})
 		}

@@ -242,7 +242,7 @@ func TestWalkOrder(t *testing.T) {
 	f.create(RootIno, "a.b", unix.S_IFREG|0o644)
 	f.create(RootIno, "a-", unix.S_IFREG|0o644)
 	var got []string
-	check(f.s.Walk(context.Background(), f.src, func(at *Path, n *Inode) error {
+	check(f.s.Walk(context.Background(), f.src, WalkOptions{}, func(at *Path, n *Inode) error {
 		got = append(got, at.String())
 		return nil
 	}))

@@ -150,7 +150,7 @@ func TestMarkKeepsEnough(t *testing.T) {
 		src := f.source()
 		s, err := Load(src, id)
 		if err == nil {
-			err = s.Walk(context.Background(), src, func(_ *Path, n *Inode) error {
+			err = s.Walk(context.Background(), src, WalkOptions{}, func(_ *Path, n *Inode) error {
 				if _, err := n.Content.ReadAt(src.Files, make([]byte, n.Size()), 0); n.IsRegular() && err != nil {
 					return err
 				}

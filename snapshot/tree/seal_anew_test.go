@@ -33,7 +33,7 @@ func (f *testFS) anew(t *testing.T, s *State) *State {
 	}
 	out := New(epoch, copied(must(s.Get(f.src, RootIno))))
 	seen := map[uint64]bool{RootIno: true}
-	check(s.Walk(context.Background(), f.src, func(_ *Path, n *Inode) error {
+	check(s.Walk(context.Background(), f.src, WalkOptions{}, func(_ *Path, n *Inode) error {
 		if !seen[n.Ino] {
 			seen[n.Ino] = true
 			check(out.Put(f.src, epoch, copied(n)))
@@ -115,7 +115,7 @@ func TestEpochsOfTwoOwners(t *testing.T) {
 	id := f.seal(t, f.freeze())
 	listed := func(s *State) (n int) {
 		t.Helper()
-		check(s.Walk(context.Background(), f.src, func(*Path, *Inode) error { n++; return nil }))
+		check(s.Walk(context.Background(), f.src, WalkOptions{}, func(*Path, *Inode) error { n++; return nil }))
 		return n
 	}
 	s := f.load(t, f.src, id)

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -85,4 +86,40 @@ func BenchmarkSeal(b *testing.B) {
 		f.seal(b, s)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10000, "ns/inode")
+}
+
+// BenchmarkWalk walks 100,000 files, and compares their directories with an empty tree.
+func BenchmarkWalk(b *testing.B) {
+	f := newTestFS()
+	f.src = NewSource(f.store, f.log, 1<<30)
+	for i := range 1000 {
+		dir := f.create(RootIno, testName(i), unix.S_IFDIR|0o755)
+		for j := range 100 {
+			f.create(dir, testName(j), unix.S_IFREG|0o644)
+		}
+	}
+	nested := f.freeze()
+	f.seal(b, nested)
+	g, flat, _ := bigDir(b, 100_000)
+	for _, c := range []struct {
+		name string
+		f    *testFS
+		s    *State
+	}{{"1000 directories", f, nested}, {"one directory", g, flat}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				n := 0
+				check(c.s.Walk(context.Background(), c.f.src, WalkOptions{}, func(*Path, *Inode) error { n++; return nil }))
+			}
+		})
+		b.Run(c.name+", removed", func(b *testing.B) {
+			b.ReportAllocs()
+			empty := newTestFS().freeze()
+			for b.Loop() {
+				n := 0
+				check(Diff(context.Background(), c.f.src, c.s, empty, DiffOptions{}, func(Change) error { n++; return nil }))
+			}
+		})
+	}
 }

@@ -274,3 +274,13 @@ func comparePaths(a, b string) int {
 	}
 	return len(a) - len(b)
 }
+
+// sorted returns all entries in order of their names.
+func (d *Dir) sorted(src *Source) (all []Dirent, err error) {
+	err = d.List(src, 0, func(e Dirent, _ uint64) bool {
+		all = append(all, e)
+		return true
+	})
+	slices.SortFunc(all, byName)
+	return all, err
+}

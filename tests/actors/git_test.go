@@ -242,7 +242,7 @@ func (e editor) files(t testing.TB) map[string]string {
 	out := map[string]string{}
 	st, err := e.w.State()
 	if err == nil {
-		err = st.Walk(context.Background(), e.s.Source(), func(at *tree.Path, n *tree.Inode) error {
+		err = st.Walk(context.Background(), e.s.Source(), tree.WalkOptions{}, func(at *tree.Path, n *tree.Inode) error {
 			if n.IsRegular() {
 				b := make([]byte, n.Size())
 				if _, err := n.Content.ReadAt(e.s.Source().Files, b, 0); err != nil {

@@ -272,7 +272,7 @@ func (e editor) flat(t testing.TB) flat {
 	f := flat{map[string]int{}, map[int]value{}}
 	st, err := e.w.State()
 	must.OK(t, err)
-	must.OK(t, st.Walk(context.Background(), e.s.Source(), func(at *tree.Path, n *tree.Inode) error {
+	must.OK(t, st.Walk(context.Background(), e.s.Source(), tree.WalkOptions{}, func(at *tree.Path, n *tree.Inode) error {
 		if at == nil || n.IsDir() {
 			return nil // a directory is there for what is in it
 		}

@@ -190,7 +190,7 @@ func (e editor) do(x edit) error {
 // lines describes a tree: a line a path, with the names of the same file.
 func (e editor) lines(t rapid.TB, st *tree.State) map[string]string {
 	out, groups := map[string]string{}, map[uint64][]string{}
-	err := st.Walk(context.Background(), e.s.Source(), func(at *tree.Path, n *tree.Inode) error {
+	err := st.Walk(context.Background(), e.s.Source(), tree.WalkOptions{}, func(at *tree.Path, n *tree.Inode) error {
 		if at == nil {
 			return nil
 		}

@@ -264,7 +264,7 @@ func listing(t *testing.T, s *snapshot.Store, w *snapshot.Workspace, name string
 	}
 	must.OK(t, err)
 	var b strings.Builder
-	must.OK(t, st.Walk(context.Background(), s.Source(), func(path *tree.Path, n *tree.Inode) error {
+	must.OK(t, st.Walk(context.Background(), s.Source(), tree.WalkOptions{}, func(path *tree.Path, n *tree.Inode) error {
 		fmt.Fprintf(&b, "%q %o %d:%d nlink=%d rdev=%d target=%q", path.String(), n.Mode, n.UID, n.GID, n.Nlink, n.Rdev, n.Target)
 		for _, x := range n.Xattrs {
 			fmt.Fprintf(&b, " %s=%q", x.Name, x.Value)

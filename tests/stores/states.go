@@ -20,7 +20,7 @@ func Dump(t *testing.T, s *snapshot.Store, st *tree.State) string {
 	var b strings.Builder
 	var inodes, bytes int64
 	seen := map[uint64]bool{}
-	err := st.Walk(context.Background(), s.Source(), func(at *tree.Path, n *tree.Inode) error {
+	err := st.Walk(context.Background(), s.Source(), tree.WalkOptions{}, func(at *tree.Path, n *tree.Inode) error {
 		p := at.String()
 		var content []byte
 		if n.IsRegular() {

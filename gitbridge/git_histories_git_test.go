@@ -226,7 +226,7 @@ func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, no
 func (r *rig) stateOfDir(kept ...string) *tree.State {
 	entries := r.read(r.dir, kept...)
 	for _, top := range kept {
-		must.OK(r.t, r.base.WalkFrom(context.Background(), r.m.Src, top, func(p *tree.Path, n *tree.Inode) error {
+		must.OK(r.t, r.base.Walk(context.Background(), r.m.Src, tree.WalkOptions{Paths: []string{top}}, func(p *tree.Path, n *tree.Inode) error {
 			e := stream.Entry{Path: p.String(), Meta: stream.Meta{Mode: n.Mode, UID: n.UID, GID: n.GID, Mtime: n.Mtime}, Target: n.Target}
 			if n.IsRegular() {
 				e.Data = n.Content.Reader(r.m.Src.Files)

@@ -46,7 +46,7 @@ type ForgetResult struct {
 // objects that no ref names, if they are older than maxMarkAge. If Forget is interrupted, a collection removes the
 // objects of the mark.
 func (r *Remote) Forget(ctx context.Context, o ForgetOptions) (*ForgetResult, error) {
-	f := &forgetRun{r: r, options: o, toRemove: make(map[string]bool), result: &ForgetResult{Replaced: []string{}, Remaining: make(map[string]string), IsRegistry: r.b.IsRegistry()}}
+	f := &forgetRun{r: r, gc: &gcRun{r: r, liveObjects: make(map[string]bool)}, options: o, toRemove: make(map[string]bool), result: &ForgetResult{Replaced: []string{}, Remaining: make(map[string]string), IsRegistry: r.b.IsRegistry()}}
 	refs, err := f.findRefs(ctx)
 	if err != nil {
 		return nil, err
@@ -105,15 +105,15 @@ func (f *forgetRun) removeVersions(ctx context.Context) error {
 
 // A forgetRun is one call of Forget.
 type forgetRun struct {
-	r           *Remote
-	options     ForgetOptions
-	toRemove    map[string]bool // names of objects to remove, unless a ref names them at the end
-	usedObjects map[string]bool // names of objects that refs named at the beginning
-	result      *ForgetResult
+	r        *Remote
+	gc       *gcRun // finds objects that nothing names, and writes the marks
+	options  ForgetOptions
+	toRemove map[string]bool // names of objects to remove, unless a ref names them at the end
+	result   *ForgetResult
 }
 
-// findRefs returns the refs to replace, the oldest first. It adds the objects of these refs to toRemove, and sets
-// usedObjects.
+// findRefs returns the refs to replace, the oldest first. It adds the objects of these refs to toRemove, and those of
+// all refs to the live objects of gc.
 func (f *forgetRun) findRefs(ctx context.Context) (replace []*object.Ref, err error) {
 	all, err := allRefs(ctx, f.r)
 	if err != nil {
@@ -125,18 +125,15 @@ func (f *forgetRun) findRefs(ctx context.Context) (replace []*object.Ref, err er
 		return nil, err
 	}
 
-	f.usedObjects = make(map[string]bool)
 	for _, ref := range all {
-		isAffected := f.options.FormerIDs[ref.ID] || slices.ContainsFunc(ref.Objects, func(o backend.Object) bool { return affected[o.Name] })
-		if isAffected {
-			replace = append(replace, ref)
+		f.gc.markLive(ref.Objects)
+		if !f.options.FormerIDs[ref.ID] && !slices.ContainsFunc(ref.Objects, func(o backend.Object) bool { return affected[o.Name] }) {
+			continue
 		}
 
+		replace = append(replace, ref)
 		for _, o := range ref.Objects {
-			f.usedObjects[o.Name] = true
-			if isAffected {
-				f.toRemove[o.Name] = true
-			}
+			f.toRemove[o.Name] = true
 		}
 	}
 
@@ -191,13 +188,13 @@ func (f *forgetRun) findUnused(ctx context.Context) error {
 		return err
 	}
 
-	holds := &gcRun{r: f.r, serviceTime: now.Modified, liveObjects: make(map[string]bool)}
-	if err := holds.sweepHolds(ctx); err != nil {
+	f.gc.serviceTime = now.Modified
+	if err := f.gc.sweepHolds(ctx); err != nil {
 		return err
 	}
 
 	return f.r.b.List(ctx, "obj/", func(i backend.Info) error {
-		if name := i.Key[len("obj/"):]; !f.usedObjects[name] && !holds.liveObjects[name] && now.Modified.Sub(i.Modified) > maxMarkAge {
+		if name := i.Key[len("obj/"):]; !f.gc.liveObjects[name] && now.Modified.Sub(i.Modified) > maxMarkAge {
 			f.toRemove[name] = true
 		}
 		return nil
@@ -206,11 +203,7 @@ func (f *forgetRun) findUnused(ctx context.Context) error {
 
 // writeMark writes a mark with the objects in toRemove.
 func (f *forgetRun) writeMark(ctx context.Context, key string) error {
-	if f.r.b.IsRegistry() {
-		return nil
-	}
-	c := &gcRun{r: f.r}
-	return c.writeMark(ctx, key, slices.Sorted(maps.Keys(f.toRemove)))
+	return f.gc.writeMark(ctx, key, slices.Sorted(maps.Keys(f.toRemove)))
 }
 
 // removeObjects removes the objects in toRemove that no ref names now. Then it replaces the condemned mark by a
@@ -225,7 +218,7 @@ func (f *forgetRun) removeObjects(ctx context.Context, markID string) error {
 
 	keys := make([]string, 0, len(f.toRemove))
 	for name := range f.toRemove {
-		keys = append(keys, "obj/"+name)
+		keys = append(keys, backend.Object{Name: name}.Key())
 	}
 	if err := backend.DeleteAll(ctx, f.r.b, keys); err != nil {
 		return err

@@ -247,7 +247,7 @@ func (c *gcRun) sweepHolds(ctx context.Context) error {
 	}
 
 	var mu sync.Mutex
-	return forEach(ctx, infos, func(ctx context.Context, i backend.Info) error {
+	return backend.ForEach(ctx, infos, func(ctx context.Context, i backend.Info) error {
 		if c.serviceTime.Sub(i.Modified) >= holdTime {
 			return c.r.b.Delete(ctx, i.Key)
 		}
@@ -389,9 +389,9 @@ func (c *gcRun) unreferenced(names []string) (out []string) {
 	return out
 }
 
-// writeMark writes a mark, unless it would have no objects. Errors: backend.ErrChanged if the mark exists.
+// writeMark writes a mark, unless it would have no objects, or the remote is a registry. Errors: backend.ErrChanged if the mark exists.
 func (c *gcRun) writeMark(ctx context.Context, key string, objects []string) error {
-	if len(objects) == 0 {
+	if len(objects) == 0 || c.r.b.IsRegistry() {
 		return nil
 	}
 	raw, err := json.Marshal(objects)

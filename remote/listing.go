@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"crypto/md5" //nolint:gosec // S3 reports the MD5 of a value; it protects nothing
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,8 +73,7 @@ type pushRecord struct {
 
 // md5Sum returns the MD5 of a value in hex.
 func md5Sum(raw []byte) string {
-	sum := md5.Sum(raw) //nolint:gosec // see the import
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", md5.Sum(raw)) //nolint:gosec // see the import
 }
 
 // encodeListing returns the compressed list of refs. l has objects and entries for the list. encodeListing adds the

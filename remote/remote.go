@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"filippo.io/age"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
@@ -33,20 +32,6 @@ var (
 	// ErrIncomplete: the remote lacks an object that a ref names.
 	ErrIncomplete = errs.New(errs.Damaged, "the remote lacks a part of the snapshot")
 )
-
-// maxParallelCalls is the largest number of calls that forEach runs at the same time.
-const maxParallelCalls = 16
-
-// forEach calls fn for all items, with up to maxParallelCalls calls at the same time. It returns the first error,
-// which cancels the context of the other calls.
-func forEach[T any](ctx context.Context, all []T, fn func(context.Context, T) error) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(maxParallelCalls)
-	for _, one := range all {
-		g.Go(func() error { return fn(ctx, one) })
-	}
-	return g.Wait()
-}
 
 // Options are the options of Open. Only Cache is required.
 type Options struct {

@@ -128,7 +128,7 @@ func (v *refScan) endScan(ctx context.Context, askService bool) error {
 	}
 
 	var mu sync.Mutex
-	err = forEach(ctx, unread, func(ctx context.Context, name string) error {
+	err = backend.ForEach(ctx, unread, func(ctx context.Context, name string) error {
 		ref, raw, err := v.r.readRef(ctx, name)
 		mu.Lock()
 		defer mu.Unlock()

@@ -77,7 +77,7 @@ func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
 	r, ref := s.r, s.Ref
 	raw := make(map[object.Section][]byte)
 	var mu sync.Mutex
-	if err := forEach(ctx, ref.Indexes, func(ctx context.Context, section object.Section) error {
+	if err := backend.ForEach(ctx, ref.Indexes, func(ctx context.Context, section object.Section) error {
 		b, err := s.read(ctx, section.Object, false, section.Offset, section.Size(), 0)
 		mu.Lock()
 		defer mu.Unlock()
@@ -200,7 +200,7 @@ func (s *Snapshot) Fetch(ctx context.Context, kind cas.Kind) error {
 	if err != nil {
 		return err
 	}
-	return forEach(ctx, joinRanges(x.Entries(kind), cache.BlockSize), func(ctx context.Context, b byteRange) error {
+	return backend.ForEach(ctx, joinRanges(x.Entries(kind), cache.BlockSize), func(ctx context.Context, b byteRange) error {
 		if s.r.o.Cache.Has(s.Ref.Objects[b.object], b.off, b.end-b.off) {
 			return nil
 		}

@@ -84,7 +84,7 @@ func verifyObjects(ctx context.Context, r *Remote, objects map[backend.Object]er
 	}
 
 	var mu sync.Mutex
-	return forEach(ctx, all, func(ctx context.Context, o backend.Object) error {
+	return backend.ForEach(ctx, all, func(ctx context.Context, o backend.Object) error {
 		err := verifyObject(ctx, r, o, deep)
 		if err != nil && !isDamage(err) {
 			return err

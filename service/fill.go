@@ -37,10 +37,15 @@ type FillOptions struct {
 
 func (o FillOptions) readOptions() hostdir.ReadOptions {
 	return hostdir.ReadOptions{
-		Options: stream.Options{Skip: o.Skip, Progress: func(p stream.Progress) {
-			o.ShowProgress(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
-		}},
+		Options: stream.Options{Skip: o.Skip, Progress: FilesProgress(o.ShowProgress, "importing", 0)},
 		Exclude: o.Exclude, Hidden: o.Hidden, Git: gitbridge.HostGit{}, ReadDenied: true, StubUnreadable: o.StubUnreadable,
+	}
+}
+
+// FilesProgress returns a function that shows how many files were read or written. total is the number of all files, or 0.
+func FilesProgress(show func(Progress), what string, total int64) func(stream.Progress) {
+	return func(p stream.Progress) {
+		show(Progress{What: what, Done: p.Files, Total: total, Unit: "files", Bytes: p.Bytes})
 	}
 }
 

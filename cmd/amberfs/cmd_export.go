@@ -20,7 +20,6 @@ import (
 	"github.com/amberfs/amberfs/remote/image"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/stream"
 )
 
 func exportCommand(a *app) *cobra.Command {
@@ -90,9 +89,7 @@ func exportGit(ctx context.Context, a *app, name string, e gitbridge.ExportOptio
 
 	e.Source, e.State, e.Prefetch = s.Source, s.Tree, s.Prefetch
 	e.Info, e.Bases, e.CacheDir = service.GitInfo(s.Info, s.Parents), s.GitBases(), filepath.Join(p.Store, service.GitCache)
-	e.Progress = func(p stream.Progress) {
-		bar.show(service.Progress{What: "exporting", Done: p.Files, Total: s.Info.Files, Unit: "files", Bytes: p.Bytes})
-	}
+	e.Progress = service.FilesProgress(bar.show, "exporting", s.Info.Files)
 	done, err := gitbridge.Export(ctx, e)
 	bar.done()
 	if err != nil {

@@ -322,11 +322,9 @@ func (i *importer) entrySender(read func(context.Context, stream.Sink) error) fu
 
 func (i *importer) streamOptions() stream.Options {
 	return stream.Options{
-		Umask:  i.req.Umask,
-		Limits: stream.Limits{Entries: i.req.MaxFiles, Bytes: i.req.MaxBytes},
-		Progress: func(p stream.Progress) {
-			i.bar.show(service.Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
-		},
+		Umask:    i.req.Umask,
+		Limits:   stream.Limits{Entries: i.req.MaxFiles, Bytes: i.req.MaxBytes},
+		Progress: service.FilesProgress(i.bar.show, "importing", 0),
 		Skip: func(path string, reason error) {
 			i.skipped = append(i.skipped, stream.Omission{Path: path, Reason: reason.Error()})
 		},

@@ -351,9 +351,7 @@ func (r *receipt) pushChanges(ctx context.Context, a *app, tempDir string, out *
 	var leftOut hostdir.LeftOut
 	o := runs.ReadOptions(r.Path, "", hostdir.Hidden{})
 	o.WrittenAt, o.Skip = r.WrittenAt, leftOut.Add
-	o.Progress = func(p stream.Progress) {
-		bar.show(service.Progress{What: "reading", Done: p.Files, Total: r.Ref.Files, Unit: "files", Bytes: p.Bytes})
-	}
+	o.Progress = service.FilesProgress(bar.show, "reading", r.Ref.Files)
 
 	now, err := service.OverlayState(ctx, objects.Source, objects, r.Ref.StateHash(), func(sink stream.Sink) error {
 		return hostdir.ReadChanges(ctx, r.Path, objects.Source, objects.Tree, func(e stream.Entry) error {

@@ -56,7 +56,7 @@ func runApp(a *app, argv []string) int {
 	err := root.ExecuteContext(ctx)
 	if err != nil && !a.parsed {
 		a.json = a.json || wantsJSON(argv[1:])
-		if e := (*errs.Error)(nil); !errors.As(err, &e) {
+		if _, ok := errors.AsType[*errs.Error](err); !ok {
 			err = errs.Fail(errs.Invalid, "%s", strings.TrimSuffix(err.Error(), "\n")).WithHint("see `amberfs help`")
 		}
 	}
@@ -82,8 +82,7 @@ func endCommand(ctx context.Context, a *app, err error) int {
 		return 0
 	}
 
-	var status exitCode
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[exitCode](err); ok {
 		return int(status)
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {

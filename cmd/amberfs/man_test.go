@@ -109,7 +109,8 @@ the key for encrypted remotes
 func exitStatusLine() string {
 	var all []string
 	for _, s := range errs.ExitStatuses() {
-		all = append(all, fmt.Sprintf("%d %s", s.Status, s.Short()))
+		short := s.Description[:strings.IndexAny(s.Description+",", ",:")] // such as "wrong usage"
+		all = append(all, fmt.Sprintf("%d %s", s.Status, short))
 	}
 	return strings.Join(all, "; ") + "."
 }

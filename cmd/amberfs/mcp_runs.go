@@ -35,14 +35,7 @@ func listRunsTool(ctx context.Context, a *app, _ locate.Location, _ any, _ notif
 }
 
 // serverDir returns the directory of the server. The server lists and changes only the runs of this directory.
-func serverDir(a *app) (string, error) {
-	mounts, err := locate.Mounts()
-	if err != nil {
-		return "", err
-	}
-	dir, err := a.commandDir()
-	return locate.Resolve(mounts, dir), err
-}
+func serverDir(a *app) (string, error) { return resolvePath(a.commandDir()) }
 
 // withRunHere does what withRun does, but fails for a run of another directory than the server's.
 func withRunHere(ctx context.Context, a *app, name string, fn func(r *runs.Run, c *client.Client) error) error {

@@ -174,8 +174,7 @@ func (m *mcpServer) addTool(t *tool, name string, args reflect.Type, inputSchema
 // decodeArguments reads the arguments of a call from a JSON object, and checks them by their schema.
 func decodeArguments(object []byte, schema *jsonschema.Schema, target any) error {
 	given, err := strictjson.Object(object, target)
-	var unknown *strictjson.UnknownFieldError
-	if errors.As(err, &unknown) {
+	if unknown, ok := errors.AsType[*strictjson.UnknownFieldError](err); ok {
 		e := errs.Fail(errs.Invalid, "unknown argument %q: the arguments are %s", unknown.Name, strings.Join(slices.Sorted(slices.Values(unknown.Fields)), ", "))
 		return service.WithSuggestion(e, unknown.Name, unknown.Fields, "")
 	}

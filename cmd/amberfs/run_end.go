@@ -4,7 +4,6 @@ import (
 	"context"
 	"os/signal"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -59,12 +58,11 @@ func (k *keptRun) finishParts(ctx context.Context, parts []*runs.Part, interrupt
 		return k.forEach(func(m *keptRun) error { return m.removeUnchanged(ctx) })
 	}
 
-	forkUser, err := sandbox.JoinFork(ctx, k.store, k.name, messagePrinter(a, nil, nil)) // so that no other command removes the run during the question
+	leave, err := sandbox.JoinFork(ctx, k.store, k.name, messagePrinter(a, nil, nil)) // so that no other command removes the run during the question
 	if err != nil {
 		return err
 	}
 
-	leave := sync.OnceFunc(forkUser.Leave)
 	defer leave()
 
 	if len(parts) == 1 {

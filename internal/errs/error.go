@@ -68,8 +68,7 @@ func (e *Error) WithCause(err error) *Error {
 
 // ErrorOf returns the Error in the chain of err, or err as an Error of its ScriptKind. err is not nil.
 func ErrorOf(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return Fail(ScriptKind(err), "%w", err)
@@ -82,16 +81,14 @@ func ScriptKind(err error) Kind {
 	if err == nil {
 		return ""
 	}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
 	if k := KindNamed(KindOf(err).Name()); k != Failed {
 		return k
 	}
 
-	var errno syscall.Errno
-	_ = errors.As(err, &errno)
+	errno, _ := errors.AsType[syscall.Errno](err)
 
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -83,11 +83,8 @@ func (e *kindError) Unwrap() []error { return []error{e.kind, e.err} }
 
 // KindOf returns the outermost kind in the chain of err, "" if it has none.
 func KindOf(err error) Kind {
-	var k Kind
-	if errors.As(err, &k) {
-		return k
-	}
-	return ""
+	k, _ := errors.AsType[Kind](err)
+	return k
 }
 
 // WrapNoSpace returns an error of a full disk, or of a reached quota of the disk, with the kind NoSpace. Other

@@ -3,7 +3,6 @@ package errs
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"syscall"
 )
 
@@ -52,11 +51,6 @@ var meanings = map[Kind]meaning{
 type ExitStatus struct {
 	Status      int
 	Description string // such as "wrong usage, or a refused name"
-}
-
-// Short returns the description up to its first comma or colon, such as "wrong usage".
-func (s ExitStatus) Short() string {
-	return s.Description[:strings.IndexAny(s.Description+",", ",:")]
 }
 
 // ExitStatuses returns all exit statuses of commands, in order.

@@ -46,9 +46,8 @@ func Call(log *slog.Logger, message string, fn func()) {
 // Stack returns the stack of the panic in err for a log line. The attribute is empty if err does not come from
 // a panic.
 func Stack(err error) slog.Attr {
-	var p *Panic
-	if !errors.As(err, &p) {
-		return slog.Attr{}
+	if p, ok := errors.AsType[*Panic](err); ok {
+		return slog.String("stack", p.Stack)
 	}
-	return slog.String("stack", p.Stack)
+	return slog.Attr{}
 }

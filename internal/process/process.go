@@ -76,17 +76,18 @@ func ProcessOf(thread int) int {
 		return thread
 	}
 
-	b, err := readProc(thread, "status")
-	if err != nil {
-		return thread
-	}
-
-	id, err := strconv.Atoi(statusField(string(b), "Tgid"))
+	id, err := strconv.Atoi(StatusField(thread, "Tgid"))
 	if err != nil {
 		return thread
 	}
 
 	return id
+}
+
+// StatusField returns the value of a field of proc_pid_status(5), "" if there is none.
+func StatusField(id int, name string) string {
+	b, _ := readProc(id, "status") // without the process, no field is found
+	return statusField(string(b), name)
 }
 
 // statusField returns the value of a field in the contents of /proc/PID/status, "" if it is missing.
@@ -101,8 +102,7 @@ func statusField(status, name string) string {
 
 // InGroup reports whether a visible process has a supplementary group.
 func InGroup(id int, gid uint32) bool {
-	b, err := readProc(id, "status")
-	return err == nil && slices.Contains(strings.Fields(statusField(string(b), "Groups")), strconv.FormatUint(uint64(gid), 10))
+	return slices.Contains(strings.Fields(StatusField(id, "Groups")), strconv.FormatUint(uint64(gid), 10))
 }
 
 // IsAdmin reports whether a visible thread, or the user for whom it acts, has CAP_SYS_ADMIN in the initial user

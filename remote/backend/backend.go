@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -72,9 +74,19 @@ type batchDeleter interface {
 	DeleteAll(ctx context.Context, keys []string) error
 }
 
-// maxParallelDeletes is the largest number of requests under way at a time, if each request deletes one key or
-// version.
-const maxParallelDeletes = 16
+// maxParallelCalls is the largest number of calls that ForEach runs at the same time.
+const maxParallelCalls = 16
+
+// ForEach calls fn for all items, with up to maxParallelCalls calls at the same time. It returns the first error,
+// which cancels the context of the other calls.
+func ForEach[T any](ctx context.Context, all []T, fn func(context.Context, T) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxParallelCalls)
+	for _, one := range all {
+		g.Go(func() error { return fn(ctx, one) })
+	}
+	return g.Wait()
+}
 
 // DeleteAll removes keys, with many keys in one request if b supports it. It is no error if a key does not exist.
 // After an error, some of the keys may still exist.
@@ -92,13 +104,7 @@ func DeleteAll(ctx context.Context, b Backend, keys []string) error {
 		} // some services do not support such a request, so each key is deleted by its own request
 	}
 
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(maxParallelDeletes)
-	for _, key := range keys {
-		g.Go(func() error { return b.Delete(ctx, key) })
-	}
-
-	return g.Wait()
+	return ForEach(ctx, keys, b.Delete)
 }
 
 // A Version is a former version of a removed value.
@@ -124,37 +130,32 @@ func FormerVersions(ctx context.Context, b Backend, prefix string) ([]Version, e
 // all. It returns the versions that the service refuses to remove, and the versions of the same keys that follow
 // them.
 func DeleteVersions(ctx context.Context, b Backend, all []Version) (refused []Version, err error) {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(maxParallelDeletes)
 	var mu sync.Mutex
-
 	byKey := make(map[string][]Version)
 	for _, v := range all {
 		byKey[v.Key] = append(byKey[v.Key], v)
 	}
 
-	for _, versions := range byKey {
-		g.Go(func() error {
-			for i, v := range versions {
-				err := versionerOf(b).DeleteVersion(ctx, v)
-				if err == nil {
-					continue
-				}
-				if ctx.Err() != nil || errors.Is(err, ErrAway) {
-					return err
-				}
-
-				mu.Lock()
-				defer mu.Unlock()
-				refused = append(refused, versions[i:]...)
-
-				return nil
+	err = ForEach(ctx, slices.Collect(maps.Values(byKey)), func(ctx context.Context, versions []Version) error {
+		for i, v := range versions {
+			err := versionerOf(b).DeleteVersion(ctx, v)
+			if err == nil {
+				continue
 			}
-			return nil
-		})
-	}
+			if ctx.Err() != nil || errors.Is(err, ErrAway) {
+				return err
+			}
 
-	return refused, g.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			refused = append(refused, versions[i:]...)
+
+			return nil
+		}
+		return nil
+	})
+
+	return refused, err
 }
 
 func versionerOf(b Backend) versioner {

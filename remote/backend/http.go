@@ -66,17 +66,15 @@ func errorOfStatus(status int) error {
 // drops the URL of a *url.Error, which may contain secrets. It checks ctx and not the error, because a timeout
 // of the transport is context.DeadlineExceeded, too.
 func errorOfTransport(ctx context.Context, host string, err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	if ctx.Err() != nil {
 		return err
 	}
 
-	var unknown x509.UnknownAuthorityError
-	var invalid *tls.CertificateVerificationError
-	if errors.As(err, &unknown) || errors.As(err, &invalid) {
+	_, isUnknown := errors.AsType[x509.UnknownAuthorityError](err)
+	if _, isInvalid := errors.AsType[*tls.CertificateVerificationError](err); isUnknown || isInvalid {
 		return fmt.Errorf("%s: its certificate is not trusted (AWS_CA_BUNDLE names another authority): %w", host, err)
 	}
 

@@ -101,8 +101,8 @@ func (b *bucket) wrapError(ctx context.Context, operation, key string, err error
 	if err == nil {
 		return nil
 	}
-	var answer minio.ErrorResponse
-	if !errors.As(err, &answer) {
+	answer, ok := errors.AsType[minio.ErrorResponse](err)
+	if !ok {
 		return fmt.Errorf("%s %s: %w", operation, key, errorOfTransport(ctx, b.host, err))
 	}
 

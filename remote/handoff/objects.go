@@ -7,10 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/remote"
+	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/cache"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -87,9 +86,6 @@ func (s *Objects) Put(kind cas.Kind, b []byte) (cas.Hash, error) {
 	return s.store.Put(kind, b)
 }
 
-// maxParallelReads is the largest number of objects that Prefetch reads at the same time.
-const maxParallelReads = 16
-
 // Prefetch reads objects in parallel, and keeps each in memory until Get returns it. It drops the objects of the
 // last Prefetch.
 func (s *Objects) Prefetch(all []cas.Hash) error {
@@ -97,25 +93,19 @@ func (s *Objects) Prefetch(all []cas.Hash) error {
 	s.prefetched = make(map[cas.Hash][]byte, len(all))
 	s.mu.Unlock()
 
-	g, ctx := errgroup.WithContext(s.ctx)
-	g.SetLimit(maxParallelReads)
-	for _, h := range all {
-		g.Go(func() error {
-			b, err := s.snapshot.Get(ctx, h, nil)
-			if err != nil {
-				return err
-			}
+	return backend.ForEach(s.ctx, all, func(ctx context.Context, h cas.Hash) error {
+		b, err := s.snapshot.Get(ctx, h, nil)
+		if err != nil {
+			return err
+		}
 
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.prefetched[h] = b
-			s.PrefetchedBytes.Add(int64(len(b)))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.prefetched[h] = b
+		s.PrefetchedBytes.Add(int64(len(b)))
 
-			return nil
-		})
-	}
-
-	return g.Wait()
+		return nil
+	})
 }
 
 // Transcript returns the transcript of the session, compressed by gzip; nil if there is none.

@@ -92,10 +92,9 @@ func (r *ReceivedHandoff) claim(ctx context.Context, c *cache.Cache, n int, rece
 		if !f.ConditionalPuts {
 			time.Sleep(claimSettleTime)
 		}
-		if found, err = area.Ref(ctx, name); err != nil {
-			return false, err
-		}
-	} else if err != nil {
+		found, err = area.Ref(ctx, name)
+	}
+	if err != nil {
 		return false, err
 	}
 

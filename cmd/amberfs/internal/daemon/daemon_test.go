@@ -93,7 +93,7 @@ func TestReadinessPipe(t *testing.T) {
 			r, w, err := os.Pipe()
 			must.OK(t, err)
 			defer r.Close()
-			p := pipeMessageFunc(w)
+			p := PipeMessageFunc(w)
 			p.note("cleaned up")
 			p.progress(service.Progress{What: "importing"})
 			p.progress(service.Progress{What: "importing"}) // left out, because it follows too soon

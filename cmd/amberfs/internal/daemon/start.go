@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -68,7 +67,7 @@ func Spawn(ctx context.Context, cfg Config, s MessageFunc, attr *syscall.SysProc
 	cmd := exec.Command("/proc/self/exe", cfg.Args()...)
 	cmd.Args[0] = "amberfs" // under its name mount.fuse.amberfs, the program would act as a helper of mount(8)
 	cmd.Dir = "/"
-	cmd.Env = append(withoutNotifySocket(os.Environ()), ReadyEnv+"=3")
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), isNotifySocket), ReadyEnv+"=3")
 	cmd.ExtraFiles = []*os.File{w} // w is descriptor 3 of the daemon
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr // the daemon writes there until it has opened its log
@@ -155,17 +154,13 @@ func ReadyPipe() *os.File {
 	return os.NewFile(uintptr(fd), "readiness pipe")
 }
 
-// PipeMessageFunc returns a MessageFunc that writes messages to a pipe, nil if pipe is nil.
-func PipeMessageFunc(pipe *os.File) MessageFunc {
-	if pipe == nil {
+// PipeMessageFunc returns a MessageFunc that writes messages as JSON to a pipe, nil if w is nil. Errors are ignored,
+// because the reader may have ended.
+func PipeMessageFunc(w *os.File) MessageFunc {
+	if w == nil {
 		return nil
 	}
-	return pipeMessageFunc(pipe)
-}
 
-// pipeMessageFunc returns a MessageFunc that writes messages as JSON to a pipe. Errors are ignored, because the
-// reader may have ended.
-func pipeMessageFunc(w *os.File) MessageFunc {
 	var mu sync.Mutex
 	var last time.Time // when the last Progress was written
 	return func(m Message) {
@@ -189,23 +184,13 @@ func pipeMessageFunc(w *os.File) MessageFunc {
 
 // awaitReady passes the messages of a pipe on to s, until one has Ready or Error.
 func awaitReady(r io.Reader, s MessageFunc) (Ready, error) {
-	br := bufio.NewReader(r)
-
-	for {
-		line, err := br.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return Ready{}, errNoReadyMessage
-		}
-		if err != nil {
-			return Ready{}, err
-		}
-
+	for lines := json.NewDecoder(r); ; {
 		var m Message
-		if err := json.Unmarshal(line, &m); err != nil {
+		switch err := lines.Decode(&m); {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return Ready{}, errNoReadyMessage
+		case err != nil:
 			return Ready{}, err
-		}
-
-		switch {
 		case m.Error != nil:
 			return Ready{}, m.Error
 		case m.Ready != nil:
@@ -217,8 +202,6 @@ func awaitReady(r io.Reader, s MessageFunc) (Ready, error) {
 }
 
 var errNoReadyMessage = errors.New("the daemon ended before the mount was ready")
-
-const notifyEnv = "NOTIFY_SOCKET"
 
 // notifyServiceManager reports the state to the service manager, if there is one (Type=notify).
 func (d *Daemon) notifyServiceManager(state string) {
@@ -232,9 +215,6 @@ func (d *Daemon) notifyServiceManager(state string) {
 	}
 }
 
-// withoutNotifySocket returns an environment without the variable of the service manager. A daemon in the background
-// must not notify the manager: the manager would think that the message is about the service in which the daemon was
-// started.
-func withoutNotifySocket(environ []string) []string {
-	return slices.DeleteFunc(environ, func(e string) bool { return strings.HasPrefix(e, notifyEnv+"=") })
-}
+// isNotifySocket reports whether a variable is that of the service manager. A daemon in the background must not notify
+// the manager: the manager would think that the message is about the service in which the daemon was started.
+func isNotifySocket(variable string) bool { return strings.HasPrefix(variable, "NOTIFY_SOCKET=") }

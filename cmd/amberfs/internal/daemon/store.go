@@ -148,8 +148,8 @@ func openStore(dir string, o snapshot.Options) (*snapshot.Store, error) {
 func retryWhileEnding[R any](fn func() (R, error)) (R, error) {
 	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		r, err := fn()
-		var locked *storedir.LockedError
-		if !errors.As(err, &locked) || !isEnding(locked.Dir, locked.PID, locked.Mountpoint) || time.Since(start) > maxEndWait {
+		locked, ok := errors.AsType[*storedir.LockedError](err)
+		if !ok || !isEnding(locked.Dir, locked.PID, locked.Mountpoint) || time.Since(start) > maxEndWait {
 			return r, err
 		}
 	}

@@ -142,11 +142,9 @@ func examineMounts() (checks []Check) {
 	}
 
 	checks = append(checks, okCheck("mounts", fmt.Sprintf("%d answer", answering)))
-	if root, err := runs.StoresDir(); err == nil {
-		runStores, _ := runs.Stores(root) // examineSpace reports a directory that cannot be read
-		for _, s := range runStores {
-			stores[s] = true
-		}
+	runStores, _ := runs.Stores() // examineSpace reports a directory that cannot be read
+	for _, s := range runStores {
+		stores[s] = true
 	}
 
 	return append(checks, storeInUseChecks(stores)...)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/internal/mounts"
+	"github.com/amberfs/amberfs/internal/process"
 )
 
 func examineDevice() Check {
@@ -88,7 +89,7 @@ func examineHelper(hasNamespaces bool) Check {
 		c.Finding, c.Remedy = path+" is not set-user-ID root", "chown root "+path+" && chmod u+s "+path
 	case unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_NOSUID != 0:
 		c.Finding, c.Remedy = path+" is on a nosuid disk, which ignores its set-user-ID bit", "install fuse3 on another disk, or remount that one with suid"
-	case statusField("NoNewPrivs") == "1":
+	case process.StatusField(os.Getpid(), "NoNewPrivs") == "1":
 		c.Finding, c.Remedy = path+" gets no rights: this process has no_new_privs", "call amberfs outside of the sandbox or run"
 	default:
 		c.Finding = path
@@ -145,15 +146,4 @@ const appArmorSysctl = "kernel/apparmor_restrict_unprivileged_userns"
 func sysctl(name string) string {
 	b, _ := os.ReadFile("/proc/sys/" + name) // older kernels lack some of the sysctls
 	return strings.TrimSpace(string(b))
-}
-
-// statusField returns a field of proc_pid_status(5) of this process.
-func statusField(name string) string {
-	b, _ := os.ReadFile("/proc/self/status") // without /proc, b is empty and no field is found
-	for line := range strings.Lines(string(b)) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }

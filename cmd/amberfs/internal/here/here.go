@@ -82,12 +82,7 @@ func Examine(ctx context.Context, dir string, f *runs.Finder) (*Directory, error
 
 // findRuns finds the runs of the directory, and of the directories above it. It counts the other runs.
 func (d *Directory) findRuns(ctx context.Context, f *runs.Finder) error {
-	root, err := runs.StoresDir()
-	if err != nil {
-		return err
-	}
-
-	all, err := runs.Stores(root)
+	all, err := runs.Stores()
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,17 +84,13 @@ func appendLine(file, line string) error {
 		}
 	}
 
-	w, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, fs.FileMode(0o600))
+	w, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 
 	_, err = w.WriteString(line)
-	if cerr := w.Close(); err == nil {
-		err = cerr
-	}
-
-	return err
+	return errors.Join(err, w.Close())
 }
 
 // shellCommand returns the command of a hook. Its exit status is always 0. If amberfs is not installed, the shell

@@ -16,6 +16,7 @@ import (
 	"github.com/tidwall/sjson"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
 // settingsFormat describes the file with an agent's settings, and the form of a hook in this file.
@@ -260,9 +261,7 @@ func (s *Settings) Write() error {
 // encodeJSON returns the JSON of v, in which <, > and & are not escaped.
 func encodeJSON(v any) []byte {
 	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // encoding strings, and maps of them, cannot fail
+	_ = gitquote.Encoder(&b).Encode(v) // encoding strings, and maps of them, cannot fail
 
 	return bytes.TrimSpace(b.Bytes())
 }

@@ -57,8 +57,13 @@ func SourceDir(store string) (dir string, ok bool) {
 	return dir, err == nil && dir != ""
 }
 
-// Stores returns the stores of runs in root.
-func Stores(root string) (out []string, err error) {
+// Stores returns all stores of runs.
+func Stores() (out []string, err error) {
+	root, err := StoresDir()
+	if err != nil {
+		return nil, err
+	}
+
 	entries, err := os.ReadDir(root)
 	if os.IsNotExist(err) {
 		return nil, nil

@@ -35,12 +35,7 @@ func (f *Finder) ListAll(ctx context.Context) ([]Run, error) {
 // ListWithCopies does what ListAll does. It also returns the copy of each directory, which the runs of the directory
 // share.
 func (f *Finder) ListWithCopies(ctx context.Context) (out, copies []Run, err error) {
-	root, err := StoresDir()
-	if err != nil {
-		return nil, nil, err
-	}
-
-	stores, err := Stores(root)
+	stores, err := Stores()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -214,12 +209,7 @@ func (f *Finder) WithRun(ctx context.Context, dir, name string, fn func(r *Run, 
 // withUnlinkedRun does the work of WithRun for a run whose name has no link in namesDir. Such a run was made by an
 // earlier version of amberfs, or with another AMBERFS_RUNS. Several directories may have a run with such a name.
 func (f *Finder) withUnlinkedRun(ctx context.Context, name string, fn func(r *Run, c *client.Client) error) (found bool, err error) {
-	root, err := StoresDir()
-	if err != nil {
-		return false, err
-	}
-
-	stores, err := Stores(root)
+	stores, err := Stores()
 	if err != nil {
 		return false, err
 	}

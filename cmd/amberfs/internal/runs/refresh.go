@@ -65,10 +65,7 @@ func refreshOnce(ctx context.Context, c *client.Client, dir, store string, req s
 	}
 	o := ReadOptions(dir, store, filter.Hidden)
 	o.Exclude = append(o.Exclude, filter.Exclude...)
-	o.Progress = func(p stream.Progress) {
-		show(service.Progress{What: "refreshing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
-	}
-	o.Kept, o.Skip, o.Prefetch = filter.kept, skip, ch.Prefetch
+	o.Progress, o.Kept, o.Skip, o.Prefetch = service.FilesProgress(show, "refreshing", 0), filter.kept, skip, ch.Prefetch
 
 	err = c.Send(ctx, req, func(sink stream.Sink) error {
 		return hostdir.ReadChanges(ctx, dir, ch.Source, ch.Base, sink, o)

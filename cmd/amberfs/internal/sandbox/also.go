@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -73,12 +72,12 @@ func killDaemons(c Config) {
 
 // joinForks registers the program as a user of each fork of a run, until leave is called.
 func joinForks(ctx context.Context, c Config, s daemon.MessageFunc) (leave func(), err error) {
-	var forkUsers []ForkUser
-	leave = sync.OnceFunc(func() {
-		for _, user := range forkUsers {
-			user.Leave()
+	var leaveForks []func()
+	leave = func() {
+		for _, leaveFork := range leaveForks {
+			leaveFork()
 		}
-	})
+	}
 	if !c.InPlace {
 		return leave, nil
 	}
@@ -88,11 +87,11 @@ func joinForks(ctx context.Context, c Config, s daemon.MessageFunc) (leave func(
 			continue
 		}
 
-		user, err := JoinFork(ctx, dir.Store, dir.Fork, s)
+		leaveFork, err := JoinFork(ctx, dir.Store, dir.Fork, s)
 		if err != nil {
 			return leave, err
 		}
-		forkUsers = append(forkUsers, user)
+		leaveForks = append(leaveForks, leaveFork)
 	}
 
 	return leave, nil

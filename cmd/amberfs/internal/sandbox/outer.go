@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -228,19 +229,11 @@ func WithDaemon(ctx context.Context, store string, s daemon.MessageFunc, fn func
 	return fn()
 }
 
-// ForkUser is a program that is registered as a user of a fork.
-type ForkUser struct {
-	conn     *service.JoinConnection
-	messages daemon.MessageFunc
-}
-
-// JoinFork registers this process as a user of a fork, until Leave.
-func JoinFork(ctx context.Context, store, fork string, s daemon.MessageFunc) (ForkUser, error) {
+// JoinFork registers this process as a user of a fork, until leave is called.
+func JoinFork(ctx context.Context, store, fork string, s daemon.MessageFunc) (leave func(), err error) {
 	conn, err := service.Join(ctx, store, "", fork)
-	return ForkUser{conn, s}, err
+	return sync.OnceFunc(func() { leaveDaemon(conn, s) }), err
 }
-
-func (j ForkUser) Leave() { leaveDaemon(j.conn, j.messages) }
 
 // leaveDaemon closes the copy of a mount and the connection, and waits until the daemon has noticed.
 func leaveDaemon(j *service.JoinConnection, s daemon.MessageFunc) {

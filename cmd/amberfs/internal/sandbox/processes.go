@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"github.com/amberfs/amberfs/internal/process"
 )
 
 // A signalPasser passes the signals of this process on to a child.
@@ -108,9 +110,7 @@ func waitWithStops(pid int) {
 
 // isStopped reports whether a process is stopped.
 func isStopped(pid int) bool {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // the process may have ended
-	_, rest, _ := strings.Cut(string(b), ") ")
-	return strings.HasPrefix(rest, "T")
+	return strings.HasPrefix(process.StatusField(pid, "State"), "T")
 }
 
 func (p *signalPasser) stop() { signal.Stop(p.ch) }

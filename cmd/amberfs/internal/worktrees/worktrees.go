@@ -351,8 +351,7 @@ func (r *Repository) removeEntry(ctx context.Context, path string) error {
 // looks for one, because the configuration of other worktrees is not trusted.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	out, err := gitbridge.Git(ctx, dir, args...)
-	var failed *gitbridge.GitError
-	if errors.As(err, &failed) && failed.Stderr != "" {
+	if failed, ok := errors.AsType[*gitbridge.GitError](err); ok && failed.Stderr != "" {
 		return "", errs.Fail(errs.Failed, "git: %s", failed.Stderr)
 	}
 	return out, err

@@ -92,9 +92,10 @@ func (r *ReceivedHandoff) claim(ctx context.Context, c *cache.Cache, n int, rece
 		if !f.ConditionalPuts {
 			time.Sleep(claimSettleTime)
 		}
-		found, err = area.Ref(ctx, name)
-	}
-	if err != nil {
+		if found, err = area.Ref(ctx, name); err != nil {
+			return false, err
+		}
+	} else if err != nil {
 		return false, err
 	}
 

@@ -39,7 +39,7 @@ func named(name string, call func(path func(string) string) error) systemCall {
 
 func opened(name string, flags int, call func(fd int, dir string) error) systemCall {
 	return systemCall{name: name, make: func(dir string, ready func()) error {
-		fd, err := unix.Open(filepath.Join(dir, "f"), flags, 0)
+		fd, err := unix.Open(filepath.Join(dir, "f"), flags|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return err
 		}
@@ -80,11 +80,11 @@ var systemCalls = []systemCall{
 	named("symlink", func(p func(string) string) error { return unix.Symlink("to", p("n")) }),
 	named("mkfifo", func(p func(string) string) error { return unix.Mkfifo(p("n"), 0o640) }),
 	named("create", func(p func(string) string) error {
-		fd, err := unix.Open(p("n"), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o640)
+		fd, err := unix.Open(p("n"), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o640)
 		return errors.Join(err, unix.Close(fd))
 	}),
 	named("open and cut off", func(p func(string) string) error {
-		fd, err := unix.Open(p("f"), unix.O_TRUNC|unix.O_WRONLY, 0)
+		fd, err := unix.Open(p("f"), unix.O_TRUNC|unix.O_WRONLY|unix.O_CLOEXEC, 0)
 		return errors.Join(err, unix.Close(fd))
 	}),
 	named("truncate", func(p func(string) string) error { return unix.Truncate(p("f"), 100) }),
@@ -126,7 +126,7 @@ var systemCalls = []systemCall{
 		return errors.Join(unix.Rename(filepath.Join(dir, "g"), filepath.Join(dir, "f")), wrote(unix.Pwrite(fd, []byte("xyz"), 0)))
 	}),
 	{name: "a file without a name, and its first one", make: func(dir string, ready func()) error {
-		fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR, 0o640)
+		fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o640)
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ var systemCalls = []systemCall{
 	}},
 	{name: "make a file without a name", make: func(dir string, ready func()) error {
 		ready()
-		fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR, 0o640)
+		fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o640)
 		return errors.Join(err, wrote(unix.Write(fd, []byte("no name"))), unix.Close(fd))
 	}},
 }

@@ -45,7 +45,7 @@ var moreCalls = []systemCall{
 		return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, 1_000_000)
 	}),
 	opened("copy from another file", unix.O_RDWR, func(fd int, dir string) error {
-		from, err := unix.Open(filepath.Join(dir, "d2/f"), unix.O_RDONLY, 0)
+		from, err := unix.Open(filepath.Join(dir, "d2/f"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ var moreCalls = []systemCall{
 		return result(err, strings.Contains(string(value[:max(0, n)]), "user.a\x00"))
 	}),
 	{name: "read through a mapping", request: "READ", make: func(dir string, ready func()) error {
-		fd, err := unix.Open(filepath.Join(dir, "f"), unix.O_RDONLY, 0)
+		fd, err := unix.Open(filepath.Join(dir, "f"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ var moreCalls = []systemCall{
 		return errors.Join(result(err, string(b[4090:4110])), unix.Munmap(b))
 	}},
 	{name: "write with locks of an open file", make: func(dir string, ready func()) error {
-		open := func() (int, error) { return unix.Open(filepath.Join(dir, "f"), unix.O_RDWR, 0) }
+		open := func() (int, error) { return unix.Open(filepath.Join(dir, "f"), unix.O_RDWR|unix.O_CLOEXEC, 0) }
 		ours, err := open()
 		theirs, err2 := open()
 		defer unix.Close(ours)
@@ -122,7 +122,7 @@ var moreCalls = []systemCall{
 		return result(errors.Join(err, unix.FcntlFlock(uintptr(theirs), unix.F_OFD_SETLK, lock)), refused)
 	}},
 	{name: "write with flock", make: func(dir string, ready func()) error {
-		open := func() (int, error) { return unix.Open(filepath.Join(dir, "f"), unix.O_RDWR, 0) }
+		open := func() (int, error) { return unix.Open(filepath.Join(dir, "f"), unix.O_RDWR|unix.O_CLOEXEC, 0) }
 		ours, err := open()
 		theirs, err2 := open()
 		defer unix.Close(ours)

@@ -63,7 +63,7 @@ func TestSuccessorFails(t *testing.T) {
 	must.OK(t, err)
 	must.OK(t, unlinked.Sync())
 	must.OK(t, os.Remove(p.Path("unlinked")))
-	nameless, err := unix.Open(p.Dir, unix.O_TMPFILE|unix.O_RDWR, 0o600)
+	nameless, err := unix.Open(p.Dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	must.OK(t, err)
 	defer unix.Close(nameless)
 	_, err = unix.Write(nameless, []byte("nameless"))

@@ -47,7 +47,7 @@ func TestHeld(t *testing.T) {
 	must.OK(t, err)
 	defer dir.Close()
 	must.OK(t, os.Remove(m.Path("gone")))
-	nameless, err := unix.Open(m.Dir, unix.O_TMPFILE|unix.O_RDWR, 0o600)
+	nameless, err := unix.Open(m.Dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	must.OK(t, err)
 	defer unix.Close(nameless)
 	_, err = unix.Write(nameless, []byte("no name"))

@@ -22,7 +22,7 @@ func TestUnansweredFileWithoutName(t *testing.T) {
 		must.OK(t, os.Remove(p.Path("f")))
 
 		p.arm(t, "answer", "")
-		fd, err := unix.Open(p.Dir, unix.O_TMPFILE|unix.O_RDWR, 0o640)
+		fd, err := unix.Open(p.Dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o640)
 		must.OK(t, err)
 		_, err = unix.Write(fd, []byte("no name"))
 		must.OK(t, errors.Join(err, unix.Fstat(fd, &made), unix.Close(fd)))

@@ -164,6 +164,27 @@ func TestApplyMovesOntoEqualBytes(t *testing.T) {
 	}
 }
 
+// TestApplySeparates: the workspace separates two names of a file that the directory has changed, so the apply copies
+// the bytes of one directory to another.
+func TestApplySeparates(t *testing.T) {
+	a := newApplied(t)
+	base := a.start(trees.Spec{"a/f": trees.File("1"), "d/f": {Hard: "a/f"}})
+	a.write("a/f", "2")
+	now := a.edited(base, func(now *tree.State) {
+		a.unlink(now, "d/f")
+		a.m.Add(t, now, "d/f", trees.Node{Mode: unix.S_IFREG | 0o600, Data: "1"})
+	})
+
+	_, err := a.apply(base, now, ApplyOptions{})
+	must.OK(t, err)
+	got := has(t, a.dir)
+	for p, mode := range map[string]string{"a/f": "100644 ", "d/f": "100600 "} {
+		if !strings.HasPrefix(got[p], mode) || !strings.HasSuffix(got[p], " 2") {
+			t.Errorf("%s is %q", p, got[p])
+		}
+	}
+}
+
 // TestApplyAttributes: a change of attributes, owner or group alone is applied. An attribute that the workspace did not
 // change keeps its value in the directory, also if the directory changed it.
 func TestApplyAttributes(t *testing.T) {

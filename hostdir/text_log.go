@@ -94,8 +94,15 @@ func (l *textLog) ReadAt(p []byte, off, payload int64) error {
 
 	f := l.texts
 	if payload != textPayload {
-		var err error
-		if f, err = l.host.openFile(l.files[textPayload-1-payload]); err != nil {
+		// The writer may hold the descriptor of host.dirFD, so this needs one of its own.
+		name := l.files[textPayload-1-payload]
+		dir, err := l.host.newDirFD(name.Dir)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(dir)
+
+		if f, err = openIn(dir, name.Name, unix.O_RDONLY); err != nil {
 			return err
 		}
 		defer f.Close()

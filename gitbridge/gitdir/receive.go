@@ -77,7 +77,7 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 		if u.new == "" {
 			step, line = 0, fmt.Sprintf("delete %s %s\n", u.name, u.old)
 		}
-		if u.name == leftBranch && p.head != "" && !slices.ContainsFunc(p.updates, func(n refUpdate) bool { return strings.HasPrefix(n.name, u.name+"/") }) {
+		if u.name == leftBranch && p.head != "" && !slices.ContainsFunc(p.updates, func(n refUpdate) bool { return areNested(n.name, u.name) }) {
 			step = 2
 		}
 		steps[step] += line
@@ -99,6 +99,9 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 
 	return nil
 }
+
+// areNested reports whether one of two refs lies below the other, so that they cannot exist at the same time.
+func areNested(a, b string) bool { return strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/") }
 
 // moveHead moves HEAD, and sets symbolic refs.
 func (r receiver) moveHead(ctx context.Context, p *refPlan, message string) error {

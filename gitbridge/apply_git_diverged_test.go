@@ -215,6 +215,17 @@ func TestApplyAhead(t *testing.T) {
 	}
 }
 
+// TestApplyNestedBranch: the run renames the branch of HEAD to its directory, or to a name below it.
+func TestApplyNestedBranch(t *testing.T) {
+	isolate(t)
+	for old, renamed := range map[string]string{"x/y": "x", "x": "x/y"} {
+		r := newRig(t, "dir", mk+`git checkout -q -b `+old+`; git branch -D -q main`)
+		r.shell(r.run, `git branch -m `+old+` `+renamed)
+		r.applied()
+		r.want(`git for-each-ref --format='%(refname:short)' refs/heads; git symbolic-ref --short HEAD; git status -s`, renamed+"\n"+renamed)
+	}
+}
+
 // TestDirectoryAfterReset: a person resets the commit that replaced a file by a directory, and gets the commit again by
 // a merge.
 func TestDirectoryAfterReset(t *testing.T) {

@@ -179,8 +179,11 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 		return changes, nil
 	case !inTheirs:
 		above, err := g.theirs.InodeAt(g.src, path.Dir(at))
-		if err == nil && above == nil && path.Dir(at) != "." && to.outsideDir == "" {
-			return changes, nil // theirs has removed the whole directory that contained the git directory
+		if err != nil {
+			return nil, err
+		}
+		if (above == nil || !above.IsDir()) && to.outsideDir == "" {
+			return changes, nil // theirs has removed or replaced the whole directory that contained the git directory
 		}
 		r.leaveOut("the git directory is gone in " + g.theirPhrase + ": this one stays as it is")
 		return nil, nil

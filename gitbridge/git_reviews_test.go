@@ -2,6 +2,7 @@ package gitbridge
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -168,5 +169,21 @@ func TestRefreshLeavesOut(t *testing.T) {
 				t.Errorf("before the apply:\n%s\nafter it:\n%s", before, after)
 			}
 		})
+	}
+}
+
+// TestRefreshReplacedRepository: a person replaces a repository in which a run has committed by a symbolic link. That is
+// a conflict of files, which a rule decides.
+func TestRefreshReplacedRepository(t *testing.T) {
+	isolate(t)
+	r := newRig(t, "dir", mk+`git init -q sub; cd sub; `+mk)
+	r.shell(r.run, `cd sub; echo r >r; git add r; git commit -qm R`)
+	r.shell(r.dir, `mv sub elsewhere; ln -s elsewhere sub`)
+	h := &histories{t: t, rig: r}
+	if _, conflicts, err := h.merge("refresh", threeway.RefuseConflicts); err == nil || !slices.Contains(conflicts, "sub") {
+		t.Errorf("%v, %v", conflicts, err)
+	}
+	if _, _, err := h.merge("refresh", threeway.KeepOurs); err != nil {
+		t.Error(err)
 	}
 }

@@ -50,7 +50,7 @@ func (*snapshots) size(ctx context.Context, r *Request, a Size) (out Sized, err 
 	}
 
 	o := tree.WalkOptions{Paths: []string{string(a.Path)}, ByCookie: true}
-	err = st.Walk(ctx, r.source, o, func(_ *tree.Path, n *tree.Inode) error { return c.add(ctx, n) })
+	err = st.Walk(ctx, r.source, o, func(p *tree.Path, n *tree.Inode) error { return c.add(ctx, p, n) })
 
 	return c.Sized, err
 }
@@ -60,11 +60,22 @@ type sizeCounter struct {
 	Sized
 	charge       *budget.Charge
 	countedLinks map[uint64]bool // the inode numbers of counted files with several names
+	depth        int             // of the deepest directory that was counted
 }
 
 // add counts one entry.
-func (c *sizeCounter) add(ctx context.Context, n *tree.Inode) error {
-	const linkBytes = 512 // bytes in memory of an inode number in countedLinks
+func (c *sizeCounter) add(ctx context.Context, p *tree.Path, n *tree.Inode) error {
+	const (
+		linkBytes  = 512      // bytes in memory of an inode number in countedLinks
+		depthBytes = 24 << 10 // bytes in memory of the names that Walk holds for one depth: tree.WalkOptions.ByCookie
+	)
+	if n.IsDir() && p.Depth() > c.depth {
+		c.depth = p.Depth()
+		if err := reserveMemory(ctx, c.charge, depthBytes); err != nil {
+			return err
+		}
+	}
+
 	if c.countedLinks[n.Ino] {
 		return nil
 	}

@@ -26,16 +26,8 @@ func (o *outcome) write(w io.Writer) error {
 		return gitquote.Encoder(w).Encode(service.FailedAnswer(o.err))
 	}
 
-	shown := o.result
-	if i, ok := shown.(info.Info); ok { // the file info@NAME has the other fields
-		shown = struct {
-			Name string `json:"name"`
-			Seq  uint64 `json:"seq"`
-		}{i.Name, i.Seq}
-	}
-
 	var fields bytes.Buffer
-	if err := gitquote.Encoder(&fields).Encode(shown); err != nil {
+	if err := gitquote.Encoder(&fields).Encode(shownResult(o.result)); err != nil {
 		return err
 	}
 
@@ -48,9 +40,27 @@ func (o *outcome) write(w io.Writer) error {
 	return err
 }
 
+// shownResult returns what an answer shows of a result. Of a snapshot it shows little: the file info@NAME has the other
+// fields.
+func shownResult(result any) any {
+	i, ok := result.(info.Info)
+	if !ok {
+		return result
+	}
+	return struct {
+		Name string `json:"name"`
+		Seq  uint64 `json:"seq"`
+	}{i.Name, i.Seq}
+}
+
+// isSmall reports whether the outcome of the operation of args can be kept without a charge for its memory.
+func (o *outcome) isSmall(args any) bool {
+	_, isInfo := o.result.(info.Info)
+	return o.err != nil || isInfo || service.OpOf(args).ControlFiles.BriefResult != nil
+}
+
 // keepOutcome keeps the outcome of a command that was not written to a file, such as mkdir. Few programs read
-// the answer to such a command. The result is small: long lists are shortened (ControlFiles.BriefResult), and the snapshot
-// of a mkdir has no message.
+// the answer to such a command. The outcome is small, see isSmall.
 func (c *cache) keepOutcome(ws *snapshot.Workspace, name string, who actors.Caller, o *outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +71,8 @@ func (c *cache) keepOutcome(ws *snapshot.Workspace, name string, who actors.Call
 		clear(d.outcomes)
 	}
 
-	d.outcomes[nodeKey{name, anybody}], d.outcomes[nodeKey{name, int64(who.UID)}] = o, o
+	kept := &outcome{shownResult(o.result), o.err, o.duration}
+	d.outcomes[nodeKey{name, anybody}], d.outcomes[nodeKey{name, int64(who.UID)}] = kept, kept
 }
 
 // renderOutcome writes the answer of a key from the outcome that was kept for the key. If there is no room

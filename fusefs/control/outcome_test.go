@@ -25,3 +25,14 @@ func TestKeptRestore(t *testing.T) {
 		t.Errorf("the answer has %d paths: %s", n, answer.String())
 	}
 }
+
+// TestOutcomeWithoutRoom: a snapshot that was taken is no failed command, also if there is no room for its answer.
+func TestOutcomeWithoutRoom(t *testing.T) {
+	u := newUser(t)
+	w := u.tree.cache.newContentWriter(u.tree.store.Main())
+	must.OK(t, w.reserve(w.tenant.maxBytes-maxCommandBytes))
+	must.OK(t, u.tree.cache.newContentWriter(u.tree.store.Main()).reserve(maxCommandBytes-10))
+	must.OK(t, u.tree.commands.submit(u.tree.store.Main(), createName, nil, []byte("v1"), requestOf(u.who)))
+	_, err := u.tree.store.Main().Find("v1")
+	must.OK(t, err)
+}

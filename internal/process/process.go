@@ -84,6 +84,13 @@ func ProcessOf(thread int) int {
 	return id
 }
 
+// OwnStatusField returns the value of a field of proc_pid_status(5) for this process, whose number in /proc may be
+// another one than in this process's namespace. It returns "" if there is none.
+func OwnStatusField(name string) string {
+	b, _ := os.ReadFile("/proc/self/status") // without /proc, no field is found
+	return statusField(string(b), name)
+}
+
 // StatusField returns the value of a field of proc_pid_status(5), "" if there is none.
 func StatusField(id int, name string) string {
 	b, _ := readProc(id, "status") // without the process, no field is found

@@ -3,7 +3,6 @@ package doctor
 
 import (
 	"context"
-	"os"
 	"slices"
 
 	"github.com/amberfs/amberfs/internal/process"
@@ -46,7 +45,7 @@ func Examine(ctx context.Context, s Subject) Report {
 		examineDevice(), examineKernel(), examineHelper(namespaceCheck.State == OK), namespaceCheck,
 		examineBarrier(namespaceCheck.State == OK, sysctl(appArmorSysctl) == "1", "it restricts no user namespaces", "it restricts user namespaces, but not those of amberfs",
 			Check{"apparmor", Warning, "it refuses user namespaces to amberfs", "install amberfs with its profile: sudo make install, or the Debian package"}),
-		examineBarrier(namespaceCheck.State == OK, process.StatusField(os.Getpid(), "Seccomp") == "2", "no filter", "a filter lets amberfs work",
+		examineBarrier(namespaceCheck.State == OK, process.OwnStatusField("Seccomp") == "2", "no filter", "a filter lets amberfs work",
 			Check{"seccomp", Warning, "a filter is on, as in containers: it may refuse unshare and mount", "docker run --security-opt seccomp=unconfined"}),
 	}}
 

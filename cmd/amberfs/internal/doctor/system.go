@@ -89,7 +89,7 @@ func examineHelper(hasNamespaces bool) Check {
 		c.Finding, c.Remedy = path+" is not set-user-ID root", "chown root "+path+" && chmod u+s "+path
 	case unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_NOSUID != 0:
 		c.Finding, c.Remedy = path+" is on a nosuid disk, which ignores its set-user-ID bit", "install fuse3 on another disk, or remount that one with suid"
-	case process.StatusField(os.Getpid(), "NoNewPrivs") == "1":
+	case process.OwnStatusField("NoNewPrivs") == "1":
 		c.Finding, c.Remedy = path+" gets no rights: this process has no_new_privs", "call amberfs outside of the sandbox or run"
 	default:
 		c.Finding = path

@@ -37,7 +37,7 @@ func Refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 			for _, g := range done.Git {
 				filter.kept = append(filter.kept, g.Dir)
 			}
-			unmerged = append(unmerged, done.Git...)
+			unmerged, done.Git = append(unmerged, done.Git...), nil
 		} else if errs.ScriptKind(err) != errs.Busy {
 			break
 		}

@@ -57,13 +57,9 @@ type FileMerge struct {
 	OK             bool       // false for a conflict
 }
 
-// MergeFile merges three versions of a file that is no directory. The function same reports whether two versions
-// have equal data.
+// MergeFile merges three versions of a file that is no directory. All have the same type. The function same reports
+// whether two versions have equal data.
 func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool, error)) (m FileMerge, err error) {
-	if ours.Type() != base.Type() || theirs.Type() != base.Type() {
-		return mergeTypes(base, ours, theirs, same)
-	}
-
 	m.Node, m.Changed, m.OK = MergeAttrs(base, ours, theirs, RefuseConflicts)
 	unchanged, err := same(theirs, base)
 	if err != nil || unchanged {
@@ -75,7 +71,6 @@ func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool
 
 	if m.DataTaken {
 		m.Changed = true
-		m.Node.Mode = theirs.Mode&unix.S_IFMT | m.Node.Mode&^unix.S_IFMT
 		m.Node.Ino, m.Node.Content, m.Node.Target, m.Node.Rdev = theirs.Ino, theirs.Content, theirs.Target, theirs.Rdev
 		m.Node.Mtime, m.Node.Atime = theirs.Mtime, theirs.Atime
 		return m, nil
@@ -89,29 +84,6 @@ func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool
 	m.NeedsLineMerge = true
 	m.OK = m.OK && CanMergeLines(base, ours, theirs)
 	return m, nil
-}
-
-// mergeTypes does the work of MergeFile if one side replaced the file by a file of another type. If the other side
-// changed the file, the merge is a conflict.
-func mergeTypes(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool, error)) (m FileMerge, err error) {
-	equal := func(x, y *tree.Inode) bool {
-		if err != nil || x.Mode != y.Mode || x.UID != y.UID || x.GID != y.GID || !tree.SameXattrs(x, y) {
-			return false
-		}
-		var sameData bool
-		sameData, err = same(x, y)
-		return sameData
-	}
-
-	m.Node = *ours
-	switch {
-	case equal(theirs, base), equal(theirs, ours):
-		m.OK = true
-	case equal(ours, base):
-		m.Node, m.Changed, m.DataTaken, m.OK = *theirs, true, true, true
-	}
-
-	return m, err
 }
 
 // CanMergeLines reports whether all versions of a file are regular files, small enough to be merged by

@@ -107,7 +107,7 @@ func (t *intervalMerge) mergeCopies() error {
 		if err != nil {
 			return err
 		}
-		if f == nil || f.node.IsDir() || seen[f] {
+		if f == nil || f.node.Type() != c.Before.Type() || seen[f] {
 			continue
 		}
 

@@ -13,8 +13,8 @@ import (
 // are all inodes except directories. These rules apply in order:
 //
 //  1. A file with the number of the base file and one of its names continues it.
-//  2. Otherwise the first new file at one of its names continues it, because programs save a file by
-//     replacing it with a new one.
+//  2. Otherwise the first new file of its type at one of its names continues it, because programs save a
+//     file by replacing it with a new one.
 //  3. Otherwise a file with the number of the base file continues it: the file was moved. With
 //     Plan.ByPath it is a new file instead.
 type filePairs struct {
@@ -104,7 +104,7 @@ func (t *filePairs) pairFiles(ctx context.Context) error {
 		if x.baseIno != 0 {
 			continue
 		}
-		b, err := t.firstBaseFile(x.paths, func(b *baseFile) (bool, error) { return !t.retainedByChanges(b), nil })
+		b, err := t.firstBaseFile(x.paths, func(b *baseFile) (bool, error) { return b.node.Type() == x.node.Type() && !t.retainedByChanges(b), nil })
 		if err != nil {
 			return err
 		}
@@ -295,7 +295,7 @@ func (t *filePairs) pairNew(x *theirFile) error {
 			return err
 		}
 
-		if b != nil {
+		if b != nil && b.node.Type() == x.node.Type() {
 			x.copiedFrom, x.path = b, p
 			break
 		}
@@ -313,7 +313,7 @@ func (t *filePairs) pairNew(x *theirFile) error {
 			continue
 		}
 
-		same := x.copiedFrom != nil
+		same := x.copiedFrom != nil && f.node.Type() == x.node.Type()
 		if !same {
 			if same, err = t.equals(f, x.node); err != nil {
 				return err

@@ -119,9 +119,9 @@ func (t *filePairs) keptFile(b *baseFile) (*file, error) {
 	return b.kept, nil
 }
 
-// replacedFile returns the file of the base that a file f of the plan replaces at one of f's names. If f replaces
-// several files, it returns the first of which the plan keeps no name. It returns nil if f replaces no file, or
-// if f itself keeps a name of the base file with f's number.
+// replacedFile returns the file of the base, of the same type, that a file f of the plan replaces at one of f's
+// names. If f replaces several files, it returns the first of which the plan keeps no name. It returns nil if f
+// replaces no file, or if f itself keeps a name of the base file with f's number.
 func (t *filePairs) replacedFile(f *file) (*baseFile, error) {
 	if b, err := t.baseFile(f.theirIno); err != nil {
 		return nil, err
@@ -139,6 +139,9 @@ func (t *filePairs) replacedFile(f *file) (*baseFile, error) {
 	slices.SortFunc(names, tree.ComparePaths)
 
 	return t.firstBaseFile(names, func(b *baseFile) (bool, error) {
+		if b.node.Type() != f.node.Type() {
+			return false, nil
+		}
 		is, err := t.keptFile(b)
 		return is == nil, err
 	})

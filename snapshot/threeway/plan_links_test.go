@@ -34,6 +34,8 @@ func (l linkSide) do(what ...string) {
 		switch x := strings.Fields(line); x[0] {
 		case "write":
 			stores.Write(l.t, l.s, root, x[1], strings.Join(x[2:], "\n")+"\n")
+		case "symlink":
+			_, err = f.Create(root, x[1], live.NewNode{Mode: unix.S_IFLNK | 0o777, Target: x[2]})
 		case "rm":
 			_, err = f.Unlink(root, x[1])
 		case "mkdir":
@@ -63,12 +65,12 @@ func (l linkSide) files() string {
 	l.t.Helper()
 	st, err := l.w.State()
 	must.OK(l.t, err)
-	names, inodes := map[uint64][]string{}, map[uint64]bool{}
+	names, inodes, targets := map[uint64][]string{}, map[uint64]bool{}, map[uint64]string{}
 	must.OK(l.t, st.Walk(l.t.Context(), l.s.Source(), tree.WalkOptions{}, func(at *tree.Path, n *tree.Inode) error {
 		if inodes[n.Ino] = true; n.IsDir() {
 			return nil
 		}
-		names[n.Ino] = append(names[n.Ino], at.String())
+		names[n.Ino], targets[n.Ino] = append(names[n.Ino], at.String()), n.Target
 		if int(n.Nlink) != len(n.Links) {
 			l.t.Errorf("%s has %d links and %d names", at, n.Nlink, len(n.Links))
 		}
@@ -78,7 +80,11 @@ func (l linkSide) files() string {
 		l.t.Errorf("the state counts %d inodes, and %d have names", st.Inodes, len(inodes))
 	}
 	var all []string
-	for _, group := range names {
+	for ino, group := range names {
+		if targets[ino] != "" {
+			all = append(all, strings.Join(group, "=")+"->"+targets[ino])
+			continue
+		}
 		all = append(all, strings.Join(group, "=")+":"+strings.Join(strings.Fields(stores.Read(l.t, l.s, l.w.Root(), group[0])), ","))
 	}
 	slices.Sort(all)
@@ -101,6 +107,18 @@ func TestMergeOfLinks(t *testing.T) {
 		what: "the fork links a name in the place of a directory",
 		base: []string{"mkdir d"}, main: []string{"write z 1"}, fork: []string{"rmdir d", "write a 1 2", "link a d"},
 		files: "a=d:1,2 z:1", changed: "[{a created} {d modified}]",
+	}, {
+		what: "the fork puts a symbolic link in the place of one name, main links and writes another",
+		base: []string{"write a 1 2"}, main: []string{"link a b", "write b X 2"}, fork: []string{"rm a", "symlink a x"},
+		files: "a->x b:X,2", changed: "[{a modified}]",
+	}, {
+		what: "the fork puts a symbolic link in the place of a file that main writes",
+		base: []string{"write a 1 2"}, main: []string{"write a X 2"}, fork: []string{"rm a", "symlink a x"},
+		conflicts: "[a]", theirs: "a->x", ours: "a:X,2",
+	}, {
+		what: "main puts a symbolic link in the place of one of two names, the fork writes",
+		base: []string{"write a 1 2", "link a b"}, main: []string{"rm b", "symlink b x"}, fork: []string{"write a X 2"},
+		files: "a:X,2 b->x", changed: "[{a modified}]",
 	}, {
 		what: "main separates, the fork writes",
 		base: []string{"write a 1 2", "link a b"}, main: []string{"split b"}, fork: []string{"write a X 2"},

@@ -79,19 +79,23 @@ func (pl *planner) useFile(file *hostFile, f *threeway.File, name string, dirNod
 		return err
 	}
 
-	linked, err := pl.isLinked(dirNode, name)
-	if err != nil || !linked && taken[candidate.id] {
-		return err
-	}
-
-	// If another planned file keeps this file of the directory, f must not be connected with it.
 	other, err := pl.merge.FileOf(dirNode)
 	if err != nil {
 		return err
 	}
-	if other != nil && other != f && !linked {
-		if same, err := tree.SameData(pl.o.Source, dirNode, other.Node()); err != nil || same {
+
+	linked, err := pl.isLinked(dirNode, name)
+	linked = linked && (other == nil || sameAttrs(other.Node(), f.Node()))
+	if err != nil || !linked && taken[candidate.id] {
+		return err
+	}
+
+	// If another planned file keeps this file of the directory, f is connected with it only as a further link.
+	if other != nil && other != f {
+		if same, err := tree.SameData(pl.o.Source, dirNode, other.Node()); err != nil || same && !linked {
 			return err
+		} else if same && pl.files[other] != nil {
+			pl.files[f] = pl.files[other]
 		}
 	}
 

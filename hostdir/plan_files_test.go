@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/trees"
@@ -160,6 +161,37 @@ func TestApplyMovesOntoEqualBytes(t *testing.T) {
 		must.OK(t, err)
 		if st.Mode() != 0o755 {
 			t.Errorf("%s: its mode is %v", name, st.Mode())
+		}
+	}
+}
+
+// TestApplyToSeparated: the directory has changed the names of one file, and is changed by the workspace.
+func TestApplyToSeparated(t *testing.T) {
+	a := newApplied(t)
+	base := a.start(trees.Spec{"a": trees.File("1"), "b": {Hard: "a"}, "c": trees.File("2"), "d": {Hard: "c"}})
+	must.OK(t, os.Remove(filepath.Join(a.dir, "a")))
+	a.write("a", "new")
+	for _, p := range []string{"a", "b"} {
+		must.OK(t, os.Chmod(filepath.Join(a.dir, p), 0o640))
+	}
+	a.write("c", "3") // so does the workspace
+	now := a.edited(base, func(now *tree.State) {
+		a.own(now, "a").Mode = unix.S_IFREG | 0o600
+		a.own(now, "c").Content = a.m.Content(t, "3")
+		a.rename(now, "c", "e")
+	})
+
+	res, err := a.apply(base, now, ApplyOptions{ConflictRule: threeway.TakeTheirs})
+	must.OK(t, err)
+	if !slices.Equal(res.Conflicts, []string{"a", "b"}) {
+		t.Errorf("in conflict are %q", res.Conflicts)
+	}
+	if a.ino("d") != a.ino("e") {
+		t.Error("d and e are not one file")
+	}
+	for p, text := range has(t, a.dir) {
+		if mode, _, _ := strings.Cut(text, " "); p < "c" && mode != "100600" {
+			t.Errorf("%s is %s", p, text)
 		}
 	}
 }

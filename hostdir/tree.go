@@ -241,7 +241,7 @@ func sameAttrs(n, m *tree.Inode) bool {
 
 // keepsNumber reports whether n, the directory's file at a path, gets the inode number of before, the inode
 // that the tree has at this path. No other file that was read may have this number. If before has several
-// names, the contents must be equal, too.
+// names, n must also have the contents of before, or those that the workspace gave that file.
 func (h *hostTree) keepsNumber(before, n *tree.Inode) (bool, error) {
 	if before == nil || before.Type() != n.Type() {
 		return false, nil
@@ -249,7 +249,17 @@ func (h *hostTree) keepsNumber(before, n *tree.Inode) (bool, error) {
 	if _, taken := h.files[before.Ino]; taken || before.IsDir() || len(before.Links) == 1 {
 		return !taken, nil
 	}
-	return tree.SameData(h.src, before, n)
+
+	same, err := tree.SameData(h.src, before, n)
+	if err != nil || same {
+		return same, err
+	}
+
+	after, err := h.now.Get(h.src, before.Ino)
+	if err != nil {
+		return false, errs.Ignore(err, tree.ErrNoInode)
+	}
+	return tree.SameData(h.src, after, n)
 }
 
 // linkEntry makes a path a further hard link of a file in the tree.

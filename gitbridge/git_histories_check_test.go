@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -262,12 +263,35 @@ func (s *side) fetchedOver(theirs *side, said string) (out []string) {
 	return out
 }
 
+// withoutBroken returns theirs with the base's values of the refs that are said to be left out because objects of their
+// histories are missing, as in a git clone --shared of a repository that was pruned.
+func (s *side) withoutBroken(said string, base *side) *side {
+	out := *s
+	out.refs = maps.Clone(s.refs)
+	for name := range s.refs {
+		if !strings.Contains(said, name+" is left out: its objects are missing") {
+			continue
+		}
+		delete(out.refs, name)
+		if id := base.refs[name]; id != "" {
+			out.refs[name] = id
+		}
+		if s.head == name {
+			out.commit = base.commit
+		}
+	}
+	return &out
+}
+
+// prunedSource matches what git fsck prints of a repository whose objects are those of another one that was pruned.
+var prunedSource = regexp.MustCompile(`invalid reflog entry|broken link from +commit|^ +to +commit|missing commit|Could not read|failed to parse commit`)
+
 // check compares now, the receiving side after the merge, with the three sides of the merge.
 func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefer bool) (wrong []string) {
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	graphs := fmt.Sprintf("-c core.commitGraph=%v -c core.multiPackIndex=%v", now.graphs, now.graphs) // without files of theirs, they cost a process each
 	for l := range strings.Lines(h.rig.in(dir, `git `+graphs+` fsck --full --strict --no-dangling --no-progress 2>&1`)) {
-		borrows := !h.k.own && strings.HasPrefix(dir, h.rig.run) && strings.Contains(l, "invalid reflog entry") // the repository that has its objects pruned one
+		borrows := !h.k.own && strings.HasPrefix(dir, h.rig.run) && prunedSource.MatchString(l)
 		if !borrows && !strings.HasPrefix(l, "notice:") && !strings.HasPrefix(l, "dangling ") {
 			fail("FSCK %s", l)
 		}
@@ -277,6 +301,7 @@ func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefe
 			fail("LOST: the parents of %s, which ours had", h.commits[id].subject)
 		}
 	}
+	theirs = theirs.withoutBroken(said, base)
 	// No commit is lost.
 	has, hadTheirs := h.reach(append(now.tips(), ours.fetchedOver(theirs, said)...)...), h.reach(base.tips()...)
 	newStash := func(id string) bool { return !slices.Contains(append(base.stash, base.refs["refs/stash"]), id) }

@@ -172,6 +172,19 @@ func TestRefreshLeavesOut(t *testing.T) {
 	}
 }
 
+// TestApplyPrunedHistory: a person prunes the commit on which a run has built. The run's branch, whose history has a gap
+// then, stays in the run, and the files come.
+func TestApplyPrunedHistory(t *testing.T) {
+	isolate(t)
+	r := newRig(t, "wt", linked+`; cd ../wt; git checkout -q -b x; git commit -q --allow-empty -m X; git checkout -q -`)
+	r.shell(r.run, `git branch whole; git checkout -q -b run x; git commit -q --allow-empty -m R; git checkout -q -; echo r >r`)
+	r.shell(r.dir, `git branch -q -D x; git reflog expire --expire=now --all; git gc -q --prune=now`)
+	if said := r.applied(); !strings.Contains(said, "refs/heads/run is left out: its objects are missing") {
+		t.Errorf("it said: %s", said)
+	}
+	r.want(`git fsck --full --strict 2>&1; git branch --list whole --format='%(refname:short)'; cat r`, "whole\nr")
+}
+
 // TestRefreshReplacedRepository: a person replaces a repository in which a run has committed by a symbolic link. That is
 // a conflict of files, which a rule decides.
 func TestRefreshReplacedRepository(t *testing.T) {

@@ -231,6 +231,7 @@ func (p *Plan) collectTips(ctx context.Context) error {
 	}
 
 	p.tips = append(p.tips, p.refs.head)
+	commits := slices.Clone(p.tips)
 	for _, e := range p.index.newEntries {
 		if e.hasObject() {
 			p.tips = append(p.tips, e.ID)
@@ -245,6 +246,10 @@ func (p *Plan) collectTips(ctx context.Context) error {
 
 	missing, err := p.scratch.missingObjects(ctx, p.tips)
 	if err != nil {
+		return err
+	}
+	commits = slices.DeleteFunc(commits, func(id string) bool { return missing[id] || !p.ours.isID(id) })
+	if err := p.scratch.findBroken(ctx, commits, p.refs.refValues(false), missing); err != nil {
 		return err
 	}
 

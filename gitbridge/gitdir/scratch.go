@@ -149,6 +149,38 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 	return true
 }
 
+// findBroken adds to missing those of the commits in whose histories commits are missing, as after a git prune in a
+// repository of which the objects of theirs are borrowed. The histories of the ids in whole are not read.
+func (s *scratchRepo) findBroken(ctx context.Context, commits, whole []string, missing map[string]bool) error {
+	excluded := ""
+	for _, id := range whole {
+		excluded += "^" + id + "\n"
+	}
+
+	isBroken := func(ids ...string) (bool, error) {
+		_, err := s.ask(ctx, nil, strings.NewReader(strings.Join(ids, "\n")+"\n"+excluded), "rev-list", "--quiet", "--ignore-missing", "--stdin")
+		if ExitCode(err) == 128 { // git fails
+			return true, nil
+		}
+		return false, err
+	}
+
+	if broken, err := isBroken(commits...); err != nil || !broken {
+		return err
+	}
+	for _, id := range commits {
+		broken, err := isBroken(id)
+		if err != nil {
+			return err
+		}
+		if broken {
+			missing[id] = true
+		}
+	}
+
+	return nil
+}
+
 // commitsBetween returns the number of commits in the history of commit that are not in the histories of
 // excluded, and the subjects of at most maxSubjects of them, the newest last. If there are more commits, a text
 // with the number of those that are not listed comes first.

@@ -317,8 +317,18 @@ func (h *histories) refused(conflicts []string, ours, theirs *side) string {
 		return "as git merge over changes that are not committed"
 	case slices.ContainsFunc(conflicts, func(at string) bool { return strings.HasPrefix(at, "inner/") }) && theirs.nested["inner"] == nil && len(ours.nested["inner"].dirty) > 0:
 		return "as git worktree remove of one with changes"
+	case !slices.ContainsFunc(conflicts, func(at string) bool { return !h.isUncommitted(at, ours, theirs) }):
+		return "a file that no commit has, changed by one side and removed by the other"
 	}
 	return ""
+}
+
+// isUncommitted reports whether the base has a file that is in the HEAD of neither side, and that both sides changed.
+func (h *histories) isUncommitted(at string, ours, theirs *side) bool {
+	_, inBase := h.base.files[at]
+	_, inOurs := h.committed(ours).files[at]
+	_, inTheirs := h.committed(theirs).files[at]
+	return inBase && !inOurs && !inTheirs && h.base.files[at] != ours.files[at] && h.base.files[at] != theirs.files[at]
 }
 
 func (h *histories) wrong(ours, theirs, now *side) {

@@ -80,6 +80,7 @@ func TestGitHistories(t *testing.T) {
 		21_000_112, // a separate git directory whose index has no entries
 		50_000_942, // a separate git directory whose index has no times after an apply that was interrupted
 		51_001_171, // a file renamed there, changed here, and here beside an equal file of the new name
+		93_003_184, // a linked working tree that the run removed and the directory changed, and two refreshes
 		70_002_836, // a linked working tree whose commit of the base is pruned, and a refresh between two applies
 	}
 	for i := range n {

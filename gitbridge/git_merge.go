@@ -366,6 +366,10 @@ func (g *gitMerge) reportOneSidedRemoval(dir string) bool {
 	case hasThere && !hasHere && path.Base(path.Dir(link)) == "worktrees":
 		line = "the working tree is gone here: what changed in it stays in " + g.theirPhrase
 		g.leftOut = append(g.leftOut, threeway.Repository{Dir: dir, Lines: []string{line}})
+		if at := g.gitDirOfWorktree(dir, link); at != "" {
+			// Otherwise the next base would have the new commits of the working tree without the files.
+			g.leftOut = append(g.leftOut, threeway.Repository{Dir: at})
+		}
 	case hasHere && !hasThere && (slices.Contains(g.keptWorktrees, id) || !slices.Contains(g.removedWorktrees, id) && g.inodeAt(g.theirs, dir) == nil && g.changedHere(dir, link)):
 		line = "the working tree is gone in " + g.theirPhrase + ": this one stays, as it changed"
 	default:
@@ -376,15 +380,24 @@ func (g *gitMerge) reportOneSidedRemoval(dir string) bool {
 	return true
 }
 
-// changedHere reports whether the receiving side has changed a linked working tree of the base. dir is the path of the
-// working tree, and link is the text of dir/.git. A change of the working tree's HEAD counts too, if the git directory
-// that has this HEAD is a part of the merged states.
-func (g *gitMerge) changedHere(dir, link string) bool {
+// gitDirOfWorktree returns the path of the git directory of a linked working tree of the base, "" if it is not a part of
+// the merged states. dir is the path of the working tree, and link is the text of dir/.git.
+func (g *gitMerge) gitDirOfWorktree(dir, link string) string {
 	_, head, _ := threeway.SplitGitPath(link + "/HEAD")
 	for at := dir; at != "."; {
 		at = path.Dir(at)
-		file := path.Join(at, ".git", head)
-		if was := g.inodeAt(g.base, file); was != nil && was.IsRegular() && !sameFile(g.src, was, g.entryAt(file)) {
+		if file := path.Join(at, ".git", head); g.inodeAt(g.base, file) != nil {
+			return path.Dir(file)
+		}
+	}
+	return ""
+}
+
+// changedHere reports whether the receiving side has changed a linked working tree of the base, or the HEAD of the
+// working tree. The arguments are those of gitDirOfWorktree.
+func (g *gitMerge) changedHere(dir, link string) bool {
+	if at := g.gitDirOfWorktree(dir, link); at != "" {
+		if head := path.Join(at, "HEAD"); !sameFile(g.src, g.inodeAt(g.base, head), g.entryAt(head)) {
 			return true
 		}
 	}

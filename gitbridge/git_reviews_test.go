@@ -144,6 +144,8 @@ func TestRefreshLeavesOut(t *testing.T) {
 			said: "there is no git directory here: what git did stays in the directory"},
 		"a linked working tree is gone here": {at: "dir", make: mk + `git worktree add -q -b in sub`, run: `rm -rf sub`, dir: `echo d >sub/a; echo u >sub/u`,
 			said: "the working tree is gone here: what changed in it stays in the directory"},
+		"a linked working tree is removed by git here": {at: "dir", make: mk + `git worktree add -q -b in sub`, run: `rm -rf sub .git/worktrees`, dir: `cd sub; echo d >d; git add d; git commit -qm D`,
+			said: "the working tree is gone here: what changed in it stays in the directory; 1 commit on in;   D"},
 		"the git directory is gone there": {at: "dir", make: mk, run: `git commit -q --allow-empty -m R`, dir: `rm -rf .git; git init -q --separate-git-dir ../sep; rm .git`,
 			said: "the git directory is gone in the directory: this one stays as it is"},
 	} {

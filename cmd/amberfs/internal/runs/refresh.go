@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"path/filepath"
+	"slices"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
@@ -37,7 +38,9 @@ func Refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 			for _, g := range done.Git {
 				filter.kept = append(filter.kept, g.Dir)
 			}
-			unmerged, done.Git = append(unmerged, done.Git...), nil
+			// The git directory of a working tree has no lines, because those of the working tree say all.
+			unmerged = append(unmerged, slices.DeleteFunc(done.Git, func(g threeway.Repository) bool { return len(g.Lines) == 0 })...)
+			done.Git = nil
 		} else if errs.ScriptKind(err) != errs.Busy {
 			break
 		}

@@ -177,3 +177,22 @@ func TestProgress(t *testing.T) {
 	b.has("a", "one\n")
 	b.said("Undid the changes by robot/1")
 }
+
+// TestKeysWhileLoading presses the keys of the list of changes before the page has anything to compare, and before it has
+// the changes.
+func TestKeysWhileLoading(t *testing.T) {
+	m := harness.New(t)
+	must.OK(t, os.WriteFile(m.Path("text"), []byte("one\n"), 0o644))
+	b := open(t, m)
+	b.reload(`{
+		const press = () => { for (const key of "snpx") document.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })); };
+		const real = window.fetch;
+		window.pressed = [];
+		window.fetch = (address, options) => {
+			if (address.startsWith("/api/v1/changes")) { press(); pressed.push("changes"); }
+			return real(address, options);
+		};
+		addEventListener("DOMContentLoaded", () => { press(); pressed.push("nothing"); });
+	}`)
+	b.wait(`pressed.includes("nothing") && pressed.includes("changes") && document.querySelector('#files').innerText.includes('text')`)
+}

@@ -14,7 +14,7 @@ const key = (f) => `${f.path}\n${f.raw || ""}`;
 const message = (words) => el("p.message", words);
 export class Changes {
   constructor() {
-    Object.assign(this, { files: [], viewed: new Set(), asked: new Set(), sides: false, last: Promise.resolve() });
+    Object.assign(this, { files: [], found: [], viewed: new Set(), asked: new Set(), sides: false, last: Promise.resolve() });
     this.rows = new Rows($("files"), { height: () => 28, draw: (item, row) => this.draw(item, row), choose: (item) => this.choose(item) });
     $("filter").addEventListener("input", () => this.list());
     $("diffs").addEventListener("scroll", () => { this.spying ??= requestAnimationFrame(() => this.spy()); }, { passive: true });
@@ -30,7 +30,7 @@ export class Changes {
   async show(at) {
     this.stop?.abort();
     this.stop = new AbortController();
-    Object.assign(this, { at, files: [], total: null, failed: false, articles: new Map(), closed: new Set([".git"]), current: null });
+    Object.assign(this, { at, files: [], found: [], total: null, failed: false, articles: new Map(), closed: new Set([".git"]), current: null });
     $("filter").value = "";
     this.header();
     const slow = setTimeout(() => $("diffs").replaceChildren(message("Comparing …")), 200);
@@ -204,7 +204,8 @@ export class Changes {
   }
   turn(sides = !this.sides) {
     this.sides = sides;
-    this.header();
+    if (this.at) this.header();
+    if (!this.found.length) return; // nothing is shown yet
     const at = this.found.indexOf(this.current);
     this.stack(0);
     this.jump(at);

@@ -329,12 +329,12 @@ func RepositoryText(dir, target string, lines, commits []string) string {
 		text = "git in " + gitquote.ReadableName(strings.TrimSuffix(dir, "/.git")) + ": "
 	}
 
-	text += gitquote.ReadableName(strings.Join(lines, ", "))
+	text += gitquote.EscapeControls(strings.Join(lines, ", "), "")
 	if target != "" {
 		text += " (the repository is " + gitquote.ReadableName(target) + ")"
 	}
 	for _, c := range commits {
-		text += "\n" + gitquote.ReadableName(c)
+		text += "\n" + gitquote.EscapeControls(c, "")
 	}
 
 	return text + "\n"

@@ -74,14 +74,13 @@ func (r *repository) readRef(ctx context.Context, ref string) (string, error) {
 	}
 
 	for _, found := range refs {
-		switch {
-		case found.name != ref:
-			// Another ref was found: git uses the name as a pattern, which also matches the refs below it.
-		case found.target != "":
-			return "", fmt.Errorf("%w: %q is a symbolic ref to %s", ErrBadRef, ref, found.target)
-		default:
-			return found.id, nil
+		if found.name != ref {
+			continue // git uses the name as a pattern, which also matches the refs below it
 		}
+		if found.target != "" {
+			return "", fmt.Errorf("%w: %q is a symbolic ref to %s", ErrBadRef, ref, found.target)
+		}
+		return found.id, nil
 	}
 
 	return "", nil
@@ -138,13 +137,8 @@ func DropRefs(ctx context.Context, dir string, drop func(ref string) bool) (drop
 		return false, err
 	}
 
-	refs, err := repo.refs(ctx)
-	if err != nil {
-		return false, err
-	}
-
-	refs = slices.DeleteFunc(refs, func(r ref) bool { return !drop(r.name) })
-	return len(refs) > 0, repo.deleteRefs(ctx, refs)
+	names, err := repo.deleteRefs(ctx, func(r ref) bool { return drop(r.name) }, false)
+	return len(names) > 0, err
 }
 
 // openOwn opens the store's own repository at dir. It returns nil if the repository does not exist yet.
@@ -158,20 +152,30 @@ func openOwn(ctx context.Context, dir string) (*repository, error) {
 	return openRepository(ctx, dir, trustNone)
 }
 
-func (r *repository) deleteRefs(ctx context.Context, refs []ref) error {
-	if len(refs) == 0 {
-		return nil
+// deleteRefs deletes the refs for which drop returns true, and returns their names. With dryRun it only returns the
+// names.
+func (r *repository) deleteRefs(ctx context.Context, drop func(ref) bool, dryRun bool) (names []string, err error) {
+	refs, err := r.refs(ctx)
+	if err != nil {
+		return nil, err
 	}
 
 	var input strings.Builder
 	for _, ref := range refs {
-		fmt.Fprintf(&input, "delete %s\n", ref.name)
+		if drop(ref) {
+			names = append(names, ref.name)
+			fmt.Fprintf(&input, "delete %s\n", ref.name)
+		}
 	}
-	if _, err := r.gitWithInput(ctx, nil, strings.NewReader(input.String()), "update-ref", "--no-deref", "--stdin"); err != nil {
-		return fmt.Errorf("deleting refs of %s: %w", r.gitDir, err)
+	if dryRun || len(names) == 0 {
+		return names, nil
 	}
 
-	return nil
+	if _, err := r.gitWithInput(ctx, nil, strings.NewReader(input.String()), "update-ref", "--no-deref", "--stdin"); err != nil {
+		return nil, fmt.Errorf("deleting refs of %s: %w", r.gitDir, err)
+	}
+
+	return names, nil
 }
 
 // KeepOnlyCommits removes all commits but the given ones from the store's own repository at dir. It deletes
@@ -196,20 +200,9 @@ func KeepOnlyCommits(ctx context.Context, dir string, commits map[string]bool, d
 		kept[ids[0]] = commits[ids[0]] && !slices.ContainsFunc(ids[1:], func(parent string) bool { return !kept[parent] })
 	}
 
-	refs, err := repo.refs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	refs = slices.DeleteFunc(refs, func(r ref) bool { return kept[r.id] })
-	for _, r := range refs {
-		deleted = append(deleted, r.name)
-	}
-	if dryRun {
-		return deleted, nil
-	}
-
-	if err := repo.deleteRefs(ctx, refs); err != nil {
-		return nil, err
+	deleted, err = repo.deleteRefs(ctx, func(r ref) bool { return !kept[r.id] }, dryRun)
+	if err != nil || dryRun {
+		return deleted, err
 	}
 	if _, err := repo.git(ctx, nil, "reflog", "expire", "--expire=now", "--all"); err != nil {
 		return nil, fmt.Errorf("emptying the reflogs of %s: %w", dir, err)

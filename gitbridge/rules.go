@@ -150,11 +150,8 @@ func checkFile(name string, maxBytes int64) error {
 	return fmt.Errorf("%s: %w", name, ErrNotRegular)
 }
 
-// Paths in a git directory: files that git opens, and directories in which git opens files.
-var (
-	openedFiles = []string{"HEAD", "commondir", "shallow", "packed-refs", infoAttributes, infoExclude, "info/grafts"}
-	openedDirs  = []string{"refs", "logs", "reftable"}
-)
+// openedPaths are paths in a git directory: files that git opens, and directories in which git opens files.
+var openedPaths = []string{"HEAD", "commondir", "shallow", "packed-refs", infoAttributes, infoExclude, "info/grafts", "refs", "logs", "reftable"}
 
 // checkFiles returns ErrNotRegular if git would block on a file of the repository at abs. It does not
 // notice later changes of the repository.
@@ -190,13 +187,7 @@ func checkFiles(ctx context.Context, abs string, t trust) error {
 			return err
 		}
 
-		for _, name := range openedFiles {
-			if err := checkFile(filepath.Join(dir, name), math.MaxInt64); err != nil {
-				return err
-			}
-		}
-
-		for _, name := range openedDirs {
+		for _, name := range openedPaths {
 			if err := checkBelow(filepath.Join(dir, name)); err != nil {
 				return err
 			}
@@ -212,7 +203,7 @@ func checkFiles(ctx context.Context, abs string, t trust) error {
 	return nil
 }
 
-// checkBelow checks all files below a directory.
+// checkBelow checks a file, or all files below a directory.
 func checkBelow(dir string) error {
 	return filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || e.Type().IsRegular() {

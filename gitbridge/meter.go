@@ -50,17 +50,7 @@ func (m *meter) charge() error {
 	}
 
 	m.sentSince = 0
-	more := m.maxNeeded() - m.admitted
-	if more <= 0 {
-		return nil
-	}
-	if err := m.admit(more); err != nil {
-		return err
-	}
-
-	m.admitted += more
-
-	return nil
+	return m.correct(max(m.admitted, m.maxNeeded()))
 }
 
 // maxNeeded returns the bytes that the export can have on the disk at most until the next call of measure.
@@ -68,7 +58,7 @@ func (m *meter) maxNeeded() int64 {
 	return min(m.sent, m.written+m.sentSince+maxUnwrittenBytes) + m.temporary
 }
 
-// correct corrects the charge to the bytes that the finished export has written.
+// correct changes the admitted bytes to a number. At the end, this is the number of bytes that the export has written.
 func (m *meter) correct(bytes int64) error {
 	if m.admit == nil || bytes == m.admitted {
 		return nil

@@ -10,7 +10,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"github.com/amberfs/amberfs/internal/scratch"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -39,12 +38,21 @@ func mergeConfig(ctx context.Context, in threeway.TextInput) ([]byte, error) {
 	defer func() { _ = temp.Remove() }() // after an error, another process removes the directory later
 
 	var settings [3]map[string][]string // of the base, theirs and ours
-	file := ""
-	for i, text := range []*io.SectionReader{in.Base, in.Theirs, in.Ours} {
-		file = filepath.Join(temp.Path, strconv.Itoa(i))
-		if settings[i], err = readConfig(ctx, file, text); err != nil {
+	file := filepath.Join(temp.Path, "config")
+	for i, from := range []*io.SectionReader{in.Base, in.Theirs, in.Ours} {
+		text, err := io.ReadAll(io.NewSectionReader(from, 0, from.Size()))
+		if err == nil {
+			err = os.WriteFile(file, text, 0o600) // at the end of the loop, the file has the text of ours
+		}
+		if err != nil {
 			return nil, err
 		}
+
+		out, err := runGit(ctx, "", nil, nil, "config", "--file", file, "--no-includes", "--null", "--list")
+		if err != nil {
+			return nil, err
+		}
+		settings[i] = parseSettings(string(out))
 	}
 	base, theirs, ours := settings[0], settings[1], settings[2]
 
@@ -71,18 +79,4 @@ func mergeConfig(ctx context.Context, in threeway.TextInput) ([]byte, error) {
 	}
 
 	return os.ReadFile(file)
-}
-
-// readConfig writes a configuration to a file, and returns the values of its settings.
-func readConfig(ctx context.Context, file string, from *io.SectionReader) (map[string][]string, error) {
-	text, err := io.ReadAll(io.NewSectionReader(from, 0, from.Size()))
-	if err == nil {
-		err = os.WriteFile(file, text, 0o600)
-	}
-	if err != nil {
-		return nil, err
-	}
-
-	out, err := runGit(ctx, "", nil, nil, "config", "--file", file, "--no-includes", "--null", "--list")
-	return parseSettings(string(out)), err
 }

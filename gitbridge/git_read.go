@@ -98,7 +98,15 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 		return err
 	}
 
-	return readArchive(ctx, dir, append(trustNone.env(), "GIT_OBJECT_DIRECTORY="+r.objects), treeish, func(e stream.Entry) error {
+	// With --worktree-attributes, git reads attributes from a working tree, which dir does not have, and not from the
+	// tree, which could have any number of .gitattributes files.
+	p, err := startGit(ctx, dir, append(trustNone.env(), "GIT_OBJECT_DIRECTORY="+r.objects, "GIT_ATTR_NOSYSTEM=1"),
+		"-c", "core.attributesFile=/dev/null", "archive", "--format=tar", "--worktree-attributes", treeish)
+	if err != nil {
+		return err
+	}
+
+	err = archive.ReadTar(ctx, p.out, func(e stream.Entry) error {
 		if strings.EqualFold(path.Base(e.Path), ".git") { // refuse the tree: git never writes such a path
 			return fmt.Errorf("%w: the tree has the path %q", stream.ErrHostile, e.Path)
 		}
@@ -113,18 +121,7 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 
 		return sink(e)
 	}, o)
-}
-
-// readArchive feeds the files of a tree to sink. dir is the git directory. With --worktree-attributes,
-// git reads attributes from a working tree, which dir does not have, and not from the tree, which could
-// have any number of .gitattributes files.
-func readArchive(ctx context.Context, dir string, env []string, treeish string, sink stream.Sink, o stream.Options) error {
-	p, err := startGit(ctx, dir, append(env, "GIT_ATTR_NOSYSTEM=1"), "-c", "core.attributesFile=/dev/null",
-		"archive", "--format=tar", "--worktree-attributes", treeish)
 	if err != nil {
-		return err
-	}
-	if err := archive.ReadTar(ctx, p.out, sink, o); err != nil {
 		return p.abort(err)
 	}
 

@@ -1,7 +1,6 @@
 package gitbridge
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -24,11 +23,7 @@ type treeFiles struct {
 
 // lookup returns the entry at a path, nil if there is none. It follows no symbolic links.
 func (f treeFiles) lookup(name string) (*tree.Inode, error) {
-	n, err := f.state.InodeAt(f.src, path.Join(f.dir, name))
-	if errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrNotExist) {
-		return nil, nil
-	}
-	return n, err
+	return f.state.InodeAt(f.src, path.Join(f.dir, name))
 }
 
 func (f treeFiles) Read(name string) ([]byte, error) {

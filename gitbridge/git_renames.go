@@ -62,12 +62,8 @@ func (g *gitMerge) worktreeAt(p *tree.Path) (dir string, ok bool) {
 // mayBeRenamed reports whether two of the three states have different files at the path of a change, and the third
 // state has no file.
 func (g *gitMerge) mayBeRenamed(c tree.Change) bool {
-	other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() }
-	if other(c.Before) || other(c.After) {
-		return false
-	}
 	files := []*tree.Inode{c.Before, g.entryAt(c.Path.String()), c.After}
-	if other(files[1]) {
+	if slices.ContainsFunc(files, func(n *tree.Inode) bool { return n != nil && !n.IsRegular() }) {
 		return false
 	}
 

@@ -68,14 +68,9 @@ func (r *applyGit) resolution(name string) gitdir.Resolution {
 // receiverAt finds the repository that the directory has at a path, or that a `.git` file there names.
 func (r *applyGit) receiverAt(at string, base treeFiles, _ bool) (*receiver, error) {
 	to := &receiver{isKept: r.sides.ChoiceOf(at).Leave}
-	p, err := tree.ParsePath(at)
-	if err != nil {
-		return nil, err
-	}
-
-	repo, link := r.repoAt(p, base)
+	repo, link := r.repoAt(at, base)
 	if repo == nil {
-		to.absent, to.isBelowNonDirGit, to.untrusted = true, r.isBelowNonDirGit(p), link
+		to.absent, to.isBelowNonDirGit, to.untrusted = true, r.isBelowNonDirGit(at), link
 		return to, nil
 	}
 	if link != nil {
@@ -96,12 +91,7 @@ func (r *applyGit) receiverAt(at string, base treeFiles, _ bool) (*receiver, err
 func (r *applyGit) addedOrRemovedIn(work string) (names []string) {
 	at := path.Join(work, ".git")
 	base := treeFiles{r.src, r.base, at, nil}
-	p, err := tree.ParsePath(at)
-	if err != nil {
-		return nil
-	}
-
-	if repo, _ := r.repoAt(p, base); repo != nil {
+	if repo, _ := r.repoAt(at, base); repo != nil {
 		repo.Worktree = filepath.Join(r.sides.Dir.Path(), work)
 		changed, err := repo.ChangedFiles(r.ctx, r.git, base, func(name string) bool { return r.inodeAt(r.base, path.Join(work, name)) != nil })
 		if err != nil {
@@ -143,12 +133,12 @@ func (r *applyGit) theirAlternates(theirs gitdir.Files, at string) map[string]gi
 }
 
 // isBelowNonDirGit reports whether a `.git` above a path is a file or a symbolic link in the directory.
-func (r *applyGit) isBelowNonDirGit(p *tree.Path) bool {
-	for p = p.Dir; p != nil; p = p.Dir {
-		if p.Name != ".git" {
+func (r *applyGit) isBelowNonDirGit(at string) bool {
+	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
+		if path.Base(dir) != ".git" {
 			continue
 		}
-		if n := r.entryAt(p.String()); n != nil && !n.IsDir() {
+		if n := r.entryAt(dir); n != nil && !n.IsDir() {
 			return true
 		}
 	}
@@ -159,7 +149,11 @@ func (r *applyGit) isBelowNonDirGit(p *tree.Path) bool {
 // path names a repository outside of the directory, and the base has a copy of that repository. An untrusted
 // repository is not returned, even if the base has a copy of it. The copy proves nothing: the author of the imported
 // files may have written it, with the refs and the alternates of a repository of the user.
-func (r *applyGit) repoAt(p *tree.Path, base treeFiles) (repo *gitdir.Repo, link *gitdir.Link) {
+func (r *applyGit) repoAt(at string, base treeFiles) (repo *gitdir.Repo, link *gitdir.Link) {
+	p, err := tree.ParsePath(at)
+	if err != nil {
+		return nil, nil
+	}
 	if name, err := r.sides.Dir.ResolvePath(p); err == nil {
 		repo = &gitdir.Repo{Dir: name, Common: name}
 		if is, err := gitdir.IsGitDir(repo); err != nil || !is {

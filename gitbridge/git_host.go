@@ -2,7 +2,6 @@ package gitbridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/hostdir"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // HostGit implements hostdir.Git, for the git directories in a directory of the host.
@@ -64,22 +64,16 @@ func (HostGit) Linked(dir, root string) *hostdir.LinkedDir {
 	}
 
 	own, _ := readRegular(filepath.Join(l.Dir, "config.worktree")) // the file is optional; git sparse-checkout writes it
-	for _, dir := range []string{".", "objects", "objects/info", "objects/pack"} {
-		out.MadeEntries = append(out.MadeEntries, hostdir.LinkedEntry{Name: dir})
-	}
-
-	out.MadeEntries = append(out.MadeEntries, hostdir.LinkedEntry{Name: alternatesPath, Text: []byte(alternatesOf(l))}, hostdir.LinkedEntry{Name: "config", Text: []byte(gitdir.PlainConfig(string(common), string(own)))})
+	out.MadeEntries = []hostdir.LinkedEntry{{Name: "."}, {Name: "objects"}, {Name: "objects/info"}, {Name: "objects/pack"},
+		{Name: alternatesPath, Text: []byte(alternatesOf(l))}, {Name: "config", Text: []byte(gitdir.PlainConfig(string(common), string(own)))}}
 	return out
 }
 
 // Ignored implements hostdir.Git. It runs git in an empty repository.
 func (HostGit) Ignored(ctx context.Context, file string, paths []string) ([]bool, error) {
 	patterns, err := readRegular(file)
-	if errors.Is(err, os.ErrNotExist) {
-		return make([]bool, len(paths)), nil
-	}
 	if err != nil {
-		return nil, err
+		return nil, errs.Ignore(err, os.ErrNotExist)
 	}
 
 	return ignoredBy(ctx, map[string][]byte{IgnoreFile: patterns}, paths)

@@ -14,12 +14,6 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// A filteredFile is a file whose bytes git converts before it stores them.
-type filteredFile struct {
-	path string
-	mode uint32
-}
-
 const (
 	// maxBufferedBytes is the largest size of a file that is read into memory as a whole.
 	maxBufferedBytes = 1 << 20
@@ -67,13 +61,8 @@ func (x *exporter) exportFiles(items []item) error {
 // conversions returns, for each file, the conversion that the attributes of the file ask for.
 func (x *exporter) conversions(items []item) ([]conversion, error) {
 	conversions := make([]conversion, len(items))
-	paths := make([]string, len(items))
-	for i, it := range items {
-		paths[i] = it.path
-	}
-
 	values := make([]string, len(attributeNames))
-	err := x.attrs.ask(paths, 3*len(values), func(i, field int, text string) {
+	err := x.attrs.ask(pathsOf(items), 3*len(values), func(i, field int, text string) {
 		if field%3 == 2 { // the value, after the path and the name of the attribute
 			values[field/3] = text
 			conversions[i] = conversionOf(values, x.settings.autoCRLF)
@@ -144,7 +133,7 @@ func (x *exporter) queueConversion(it item, mode uint32) error {
 	if err := x.worktree.write(it.path, it.node.Content.Reader(x.options.Source.Files)); err != nil {
 		return err
 	}
-	x.filtered = append(x.filtered, filteredFile{it.path, mode})
+	x.filtered = append(x.filtered, entry{mode: mode, name: it.path})
 	return nil
 }
 
@@ -161,7 +150,7 @@ func (x *exporter) convert() error {
 		return fmt.Errorf("converting files as .gitattributes defines: %w", err)
 	}
 	for i, f := range x.filtered {
-		x.writer.addEntry(f.mode, ids[i], f.path)
+		x.writer.addEntry(f.mode, ids[i], f.name)
 	}
 
 	x.writer.blobCount += len(ids)
@@ -170,10 +159,10 @@ func (x *exporter) convert() error {
 }
 
 // storeFiles stores files of the worktree and returns their ids.
-func (x *exporter) storeFiles(files []filteredFile, options ...string) ([]string, error) {
+func (x *exporter) storeFiles(files []entry, options ...string) ([]string, error) {
 	var names strings.Builder
 	for _, f := range files {
-		names.WriteString(gitquote.Name(f.path))
+		names.WriteString(gitquote.Name(f.name))
 		names.WriteByte('\n')
 	}
 
@@ -198,10 +187,10 @@ func (x *exporter) convertEach() ([]string, error) {
 	ids := make([]string, len(x.filtered))
 
 	for i, f := range x.filtered {
-		id, err := x.storeFiles([]filteredFile{f})
+		id, err := x.storeFiles([]entry{f})
 		if err != nil && gitdir.ExitCode(err) > 0 && x.ctx.Err() == nil {
-			x.result.Reduced = append(x.result.Reduced, stream.Omission{Path: f.path, Reason: "stored without conversion: " + err.Error()})
-			id, err = x.storeFiles([]filteredFile{f}, "--no-filters")
+			x.result.Reduced = append(x.result.Reduced, stream.Omission{Path: f.name, Reason: "stored without conversion: " + err.Error()})
+			id, err = x.storeFiles([]entry{f}, "--no-filters")
 		}
 		if err != nil {
 			return nil, err

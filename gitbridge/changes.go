@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
 )
@@ -15,6 +17,9 @@ type changeSet struct {
 	paths map[string]bool // changed paths, nested repositories, and their parent directories
 	links map[string]bool // nested repositories of the earlier export
 }
+
+// contains reports whether a path must be compared. All paths must be compared if u is nil.
+func (u *changeSet) contains(p string) bool { return u == nil || u.paths[p] }
 
 func (u *changeSet) add(p string) {
 	for ; !u.paths[p]; p = parentOf(p) {
@@ -74,17 +79,11 @@ func (x *exporter) dropChangedPaths() (*changeSet, error) {
 }
 
 // uncomparedReports returns the reports of the earlier export about paths that were not compared again.
-func (x *exporter) uncomparedReports(all []stream.Omission) (kept []stream.Omission) {
-	for _, l := range all {
-		seen := x.changeSet.paths[l.Path]
-		for dir := parentOf(l.Path); dir != "" && !seen; dir = parentOf(dir) {
-			seen = x.links[dir] || x.changeSet.links[dir]
-		}
-		if !seen {
-			kept = append(kept, l)
-		}
-	}
-	return kept
+func (x *exporter) uncomparedReports(all []stream.Omission) []stream.Omission {
+	return slices.DeleteFunc(slices.Clone(all), func(l stream.Omission) bool {
+		dir := path.Dir(l.Path)
+		return x.changeSet.paths[l.Path] || threeway.NearestIn(dir, x.links) != "" || threeway.NearestIn(dir, x.changeSet.links) != ""
+	})
 }
 
 // countFiles returns the number of files in a tree that was made from the tree of the base.

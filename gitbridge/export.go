@@ -164,7 +164,6 @@ type exporter struct {
 	settings *settings
 	records  records
 
-	parent    string        // the parent of the new commit, "" for none
 	base      *exportRecord // the earlier export that this one starts from, or nil
 	baseState *tree.State   // the tree of base
 	changeSet *changeSet    // the paths to compare; nil: all paths
@@ -173,24 +172,14 @@ type exporter struct {
 	nested   nestedReader
 	result   Result
 	links    map[string]bool // paths of nested repositories
-	filtered []filteredFile  // files that git has to convert
+	filtered []entry         // files that git has to convert, by their whole paths
 
 	worktree *attrWorktree
 	ignorer  *process // git check-ignore, for notIgnored; nil if ignored files are exported
 	attrs    *process // git check-attr, for conversions
 }
 
-// close ends the git processes of the worktree and removes the worktree.
-func (x *exporter) close() {
-	for _, p := range []*process{x.ignorer, x.attrs} {
-		if p != nil {
-			_ = p.abort(nil)
-		}
-	}
-	x.worktree.close()
-}
-
-// lookUpCommits sets parent and base to the first commits of Info.Parents and Bases that are in the
+// lookUpCommits sets result.Parent and base to the first commits of Info.Parents and Bases that are in the
 // repository.
 func (x *exporter) lookUpCommits() error {
 	var ask []string
@@ -206,27 +195,21 @@ func (x *exporter) lookUpCommits() error {
 		return nil
 	}
 
-	out, err := x.repo.gitWithInput(x.ctx, nil, strings.NewReader(strings.Join(ask, "\n")+"\n"), "cat-file", "--batch-check")
+	out, err := x.repo.gitWithInput(x.ctx, nil, strings.NewReader(strings.Join(ask, "\n")+"\n"), "rev-list", "--no-walk=unsorted", "--ignore-missing", "--stdin")
 	if err != nil {
 		return fmt.Errorf("looking for the commits before: %w", err)
 	}
 
-	has := make(map[string]bool)
-	for line := range strings.Lines(string(out)) {
-		if id, kind, ok := strings.Cut(line, " "); ok && strings.HasPrefix(kind, "commit ") {
-			has[id] = true
-		}
-	}
-
-	if i := slices.IndexFunc(x.options.Info.Parents, func(id string) bool { return has[id] }); i >= 0 && !x.options.NoParent {
-		x.parent = x.options.Info.Parents[i]
+	found := strings.Fields(string(out))
+	if i := slices.IndexFunc(x.options.Info.Parents, func(id string) bool { return slices.Contains(found, id) }); i >= 0 && !x.options.NoParent {
+		x.result.Parent = x.options.Info.Parents[i]
 	}
 
 	fingerprint := x.repo.fingerprint(x.settings, x.options.Gitignore)
 
 	for _, b := range x.options.Bases {
 		e, ok := x.records.load(b.Commit)
-		if !ok || !has[b.Commit] || e.Fingerprint != fingerprint {
+		if !ok || !slices.Contains(found, b.Commit) || e.Fingerprint != fingerprint {
 			continue
 		}
 		if x.baseState, err = b.State(); err != nil {
@@ -270,7 +253,7 @@ func (x *exporter) export() (res *Result, err error) {
 	if x.worktree, err = newAttrWorktree(x.ctx, x.repo, x.settings, m); err != nil {
 		return nil, err
 	}
-	defer x.close()
+	defer x.worktree.close()
 
 	if err := x.write(); err != nil {
 		return nil, withENOSPC(err)
@@ -320,9 +303,8 @@ func (x *exporter) write() (err error) {
 	byPath := func(a, b stream.Omission) int { return strings.Compare(a.Path, b.Path) }
 	slices.SortStableFunc(res.Skipped, byPath)
 	slices.SortStableFunc(res.Reduced, byPath)
-	res.Parent = x.parent
 
-	c := commit{author: x.settings.author, committer: x.settings.committer, time: x.options.Info.Time, message: x.message(), parent: x.parent}
+	c := commit{author: x.settings.author, committer: x.settings.committer, time: x.options.Info.Time, message: x.message(), parent: res.Parent}
 	if by := x.options.Info.Authors; len(by) == 1 {
 		c.author = identityOf(by[0])
 	}

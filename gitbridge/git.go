@@ -3,6 +3,7 @@ package gitbridge
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,11 +27,7 @@ type GitError struct {
 }
 
 func (e *GitError) Error() string {
-	said := e.Stderr
-	if said == "" {
-		said = e.Err.Error()
-	}
-	return "git " + e.Command + ": " + said
+	return "git " + e.Command + ": " + cmp.Or(e.Stderr, e.Err.Error())
 }
 
 func (e *GitError) Unwrap() error { return e.Err }
@@ -192,6 +189,7 @@ type process struct {
 	in     io.WriteCloser
 	out    *bufio.Reader
 	stderr bytes.Buffer
+	ended  bool // the command was waited for
 }
 
 func startGit(ctx context.Context, dir string, env []string, args ...string) (p *process, err error) {
@@ -200,10 +198,10 @@ func startGit(ctx context.Context, dir string, env []string, args ...string) (p 
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Cancel = p.terminate
 	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, fmt.Errorf("starting git: %w", err)
+	if err == nil {
+		p.in, err = p.cmd.StdinPipe()
 	}
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("starting git: %w", err)
 	}
 
@@ -225,6 +223,7 @@ func (p *process) terminate() error {
 
 // wait closes the command's input and waits until the command ends.
 func (p *process) wait() error {
+	p.ended = true
 	p.in.Close()
 	_, _ = io.Copy(io.Discard, p.out)
 	if err := p.cmd.Wait(); err != nil {
@@ -237,17 +236,45 @@ func (p *process) wait() error {
 // caused err (EPIPE or the end of the output), this is the command's own error. Otherwise it is the error of
 // ctx, if ctx has ended, or else err.
 func (p *process) abort(err error) error {
-	p.in.Close()
 	_ = p.terminate() // an error is ignored: it means that the command has ended already
-	_, _ = io.Copy(io.Discard, p.out)
-	waitErr := p.cmd.Wait()
+	waitErr := p.wait()
 	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, archive.ErrTruncated)
 	if broken && waitErr != nil {
-		return gitError(p.ctx, p.args, p.stderr.String(), waitErr)
+		return waitErr
 	}
 	if p.ctx.Err() != nil {
 		return p.ctx.Err()
 	}
 
 	return err
+}
+
+// close ends the command, unless wait or abort has done so.
+func (p *process) close() {
+	if !p.ended {
+		_ = p.abort(context.Canceled)
+	}
+}
+
+// exchange calls send, which writes requests to the command, and calls answer for each of the given number of
+// answers, without the byte delim at their ends.
+func (p *process) exchange(answers int, delim byte, send func() error, answer func(i int, text string)) error {
+	// git answers while it reads. Without a goroutine, git and exchange would wait for each other when both
+	// pipes are full.
+	sent := make(chan error, 1)
+	go func() { sent <- send() }()
+
+	for i := range answers {
+		text, err := p.out.ReadString(delim)
+		if err != nil {
+			return errors.Join(p.abort(err), <-sent)
+		}
+		answer(i, text[:len(text)-1])
+	}
+
+	if err := <-sent; err != nil {
+		return p.abort(err)
+	}
+
+	return nil
 }

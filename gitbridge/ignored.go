@@ -3,43 +3,31 @@ package gitbridge
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"path"
 	"strings"
 
-	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // IgnoreFile is the name of a file with patterns of paths that git ignores.
 const IgnoreFile = ".gitignore"
 
-// maxIgnoreBytes is the largest total size of the .gitignore files that Ignored reads. If they are larger, Ignored
-// returns no path.
+// maxIgnoreBytes is the largest total size of the .gitignore files that Ignored reads. If they are larger,
+// Ignored fails.
 const maxIgnoreBytes = 1 << 20
 
-// Ignored returns the paths among the given ones that git add would ignore. It reads the .gitignore files in
-// the directories above them. The path of a directory ends with a slash.
-func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []string) (map[string]bool, error) {
+// Ignored reports for each path whether git add would ignore it. It reads the .gitignore files in the
+// directories above the paths. The path of a directory ends with a slash. If no path is ignored, the result can be nil.
+func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []string) ([]bool, error) {
 	rules, err := rulesAbove(src, st, paths)
 	if err != nil || len(rules) == 0 {
 		return nil, err
 	}
 
-	are, err := ignoredBy(ctx, rules, paths)
-	if err != nil {
-		return nil, err
-	}
-
-	ignored := make(map[string]bool)
-	for i, is := range are {
-		if is {
-			ignored[paths[i]] = true
-		}
-	}
-
-	return ignored, nil
+	return ignoredBy(ctx, rules, paths)
 }
 
 // ignoredBy reports for each path whether git ignores it. rules are the texts of the .gitignore files, by
@@ -62,46 +50,27 @@ func ignoredBy(ctx context.Context, rules map[string][]byte, paths []string) ([]
 		return nil, err
 	}
 
-	const patternField, fieldCount = 2, 4
-	ignored := make([]bool, len(paths))
-	err = p.ask(paths, fieldCount, func(i, field int, text string) {
-		if field == patternField {
-			ignored[i] = text != "" && !strings.HasPrefix(text, "!")
-		}
-	})
-
-	const noneMatched = 1
-	if werr := p.wait(); err == nil && werr != nil && gitdir.ExitCode(werr) != noneMatched {
-		err = werr
-	}
-	if err != nil {
-		return nil, fmt.Errorf("asking git what is ignored: %w", err)
-	}
-
-	return ignored, nil
+	return p.askIgnored(paths)
 }
 
-// rulesAbove returns the texts of the .gitignore files in the directories above paths, by path. It
-// returns nil if they have more than maxIgnoreBytes bytes.
+// rulesAbove returns the texts of the .gitignore files in the directories above paths, by path. It fails
+// if they have more than maxIgnoreBytes bytes.
 func rulesAbove(src *tree.Source, st *tree.State, paths []string) (map[string][]byte, error) {
-	rules, seen, size := make(map[string][]byte), make(map[string]bool), int64(0)
+	remaining := int64(maxIgnoreBytes)
+	files, rules, seen := treeFiles{src, st, "", &remaining}, make(map[string][]byte), make(map[string]bool)
 
 	for _, p := range paths {
 		for dir := path.Dir(strings.TrimSuffix(p, "/")); !seen[dir]; dir = path.Dir(dir) {
 			seen[dir] = true
-			n, err := st.InodeAt(src, path.Join(dir, IgnoreFile))
-			if err != nil || n == nil || !n.IsRegular() {
-				continue // dir has no readable rules; dir may also be a file or not exist
+			name := path.Join(dir, IgnoreFile)
+			text, err := files.Read(name)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
 			}
-			if size += n.Size(); size > maxIgnoreBytes {
-				return nil, nil
-			}
-
-			text, err := io.ReadAll(n.Content.Reader(src.Files))
 			if err != nil {
-				return nil, fmt.Errorf("reading %q: %w", path.Join(dir, IgnoreFile), err)
+				return nil, fmt.Errorf("reading %q: %w", name, err)
 			}
-			rules[path.Join(dir, IgnoreFile)] = text
+			rules[name] = text
 		}
 	}
 

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -22,52 +23,33 @@ var errOutside = errors.New("points outside the snapshot")
 // lookup resolves a path and follows symbolic links, also in the last component. The inode is nil if the
 // path does not exist. Errors: errOutside.
 func (n *nestedReader) lookup(name string) (*tree.Inode, error) {
-	root, err := n.state.Resolve(n.src, "")
-	if err != nil {
-		return nil, err
-	}
-
-	dirs, links := []*tree.Inode{root}, 0 // dirs has the directories from the root to the current one
+	at, links := ".", 0 // at is the path so far, without symbolic links
 
 	for todo := strings.Split(name, "/"); len(todo) > 0; {
-		c, dir := todo[0], dirs[len(dirs)-1]
-		todo = todo[1:]
-
-		switch {
-		case c == "" || c == ".":
-			continue
-		case c == ".." && len(dirs) == 1:
+		next := path.Join(at, todo[0])
+		if todo = todo[1:]; next == ".." {
 			return nil, errOutside
-		case c == "..":
-			dirs = dirs[:len(dirs)-1]
-			continue
-		case !dir.IsDir():
-			return nil, nil
 		}
 
-		child, err := n.state.Lookup(n.src, dir, c)
-		if errors.Is(err, tree.ErrNotExist) {
-			return nil, nil
+		node, err := n.state.InodeAt(n.src, next)
+		if err != nil || node == nil {
+			return nil, errs.Ignore(err, tree.ErrBadPath) // no file has such a name
 		}
-		if err != nil {
-			return nil, err
-		}
-
-		if !child.IsSymlink() {
-			dirs = append(dirs, child)
+		if !node.IsSymlink() {
+			at = next
 			continue
 		}
 
 		if links++; links > 40 {
 			return nil, nil
 		}
-		if strings.HasPrefix(child.Target, "/") {
+		if strings.HasPrefix(node.Target, "/") {
 			return nil, errOutside
 		}
-		todo = append(strings.Split(child.Target, "/"), todo...)
+		todo = append(strings.Split(node.Target, "/"), todo...)
 	}
 
-	return dirs[len(dirs)-1], nil
+	return n.state.InodeAt(n.src, at)
 }
 
 // read returns the first limit bytes of a regular file, "" if the file does not exist.
@@ -85,58 +67,51 @@ func (n *nestedReader) read(name string, limit int64) (string, error) {
 	return string(text), nil
 }
 
-// gitDir returns the git directory of the working tree at dir, "" if dir is not a working tree. It
-// follows the rules of git's is_nonbare_repository_dir.
-func (n *nestedReader) gitDir(dir string) (string, error) {
-	at := path.Join(dir, ".git")
+// checkedOut returns the commit of HEAD of the repository whose working tree is dir, "" if the branch has no commit
+// yet. is is false if dir is not a working tree by the rules of git's is_nonbare_repository_dir.
+func (n *nestedReader) checkedOut(dir item) (commit string, is bool, err error) {
+	if _, err := n.state.Lookup(n.src, dir.node, ".git"); err != nil {
+		return "", false, errs.Ignore(err, tree.ErrNotExist)
+	}
+	at := path.Join(dir.path, ".git")
 	node, err := n.lookup(at)
 	if err != nil || node == nil {
-		return "", err
+		return "", false, err
 	}
 
 	if node.IsRegular() {
 		const maxLinkBytes = 1 << 20
 		text, err := n.read(at, maxLinkBytes+1)
-		if err != nil {
-			return "", err
-		}
-
 		target, ok := strings.CutPrefix(text, "gitdir: ")
 		target = strings.TrimRight(target, "\r\n")
-		if !ok || target == "" || len(text) > maxLinkBytes {
-			return "", nil
+		if err != nil || !ok || target == "" || len(text) > maxLinkBytes {
+			return "", false, err
 		}
 		if strings.HasPrefix(target, "/") {
-			return "", errOutside
+			return "", false, errOutside
 		}
-		at = dir + "/" + target
+		at = dir.path + "/" + target
 	}
 
-	if head, err := n.head(at); err != nil || head == "" {
-		return "", err
+	head, err := n.read(at+"/HEAD", 256)
+	target, ok := symref(head)
+	if err != nil || !ok && objectID(head) == "" || ok && !strings.HasPrefix(target, "refs/") {
+		return "", false, err
 	}
 
 	common, err := n.commonDir(at)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 
 	for _, sub := range []string{at, common + "/objects", common + "/refs"} {
 		if node, err := n.lookup(sub); err != nil || node == nil || !node.IsDir() {
-			return "", err
+			return "", false, err
 		}
 	}
 
-	return at, nil
-}
-
-// head returns the text of HEAD, "" if it is neither a ref nor an object id.
-func (n *nestedReader) head(dir string) (string, error) {
-	text, err := n.read(dir+"/HEAD", 256)
-	if target, ok := symref(text); !ok && objectID(text) == "" || ok && !strings.HasPrefix(target, "refs/") {
-		text = ""
-	}
-	return text, err
+	commit, err = n.resolve(common, head)
+	return commit, true, err
 }
 
 // commonDir returns the directory with the refs and objects of the git directory dir. For a linked
@@ -158,30 +133,16 @@ func (n *nestedReader) commonDir(dir string) (string, error) {
 	return dir + "/" + text, nil
 }
 
-// commit returns the commit of HEAD in a git directory, "" if the branch has no commit yet.
-func (n *nestedReader) commit(dir string) (string, error) {
-	common, err := n.commonDir(dir)
-	if err != nil {
-		return "", err
-	}
-
-	text, err := n.head(dir)
+// resolve follows the text of a ref to an object id, "" if a branch has no commit yet.
+func (n *nestedReader) resolve(common, text string) (id string, err error) {
 	const maxSymrefs = 5
 	for range maxSymrefs {
-		if err != nil {
-			return "", err
-		}
-		if id := objectID(text); id != "" {
-			return id, nil
-		}
-
 		ref, ok := symref(text)
-		if !ok {
-			return "", nil
+		if !ok || err != nil {
+			return objectID(text), err
 		}
 		text, err = n.ref(common, ref)
 	}
-
 	return "", nil
 }
 

@@ -27,6 +27,14 @@ type item struct {
 	node *tree.Inode
 }
 
+func pathsOf(items []item) []string {
+	paths := make([]string, len(items))
+	for i, it := range items {
+		paths[i] = it.path
+	}
+	return paths
+}
+
 // exportDir puts the contents of a directory into the commit.
 func (x *exporter) exportDir(dir string, n *tree.Inode) error {
 	if err := x.ctx.Err(); err != nil {
@@ -35,7 +43,7 @@ func (x *exporter) exportDir(dir string, n *tree.Inode) error {
 
 	var entries []tree.Dirent
 	err := n.Dir.List(x.options.Source, 0, func(e tree.Dirent, _ uint64) bool {
-		if isRuleFile(e.Name) || x.changeSet == nil || x.changeSet.paths[path.Join(dir, e.Name)] {
+		if isRuleFile(e.Name) || x.changeSet.contains(path.Join(dir, e.Name)) {
 			entries = append(entries, e)
 		}
 		return true
@@ -45,38 +53,30 @@ func (x *exporter) exportDir(dir string, n *tree.Inode) error {
 	}
 
 	slices.SortStableFunc(entries, func(a, b tree.Dirent) int { return strings.Compare(a.Name, b.Name) })
-	items := make([]item, len(entries))
-	for i, e := range entries {
-		items[i].path = path.Join(dir, e.Name)
-		if items[i].node, err = x.options.State.Get(x.options.Source, e.Ino); err != nil {
-			return fmt.Errorf("reading %q: %w", items[i].path, err)
+	var items []item
+	for _, e := range entries {
+		it := item{path: path.Join(dir, e.Name)}
+		if it.node, err = x.options.State.Get(x.options.Source, e.Ino); err != nil {
+			return fmt.Errorf("reading %q: %w", it.path, err)
 		}
-	}
 
-	// git reads the rules from the worktree, so they are written before git is asked about files.
-	// Unchanged rules are needed for changed files too. git does not follow links to rules.
-	for _, it := range items {
-		if isRuleFile(path.Base(it.path)) && it.node.IsRegular() && it.node.Size() <= maxRulesBytes {
+		// git reads the rules from the worktree, so they are written before git is asked about files.
+		// Unchanged rules are needed for changed files too. git does not follow links to rules.
+		if isRuleFile(e.Name) && it.node.IsRegular() && it.node.Size() <= maxRulesBytes {
 			if err := x.worktree.write(it.path, it.node.Content.Reader(x.options.Source.Files)); err != nil {
 				return err
 			}
 		}
-	}
 
-	if u := x.changeSet; u != nil {
-		items = slices.DeleteFunc(items, func(it item) bool { return !u.paths[it.path] })
-	}
-
-	items = slices.DeleteFunc(items, func(it item) bool {
-		if path.Base(it.path) != ".git" {
-			return false
-		}
-		if dir != "" { // the .git at the root is never exported, and not reported
+		switch {
+		case !x.changeSet.contains(it.path), it.path == ".git": // the .git at the root is never exported, and not reported
+		case e.Name == ".git":
 			x.leaveOut(it.path, "git leaves out everything named .git")
+		default:
+			items = append(items, it)
 		}
+	}
 
-		return true
-	})
 	if items, err = x.notIgnored(items); err != nil {
 		return err
 	}
@@ -122,13 +122,8 @@ func isRuleFile(name string) bool { return name == ".gitattributes" || name == "
 // exportSubdir puts a directory into the commit: its contents or, for a nested repository, a link to its
 // commit.
 func (x *exporter) exportSubdir(it item) error {
-	gitDir, err := x.nested.gitDir(it.path)
-	commit := ""
-	if err == nil && gitDir != "" {
-		commit, err = x.nested.commit(gitDir)
-	}
-
-	if gitDir != "" || errors.Is(err, errOutside) {
+	commit, isRepo, err := x.nested.checkedOut(it)
+	if isRepo || errors.Is(err, errOutside) {
 		x.links[it.path] = true
 		x.writer.remove(it.path) // the path may be a directory with files in the base
 	}
@@ -139,7 +134,7 @@ func (x *exporter) exportSubdir(it item) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("looking for a repository in %q: %w", it.path, err)
-	case gitDir == "":
+	case !isRepo:
 		if it.node.Dir.Len() == 0 {
 			x.leaveOut(it.path, "git has no empty directories")
 			return nil
@@ -177,11 +172,8 @@ func (x *exporter) notIgnored(items []item) ([]item, error) {
 	if x.ignorer == nil {
 		return items, nil
 	}
-	paths := make([]string, len(items))
 
-	for i, it := range items {
-		paths[i] = it.path
-
+	for _, it := range items {
 		// Patterns that end in a slash match directories only.
 		if it.node.IsDir() {
 			if err := x.worktree.mkdir(it.path); err != nil {
@@ -190,15 +182,16 @@ func (x *exporter) notIgnored(items []item) ([]item, error) {
 		}
 	}
 
-	const source, line, pattern, name = 0, 1, 2, 3
-	kept := items[:0]
-	err := x.ignorer.ask(paths, name+1, func(i, field int, text string) {
-		if field == pattern && (text == "" || strings.HasPrefix(text, "!")) {
-			kept = append(kept, items[i])
-		}
-	})
+	ignored, err := x.ignorer.askIgnored(pathsOf(items))
 	if err != nil {
-		return nil, fmt.Errorf("asking git what is ignored: %w", err)
+		return nil, err
+	}
+
+	kept := items[:0]
+	for i, it := range items {
+		if !ignored[i] {
+			kept = append(kept, it)
+		}
 	}
 
 	x.result.Ignored += len(items) - len(kept)

@@ -19,12 +19,13 @@ import (
 // read: the .gitignore and .gitattributes files of the snapshot, and files that git has to convert. git
 // runs there with those settings of the repository that the export trusts.
 type attrWorktree struct {
-	dir    string // contains the working tree "tree" and the git directory "git"; the file "index" in it never exists
-	temp   *scratch.Dir
+	temp   *scratch.Dir // contains the working tree "tree" and the git directory "git"; the file "index" in it never exists
 	meter  *meter
 	root   *os.Root
 	env    []string
 	config []string // options of git calls: -c SETTING=VALUE
+
+	processes []*process // the commands of startGit
 }
 
 func newAttrWorktree(ctx context.Context, r *repository, set *settings, m *meter) (*attrWorktree, error) {
@@ -33,7 +34,7 @@ func newAttrWorktree(ctx context.Context, r *repository, set *settings, m *meter
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
 
-	s := &attrWorktree{dir: temp.Path, temp: temp, meter: m}
+	s := &attrWorktree{temp: temp, meter: m}
 	if err := s.prepare(ctx, r, set); err != nil {
 		return nil, errors.Join(fmt.Errorf("preparing a temporary directory: %w", err), temp.Remove())
 	}
@@ -44,14 +45,14 @@ func newAttrWorktree(ctx context.Context, r *repository, set *settings, m *meter
 func (s *attrWorktree) prepare(ctx context.Context, r *repository, set *settings) (err error) {
 	gitDir := r.gitDir
 	if r.trust != trustAll {
-		gitDir = filepath.Join(s.dir, "git")
+		gitDir = s.pathOf("git")
 		if err := s.copySettings(ctx, r, set, gitDir); err != nil {
 			return err
 		}
 	}
 
 	for key, name := range userFiles {
-		file := filepath.Join(s.dir, name)
+		file := s.pathOf(name)
 		if err := os.WriteFile(file, []byte(set.rules[name]), 0o600); err != nil {
 			return err
 		}
@@ -59,7 +60,7 @@ func (s *attrWorktree) prepare(ctx context.Context, r *repository, set *settings
 		s.config = append(s.config, "-c", key+"="+file)
 	}
 
-	s.env = append(r.trust.env(), "GIT_DIR="+gitDir, "GIT_WORK_TREE="+s.workTree(), "GIT_INDEX_FILE="+filepath.Join(s.dir, "index"))
+	s.env = append(r.trust.env(), "GIT_DIR="+gitDir, "GIT_WORK_TREE="+s.workTree(), "GIT_INDEX_FILE="+s.pathOf("index"))
 	if err := os.Mkdir(s.workTree(), 0o700); err != nil {
 		return err
 	}
@@ -95,12 +96,18 @@ func (s *attrWorktree) copySettings(ctx context.Context, r *repository, set *set
 	return err
 }
 
+// close ends the git commands of the worktree and removes the worktree.
 func (s *attrWorktree) close() {
+	for _, p := range s.processes {
+		p.close()
+	}
 	s.root.Close()
 	_ = s.temp.Remove() // after an error, the next export removes the directory
 }
 
-func (s *attrWorktree) workTree() string { return filepath.Join(s.dir, "tree") }
+func (s *attrWorktree) pathOf(name string) string { return filepath.Join(s.temp.Path, name) }
+
+func (s *attrWorktree) workTree() string { return s.pathOf("tree") }
 
 // mkdir makes a directory and its parents.
 func (s *attrWorktree) mkdir(dir string) error {
@@ -117,11 +124,11 @@ func (s *attrWorktree) write(name string, r io.Reader) error {
 	}
 
 	f, err := s.root.Create(name)
-	if err != nil {
-		return fmt.Errorf("copying what git must see: %w", err)
+	if err == nil {
+		_, err = io.Copy(struct{ io.Writer }{f}, meteredReader{r, func(n int64) error { return s.meter.chargeTemporary(2 * n) }})
+		err = errors.Join(err, f.Close())
 	}
-	_, err = io.Copy(struct{ io.Writer }{f}, meteredReader{r, func(n int64) error { return s.meter.chargeTemporary(2 * n) }})
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err != nil {
 		return fmt.Errorf("copying what git must see: %w", err)
 	}
 
@@ -130,7 +137,11 @@ func (s *attrWorktree) write(name string, r io.Reader) error {
 
 // startGit starts a git command in the working tree.
 func (s *attrWorktree) startGit(ctx context.Context, args ...string) (*process, error) {
-	return startGit(ctx, s.workTree(), s.env, slices.Concat(s.config, args)...)
+	p, err := startGit(ctx, s.workTree(), s.env, slices.Concat(s.config, args)...)
+	if err == nil {
+		s.processes = append(s.processes, p)
+	}
+	return p, err
 }
 
 // ask sends paths to a git command that answers perPath fields for each path, and calls answer for
@@ -143,29 +154,25 @@ func (p *process) ask(paths []string, perPath int, answer func(path, field int, 
 		in.WriteByte(0)
 	}
 
-	// git answers while it reads. Without a goroutine, git and ask would wait for each other when both
-	// pipes are full.
-	sent := make(chan error, 1)
-	go func() {
+	return p.exchange(len(paths)*perPath, 0, func() error {
 		_, err := p.in.Write(in.Bytes())
-		sent <- err
-	}()
+		return err
+	}, func(i int, text string) { answer(i/perPath, i%perPath, text) })
+}
 
-	for i := range paths {
-		for k := range perPath {
-			text, err := p.out.ReadString(0)
-			if err != nil {
-				return errors.Join(p.abort(err), <-sent)
-			}
-			answer(i, k, strings.TrimSuffix(text, "\x00"))
+// askIgnored reports for each path whether git add ignores it. The command has ignoreArgs.
+func (p *process) askIgnored(paths []string) ([]bool, error) {
+	const source, line, pattern, name = 0, 1, 2, 3
+	ignored := make([]bool, len(paths))
+	err := p.ask(paths, name+1, func(i, field int, text string) {
+		if field == pattern {
+			ignored[i] = text != "" && !strings.HasPrefix(text, "!")
 		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asking git what is ignored: %w", err)
 	}
-
-	if err := <-sent; err != nil {
-		return p.abort(err)
-	}
-
-	return nil
+	return ignored, nil
 }
 
 // Arguments of git: ignoreArgs for the paths that git add leaves out, attributeArgs for the attributes of paths.

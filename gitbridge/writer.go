@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -32,7 +33,6 @@ type writer struct {
 
 	blobCount int
 	blobBytes int64
-	ended     bool
 }
 
 func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*writer, error) {
@@ -65,20 +65,9 @@ func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*wr
 
 func (w *writer) close() {
 	w.spool.Close()
-
-	if !w.ended {
-		_ = w.p.abort(context.Canceled)
-		w.ended = true
-	}
-
+	w.p.close()
 	// A killed fast-import has written a crash report to the repository.
 	os.Remove(filepath.Join(w.repo.gitDir, "fast_import_crash_"+strconv.Itoa(w.p.cmd.Process.Pid)))
-}
-
-// abort ends git, and returns the reason of a failed write to git.
-func (w *writer) abort(err error) error {
-	w.ended = true
-	return w.p.abort(err)
 }
 
 // commitMark is the mark of the commit in fast-import. The blobs have the marks after it.
@@ -93,7 +82,7 @@ func (w *writer) blob(r io.Reader, size int64) (mark string, err error) {
 	n, err := io.Copy(w.in, meteredReader{io.LimitReader(r, size), w.meter.chargeContents})
 	w.in.WriteByte('\n')
 	if _, broken := w.in.Write(nil); broken != nil {
-		return "", w.abort(broken)
+		return "", w.p.abort(broken)
 	}
 	if err == nil && n != size {
 		err = fmt.Errorf("%d bytes instead of %d", n, size)
@@ -114,7 +103,7 @@ func (w *writer) addEntry(mode uint32, object, name string) {
 // entry is a file in a git tree.
 type entry struct {
 	mode       uint32
-	mark, name string
+	mark, name string // mark is "" until the file is stored
 }
 
 // minMktreeFiles is the smallest number of files of a directory whose tree git mktree makes. fast-import is
@@ -132,25 +121,17 @@ func (w *writer) makeTree(dir string, fill func() error) error {
 		return err
 	}
 
-	sent := make(chan error, 1)
-	go func() { // git answers before it has read all requests
+	var list bytes.Buffer
+	err = w.p.exchange(len(files), '\n', func() error {
 		for _, f := range files {
 			fmt.Fprintf(w.in, "get-mark %s\n", f.mark)
 		}
-		sent <- w.in.Flush()
-	}()
-
-	var list bytes.Buffer
-	for _, f := range files {
-		id, err := w.p.out.ReadString('\n')
-		if err != nil {
-			return errors.Join(w.abort(err), <-sent)
-		}
-		fmt.Fprintf(&list, "%06o blob %s\t%s\x00", f.mode, strings.TrimSpace(id), f.name)
-	}
-
-	if err := <-sent; err != nil {
-		return w.abort(err)
+		return w.in.Flush()
+	}, func(i int, id string) {
+		fmt.Fprintf(&list, "%06o blob %s\t%s\x00", files[i].mode, id, files[i].name)
+	})
+	if err != nil {
+		return err
 	}
 
 	// mktree cannot find the blobs yet (--missing): fast-import has not finished their pack.
@@ -184,9 +165,6 @@ func (w *writer) commit(c commit) (id, tree string, err error) {
 	if err := w.entryWriter.Flush(); err != nil {
 		return "", "", fmt.Errorf("writing a temporary file: %w", err)
 	}
-	if _, err := w.spool.Seek(0, io.SeekStart); err != nil {
-		return "", "", fmt.Errorf("writing a temporary file: %w", err)
-	}
 
 	const branch = "refs/amberfs-export"
 	fmt.Fprintf(w.in, "commit %s\nmark :%d\nauthor %s %d +0000\ncommitter %s %[4]d +0000\ndata %[6]d\n%[7]s\n",
@@ -200,32 +178,22 @@ func (w *writer) commit(c commit) (id, tree string, err error) {
 		fmt.Fprintf(w.in, "M 040000 %s \"\"\n", c.tree)
 	}
 
-	if _, err := io.Copy(w.in, w.spool); err != nil {
-		return "", "", w.abort(err)
+	if _, err := io.Copy(w.in, io.NewSectionReader(w.spool, 0, math.MaxInt64)); err != nil {
+		return "", "", w.p.abort(err)
 	}
 	fmt.Fprintf(w.in, "\nget-mark :%d\nls :%[1]d \"\"\nreset %s\nfrom %s\n\ndone\n", commitMark, branch, w.repo.zeroID())
-	if err := w.in.Flush(); err != nil {
-		return "", "", w.abort(err)
+	var answers [2]string
+	if err = w.p.exchange(len(answers), '\n', w.in.Flush, func(i int, text string) { answers[i] = text }); err == nil {
+		err = w.p.wait()
 	}
-
-	if id, err = w.p.out.ReadString('\n'); err != nil {
-		return "", "", w.abort(err)
-	}
-	root, err := w.p.out.ReadString('\n')
 	if err != nil {
-		return "", "", w.abort(err)
-	}
-
-	w.ended = true
-	if err := w.p.wait(); err != nil {
 		return "", "", err
 	}
 
-	id = strings.TrimSpace(id)
-	fields := strings.Fields(root)
-	if len(fields) < 3 || !w.repo.isID(id) || !w.repo.isID(fields[2]) {
-		return "", "", fmt.Errorf("git fast-import answered %q and %q", id, root)
+	fields := strings.Fields(answers[1])
+	if len(fields) < 3 || !w.repo.isID(answers[0]) || !w.repo.isID(fields[2]) {
+		return "", "", fmt.Errorf("git fast-import answered %q", answers)
 	}
 
-	return id, fields[2], nil
+	return answers[0], fields[2], nil
 }

@@ -163,8 +163,8 @@ func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEff
 		return nil
 	}
 
-	for p := range ignored {
-		byPath[p].Ignored = true
+	for i, is := range ignored {
+		byPath[paths[i]].Ignored = is
 	}
 
 	return nil

@@ -62,7 +62,7 @@ func (x *exporter) exportFiles(items []item) error {
 func (x *exporter) conversions(items []item) ([]conversion, error) {
 	conversions := make([]conversion, len(items))
 	values := make([]string, len(attributeNames))
-	err := x.attrs.ask(pathsOf(items), 3*len(values), func(i, field int, text string) {
+	err := x.worktree.ask(x.ctx, attributeArgs, pathsOf(items), 3*len(values), func(i, field int, text string) {
 		if field%3 == 2 { // the value, after the path and the name of the attribute
 			values[field/3] = text
 			conversions[i] = conversionOf(values, x.settings.autoCRLF)

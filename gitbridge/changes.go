@@ -32,10 +32,9 @@ var errNotIncremental = errors.New("not incremental")
 
 // dropChangedPaths returns the paths that differ from the base. It removes the files of the base at these paths
 // from the commit; the export adds the files of the snapshot later. If all paths must be compared, it returns
-// nil and removes no path.
+// nil. Then the commit does not start from the base, so it does not matter which paths were removed.
 func (x *exporter) dropChangedPaths() (*changeSet, error) {
 	u := &changeSet{map[string]bool{"": true}, make(map[string]bool)}
-	var old []string // changed paths of files of the base
 	err := tree.Diff(x.ctx, x.options.Source, x.baseState, x.options.State, tree.DiffOptions{}, func(c tree.Change) error {
 		p := c.Path.String()
 		if strings.HasPrefix(p+"/", ".git/") {
@@ -45,7 +44,7 @@ func (x *exporter) dropChangedPaths() (*changeSet, error) {
 			return errNotIncremental
 		}
 		if c.Before != nil && !c.Before.IsDir() {
-			old = append(old, p)
+			x.writer.remove(p)
 		}
 
 		u.add(p)
@@ -69,10 +68,7 @@ func (x *exporter) dropChangedPaths() (*changeSet, error) {
 	for _, link := range links {
 		u.links[link] = true
 		u.add(link)
-	}
-
-	for _, p := range append(old, links...) {
-		x.writer.remove(p)
+		x.writer.remove(link)
 	}
 
 	return u, nil

@@ -108,9 +108,7 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Ref == "" {
-		o.Ref = DefaultRef(o.Info.Name, o.Create)
-	}
+	o.Ref = cmp.Or(o.Ref, DefaultRef(o.Info.Name, o.Create))
 	if err := repo.checkRef(ctx, o.Ref); err != nil {
 		return nil, err
 	}
@@ -175,17 +173,17 @@ type exporter struct {
 	filtered []entry         // files that git has to convert, by their whole paths
 
 	worktree *attrWorktree
-	ignorer  *process // git check-ignore, for notIgnored; nil if ignored files are exported
-	attrs    *process // git check-attr, for conversions
 }
 
 // lookUpCommits sets result.Parent and base to the first commits of Info.Parents and Bases that are in the
 // repository.
 func (x *exporter) lookUpCommits() error {
-	var ask []string
+	var parents []string
 	if !x.options.NoParent {
-		ask = append(ask, x.options.Info.Parents...)
+		parents = x.options.Info.Parents
 	}
+
+	ask := slices.Clone(parents)
 	for _, b := range x.options.Bases {
 		ask = append(ask, b.Commit)
 	}
@@ -201,8 +199,8 @@ func (x *exporter) lookUpCommits() error {
 	}
 
 	found := strings.Fields(string(out))
-	if i := slices.IndexFunc(x.options.Info.Parents, func(id string) bool { return slices.Contains(found, id) }); i >= 0 && !x.options.NoParent {
-		x.result.Parent = x.options.Info.Parents[i]
+	if i := slices.IndexFunc(parents, func(id string) bool { return slices.Contains(found, id) }); i >= 0 {
+		x.result.Parent = parents[i]
 	}
 
 	fingerprint := x.repo.fingerprint(x.settings, x.options.Gitignore)
@@ -255,27 +253,15 @@ func (x *exporter) export() (res *Result, err error) {
 	}
 	defer x.worktree.close()
 
-	if err := x.write(); err != nil {
-		return nil, withENOSPC(err)
-	}
-	if err := q.release(m); err != nil {
-		return nil, withENOSPC(err)
+	if err = x.write(); err == nil {
+		err = q.release(m)
 	}
 
-	return &x.result, nil
+	return &x.result, withENOSPC(err)
 }
 
 // write sends the snapshot, or its differences from the base, to git and makes the commit.
 func (x *exporter) write() (err error) {
-	if x.options.Gitignore {
-		if x.ignorer, err = x.worktree.startGit(x.ctx, ignoreArgs...); err != nil {
-			return err
-		}
-	}
-	if x.attrs, err = x.worktree.startGit(x.ctx, attributeArgs...); err != nil {
-		return err
-	}
-
 	res := &x.result
 	if x.base != nil {
 		if x.changeSet, err = x.dropChangedPaths(); err != nil {

@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -127,18 +128,11 @@ func (g *gitDirs) isGitDir(p string) (bool, error) {
 		return is, nil
 	}
 
-	is := false
-	for _, st := range []*tree.State{g.base, g.now} {
-		one, err := gitdir.IsGitDir(treeFiles{g.src, st, p, nil})
-		if err != nil {
-			return false, err
-		}
-		is = is || one
-	}
+	inBase, err := gitdir.IsGitDir(treeFiles{g.src, g.base, p, nil})
+	inNow, nowErr := gitdir.IsGitDir(treeFiles{g.src, g.now, p, nil})
+	g.cached[p] = inBase || inNow
 
-	g.cached[p] = is
-
-	return is, nil
+	return inBase || inNow, errors.Join(err, nowErr)
 }
 
 // worktreeOf returns the directory of the working tree of a git directory. ok is false if the state

@@ -35,12 +35,9 @@ func (g *gitMerge) followRenames(changes []tree.Change) ([]tree.Change, error) {
 	}
 
 	for work, names := range all {
-		followed, err := g.mergeRenames(work, names, changes)
-		if err != nil {
+		var err error
+		if changes, err = g.mergeRenames(work, names, changes); err != nil {
 			return nil, fmt.Errorf("renamed files in %s: %w", work, err)
-		}
-		if followed {
-			changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return slices.Contains(names, c.Path.String()) })
 		}
 	}
 
@@ -71,10 +68,10 @@ func (g *gitMerge) mayBeRenamed(c tree.Change) bool {
 	return len(files) == 2 && !sameFile(g.src, files[0], files[1])
 }
 
-// mergeRenames has git merge the files of the working tree work whose paths are in renamed. It returns false if the
-// merge of files must decide about them instead: git finds conflicts, the user's answers keep one of the files as it
-// is, or the files are too large.
-func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Change) (followed bool, err error) {
+// mergeRenames has git merge the files of the working tree work whose paths are in renamed. It returns the
+// changes that remain for the merge of files: all of them, if git finds conflicts, if the user's answers keep one of the
+// files as it is, or if the files are too large.
+func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Change) ([]tree.Change, error) {
 	names := slices.Clone(renamed)
 	for _, c := range changes {
 		if _, ok := pathBelow(c.Path.String(), work); ok && (c.Before == nil) != (c.After == nil) {
@@ -92,7 +89,7 @@ func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Ch
 	for _, at := range slices.Compact(names) {
 		p, err := tree.ParsePath(at)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		if _, _, inGit := threeway.SplitGitPath(at + "/"); inGit {
 			continue
@@ -107,23 +104,23 @@ func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Ch
 		}
 	}
 	if size > maxBytes || g.err != nil {
-		return false, g.err
+		return changes, g.err
 	}
 
 	temp, err := scratch.New(scratch.Merge)
 	if err != nil {
-		return false, fmt.Errorf("making a temporary directory: %w", err)
+		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
 	defer func() { _ = temp.Remove() }() // after an error, another process removes the directory later
 
 	merged, follow, err := gitdir.MergeFiles(g.ctx, g.git, filepath.Join(temp.Path, "git"), sides)
 	if merged == nil || slices.ContainsFunc(slices.AppendSeq(slices.Clone(renamed), maps.Keys(merged)), g.answers.keepsPath) {
-		return false, err
+		return changes, err
 	}
 
 	follow = slices.DeleteFunc(follow, func(at string) bool { return !slices.Contains(renamed, at) })
 	g.takeFiles("", follow, merged)
-	return true, nil
+	return slices.DeleteFunc(changes, func(c tree.Change) bool { return slices.Contains(renamed, c.Path.String()) }), nil
 }
 
 // takeFiles plans that the receiving side takes the files at the paths in follow from theirs, and gets the

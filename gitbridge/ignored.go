@@ -45,12 +45,7 @@ func ignoredBy(ctx context.Context, rules map[string][]byte, paths []string) ([]
 		}
 	}
 
-	p, err := worktree.startGit(ctx, ignoreArgs...)
-	if err != nil {
-		return nil, err
-	}
-
-	return p.askIgnored(paths)
+	return worktree.askIgnored(ctx, paths)
 }
 
 // rulesAbove returns the texts of the .gitignore files in the directories above paths, by path. It fails

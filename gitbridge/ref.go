@@ -106,10 +106,6 @@ func (r *repository) refs(ctx context.Context, patterns ...string) (all []ref, e
 // exist yet. The text reason is for the reflog. Errors: ErrRefMoved if ref has another value; ErrBadRef if
 // the name collides with another ref.
 func (r *repository) updateRef(ctx context.Context, ref, old, id, reason string) error {
-	if old == "" {
-		old = r.zeroID()
-	}
-
 	_, err := r.git(ctx, nil, "update-ref", "--no-deref", "-m", reason, ref, id, old)
 	if err == nil {
 		return nil

@@ -262,8 +262,6 @@ func (r *repository) idLength() int {
 	return 40
 }
 
-func (r *repository) zeroID() string { return strings.Repeat("0", r.idLength()) }
-
 // resolve returns the id of the object that a revision names. Errors: ErrNoRevision.
 func (r *repository) resolve(ctx context.Context, rev string) (string, error) {
 	id, err := r.git(ctx, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", rev)

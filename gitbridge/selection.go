@@ -169,7 +169,7 @@ func (x *exporter) leaveOut(path, reason string) {
 
 // notIgnored returns the items that git add would not ignore. It reuses the array of items.
 func (x *exporter) notIgnored(items []item) ([]item, error) {
-	if x.ignorer == nil {
+	if !x.options.Gitignore {
 		return items, nil
 	}
 
@@ -182,7 +182,7 @@ func (x *exporter) notIgnored(items []item) ([]item, error) {
 		}
 	}
 
-	ignored, err := x.ignorer.askIgnored(pathsOf(items))
+	ignored, err := x.worktree.askIgnored(x.ctx, pathsOf(items))
 	if err != nil {
 		return nil, err
 	}

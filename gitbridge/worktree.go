@@ -25,7 +25,7 @@ type attrWorktree struct {
 	env    []string
 	config []string // options of git calls: -c SETTING=VALUE
 
-	processes []*process // the commands of startGit
+	commands map[string]*process // the commands of ask, by their names
 }
 
 func newAttrWorktree(ctx context.Context, r *repository, set *settings, m *meter) (*attrWorktree, error) {
@@ -34,7 +34,7 @@ func newAttrWorktree(ctx context.Context, r *repository, set *settings, m *meter
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
 
-	s := &attrWorktree{temp: temp, meter: m}
+	s := &attrWorktree{temp: temp, meter: m, commands: make(map[string]*process)}
 	if err := s.prepare(ctx, r, set); err != nil {
 		return nil, errors.Join(fmt.Errorf("preparing a temporary directory: %w", err), temp.Remove())
 	}
@@ -98,7 +98,7 @@ func (s *attrWorktree) copySettings(ctx context.Context, r *repository, set *set
 
 // close ends the git commands of the worktree and removes the worktree.
 func (s *attrWorktree) close() {
-	for _, p := range s.processes {
+	for _, p := range s.commands {
 		p.close()
 	}
 	s.root.Close()
@@ -135,18 +135,18 @@ func (s *attrWorktree) write(name string, r io.Reader) error {
 	return nil
 }
 
-// startGit starts a git command in the working tree.
-func (s *attrWorktree) startGit(ctx context.Context, args ...string) (*process, error) {
-	p, err := startGit(ctx, s.workTree(), s.env, slices.Concat(s.config, args)...)
-	if err == nil {
-		s.processes = append(s.processes, p)
-	}
-	return p, err
-}
-
 // ask sends paths to a git command that answers perPath fields for each path, and calls answer for
-// each field. path is an index in paths.
-func (p *process) ask(paths []string, perPath int, answer func(path, field int, text string)) error {
+// each field. path is an index in paths. The first call starts the command in the working tree.
+func (s *attrWorktree) ask(ctx context.Context, args, paths []string, perPath int, answer func(path, field int, text string)) error {
+	p := s.commands[args[0]]
+	if p == nil {
+		var err error
+		if p, err = startGit(ctx, s.workTree(), s.env, slices.Concat(s.config, args)...); err != nil {
+			return err
+		}
+		s.commands[args[0]] = p
+	}
+
 	var in bytes.Buffer
 	for _, p := range paths {
 		in.WriteString("./") // a path that begins with a colon would be pathspec magic
@@ -160,11 +160,11 @@ func (p *process) ask(paths []string, perPath int, answer func(path, field int, 
 	}, func(i int, text string) { answer(i/perPath, i%perPath, text) })
 }
 
-// askIgnored reports for each path whether git add ignores it. The command has ignoreArgs.
-func (p *process) askIgnored(paths []string) ([]bool, error) {
+// askIgnored reports for each path whether git add ignores it.
+func (s *attrWorktree) askIgnored(ctx context.Context, paths []string) ([]bool, error) {
 	const source, line, pattern, name = 0, 1, 2, 3
 	ignored := make([]bool, len(paths))
-	err := p.ask(paths, name+1, func(i, field int, text string) {
+	err := s.ask(ctx, ignoreArgs, paths, name+1, func(i, field int, text string) {
 		if field == pattern {
 			ignored[i] = text != "" && !strings.HasPrefix(text, "!")
 		}

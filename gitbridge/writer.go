@@ -181,7 +181,7 @@ func (w *writer) commit(c commit) (id, tree string, err error) {
 	if _, err := io.Copy(w.in, io.NewSectionReader(w.spool, 0, math.MaxInt64)); err != nil {
 		return "", "", w.p.abort(err)
 	}
-	fmt.Fprintf(w.in, "\nget-mark :%d\nls :%[1]d \"\"\nreset %s\nfrom %s\n\ndone\n", commitMark, branch, w.repo.zeroID())
+	fmt.Fprintf(w.in, "\nget-mark :%d\nls :%[1]d \"\"\nreset %s\nfrom %s\n\ndone\n", commitMark, branch, strings.Repeat("0", w.repo.idLength()))
 	var answers [2]string
 	if err = w.p.exchange(len(answers), '\n', w.in.Flush, func(i int, text string) { answers[i] = text }); err == nil {
 		err = w.p.wait()

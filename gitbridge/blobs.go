@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strings"
 
@@ -222,11 +221,4 @@ func (x *exporter) noteLosses(it item) {
 	if len(missing) > 0 {
 		x.result.Reduced = append(x.result.Reduced, stream.Omission{Path: it.path, Reason: strings.Join(missing, ", ")})
 	}
-}
-
-func parentOf(p string) string {
-	if d := path.Dir(p); d != "." {
-		return d
-	}
-	return ""
 }

@@ -22,7 +22,7 @@ type changeSet struct {
 func (u *changeSet) contains(p string) bool { return u == nil || u.paths[p] }
 
 func (u *changeSet) add(p string) {
-	for ; !u.paths[p]; p = parentOf(p) {
+	for ; !u.paths[p]; p = path.Dir(p) {
 		u.paths[p] = true
 	}
 }
@@ -34,7 +34,7 @@ var errNotIncremental = errors.New("not incremental")
 // from the commit; the export adds the files of the snapshot later. If all paths must be compared, it returns
 // nil. Then the commit does not start from the base, so it does not matter which paths were removed.
 func (x *exporter) dropChangedPaths() (*changeSet, error) {
-	u := &changeSet{map[string]bool{"": true}, make(map[string]bool)}
+	u := &changeSet{map[string]bool{".": true}, make(map[string]bool)}
 	err := tree.Diff(x.ctx, x.options.Source, x.baseState, x.options.State, tree.DiffOptions{}, func(c tree.Change) error {
 		p := c.Path.String()
 		if strings.HasPrefix(p+"/", ".git/") {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"strconv"
@@ -44,7 +45,7 @@ func fewer(t *testing.T, n int) {
 
 // set adds a file, and removes other files that are in its way.
 func set(s trees.Spec, p string, n trees.Node) {
-	for dir := parentOf(p); dir != ""; dir = parentOf(dir) {
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		delete(s, dir)
 	}
 	maps.DeleteFunc(s, func(q string, _ trees.Node) bool { return strings.HasPrefix(q, p+"/") })

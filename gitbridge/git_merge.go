@@ -410,19 +410,15 @@ func (g *gitMerge) changedHere(dir, link string) bool {
 // filesIn returns the changes of ordinary files in a git directory, such as its configuration. It returns none if the
 // receiver lies outside of the receiving directory, or if theirs is another repository. Of the changes of Git LFS
 // objects, it returns only additions.
-func filesIn(at string, changes []tree.Change, m *gitdir.Merge, to *receiver) (files []tree.Change) {
+func filesIn(at string, changes []tree.Change, m *gitdir.Merge, to *receiver) []tree.Change {
 	if to.outsideDir != "" || m.IsOtherRepo {
 		return nil
 	}
 
-	for _, c := range changes {
+	return slices.DeleteFunc(changes, func(c tree.Change) bool {
 		rel, below := strings.CutPrefix(c.Path.String(), at+"/")
-		if below && gitdir.IsOrdinaryFile(rel) && (c.Before == nil || !gitdir.IsLFS(rel)) {
-			files = append(files, c)
-		}
-	}
-
-	return files
+		return !below || !gitdir.IsOrdinaryFile(rel) || c.Before != nil && gitdir.IsLFS(rel)
+	})
 }
 
 // close removes the temporary directories of the plans.

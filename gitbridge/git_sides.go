@@ -167,18 +167,14 @@ func sameFile(src *tree.Source, a, b *tree.Inode) bool {
 
 // alternatesIn returns the directories of the host that both sides have as alternates. The copies that HostGit.Linked
 // describes have such alternates.
-func alternatesIn(theirs, ours gitdir.Files) (out []string) {
+func alternatesIn(theirs, ours gitdir.Files) []string {
 	t, terr := theirs.Read(alternatesPath)
 	o, oerr := ours.Read(alternatesPath)
 	if terr != nil || oerr != nil {
 		return nil
 	}
 
-	for _, dir := range strings.Fields(string(t)) {
-		if filepath.IsAbs(dir) && slices.Contains(strings.Fields(string(o)), dir) {
-			out = append(out, dir)
-		}
-	}
-
-	return out
+	return slices.DeleteFunc(strings.Fields(string(t)), func(dir string) bool {
+		return !filepath.IsAbs(dir) || !slices.Contains(strings.Fields(string(o)), dir)
+	})
 }

@@ -3,6 +3,7 @@ package gitbridge
 import (
 	"io"
 	"io/fs"
+	"strings"
 
 	"github.com/amberfs/amberfs/internal/errs"
 )
@@ -111,7 +112,7 @@ func (q *quarantine) listObjects() (objects []string, bytes int64, err error) {
 		}
 
 		bytes += st.Size()
-		if isObject(d.Name()) {
+		if !strings.HasPrefix(d.Name(), "tmp_") && !strings.HasSuffix(d.Name(), ".keep") {
 			objects = append(objects, name[len(q.name)+1:])
 		}
 

@@ -99,9 +99,14 @@ func (n *nestedReader) checkedOut(dir item) (commit string, is bool, err error) 
 		return "", false, err
 	}
 
-	common, err := n.commonDir(at)
-	if err != nil {
+	common, text := at, "" // common is the directory with the refs and objects: another one for a linked worktree
+	if text, err = n.read(at+"/commondir", 4096); err != nil {
 		return "", false, err
+	}
+	if text = strings.TrimRight(text, "\r\n"); strings.HasPrefix(text, "/") {
+		return "", false, errOutside
+	} else if text != "" {
+		common += "/" + text
 	}
 
 	for _, sub := range []string{at, common + "/objects", common + "/refs"} {
@@ -112,25 +117,6 @@ func (n *nestedReader) checkedOut(dir item) (commit string, is bool, err error) 
 
 	commit, err = n.resolve(common, head)
 	return commit, true, err
-}
-
-// commonDir returns the directory with the refs and objects of the git directory dir. For a linked
-// worktree this is another directory, otherwise dir.
-func (n *nestedReader) commonDir(dir string) (string, error) {
-	text, err := n.read(dir+"/commondir", 4096)
-	if err != nil {
-		return "", err
-	}
-
-	text = strings.TrimRight(text, "\r\n")
-	switch {
-	case text == "":
-		return dir, nil
-	case strings.HasPrefix(text, "/"):
-		return "", errOutside
-	}
-
-	return dir + "/" + text, nil
 }
 
 // resolve follows the text of a ref to an object id, "" if a branch has no commit yet.

@@ -85,11 +85,6 @@ func (q *quarantine) release(m *meter) error {
 	return nil
 }
 
-// isObject reports whether a file in the quarantine is a finished object or pack.
-func isObject(name string) bool {
-	return !strings.HasPrefix(name, "tmp_") && !strings.HasSuffix(name, ".keep")
-}
-
 // move moves one file to the repository. A new directory gets the permissions of the object directory,
 // as in a repository that is shared by several users.
 func (q *quarantine) move(rel string) error {

@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
-	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/plainfile"
 )
@@ -81,14 +80,11 @@ func (r *repository) userFilePath(ctx context.Context, s *settings, key, name st
 // configFilePath returns the default path of a file in the user's configuration of git, "" without a home
 // directory.
 func configFilePath(name string) string {
-	if dir := env.Get("XDG_CONFIG_HOME"); dir != "" {
-		return filepath.Join(dir, "git", name)
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
 	}
-	if home, err := os.UserHomeDir(); err == nil {
-		return filepath.Join(home, ".config/git", name)
-	}
-
-	return ""
+	return filepath.Join(dir, "git", name)
 }
 
 // configPaths returns the paths of the machine's and the user's configuration of git.

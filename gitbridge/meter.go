@@ -73,31 +73,17 @@ func (m *meter) correct(bytes int64) error {
 	return nil
 }
 
-// A meteredReader charges the bytes of a read before it reads them from r.
-type meteredReader struct {
-	r      io.Reader
+// A meteredWriter charges bytes before it writes them.
+type meteredWriter struct {
+	io.Writer
 	charge func(n int64) error
 }
 
-func (m meteredReader) Read(p []byte) (int, error) {
-	p = p[:min(len(p), 1<<20)]
+func (m meteredWriter) Write(p []byte) (int, error) {
 	if err := m.charge(int64(len(p))); err != nil {
 		return 0, err
 	}
-	return m.r.Read(p)
-}
-
-// A meteredWriter charges bytes before it writes them to a temporary file.
-type meteredWriter struct {
-	io.Writer
-	*meter
-}
-
-func (s meteredWriter) Write(p []byte) (int, error) {
-	if err := s.chargeTemporary(int64(len(p))); err != nil {
-		return 0, err
-	}
-	return s.Writer.Write(p)
+	return m.Writer.Write(p)
 }
 
 // listObjects returns the paths of the finished objects in the quarantine, and the bytes of all its files.

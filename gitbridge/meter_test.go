@@ -106,6 +106,14 @@ func TestMostBytes(t *testing.T) {
 	if done.Files != 1 || len(done.Skipped) != 2 || !strings.Contains(done.Skipped[0].Reason, "holes") {
 		t.Errorf("%+v", done)
 	}
+	small := trees.Spec{}
+	for i := range 50 {
+		small[fmt.Sprint(i)] = trees.File("x") // each counts as one byte
+	}
+	o.State = m.State(t, small)
+	if _, err := Export(context.Background(), o); err != nil {
+		t.Errorf("many small files: %v", err)
+	}
 	o.State = m.State(t, trees.Spec{"a": trees.File(strings.Repeat("a", 700<<10)), "b": trees.File(strings.Repeat("b", 700<<10))})
 	if _, err := Export(context.Background(), o); err == nil || !strings.Contains(err.Error(), "limit reached") {
 		t.Errorf("more than the most: %v", err)

@@ -125,7 +125,7 @@ func (s *attrWorktree) write(name string, r io.Reader) error {
 
 	f, err := s.root.Create(name)
 	if err == nil {
-		_, err = io.Copy(struct{ io.Writer }{f}, meteredReader{r, func(n int64) error { return s.meter.chargeTemporary(2 * n) }})
+		_, err = io.Copy(meteredWriter{f, func(n int64) error { return s.meter.chargeTemporary(2 * n) }}, r)
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {

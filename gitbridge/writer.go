@@ -60,7 +60,7 @@ func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*wr
 	// The struct hides ReadFrom of p.in, so that errors of the bufio.Writer are errors of writing to
 	// git, and not of reading the file.
 	in := bufio.NewWriterSize(struct{ io.Writer }{p.in}, 256<<10)
-	return &writer{repo: r, env: q.env(), p: p, meter: m, spool: spool, in: in, entryWriter: bufio.NewWriterSize(meteredWriter{spool, m}, 64<<10)}, nil
+	return &writer{repo: r, env: q.env(), p: p, meter: m, spool: spool, in: in, entryWriter: bufio.NewWriterSize(meteredWriter{spool, m.chargeTemporary}, 64<<10)}, nil
 }
 
 func (w *writer) close() {
@@ -79,7 +79,7 @@ func (w *writer) blob(r io.Reader, size int64) (mark string, err error) {
 	w.blobBytes += size
 	mark = ":" + strconv.Itoa(commitMark+w.blobCount)
 	fmt.Fprintf(w.in, "blob\nmark %s\ndata %d\n", mark, size)
-	n, err := io.Copy(w.in, meteredReader{io.LimitReader(r, size), w.meter.chargeContents})
+	n, err := io.Copy(meteredWriter{w.in, w.meter.chargeContents}, io.LimitReader(r, size))
 	w.in.WriteByte('\n')
 	if _, broken := w.in.Write(nil); broken != nil {
 		return "", w.p.abort(broken)

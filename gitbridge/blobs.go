@@ -142,9 +142,6 @@ func (x *exporter) convert() error {
 		return nil
 	}
 	ids, err := x.storeFiles(x.filtered)
-	if err != nil && gitdir.ExitCode(err) > 0 && x.ctx.Err() == nil {
-		ids, err = x.convertEach()
-	}
 	if err != nil {
 		return fmt.Errorf("converting files as .gitattributes defines: %w", err)
 	}
@@ -157,7 +154,9 @@ func (x *exporter) convert() error {
 	return nil
 }
 
-// storeFiles stores files of the worktree and returns their ids.
+// storeFiles stores files of the worktree, as git converts them, and returns their ids. A file that git cannot
+// convert, such as a file that does not have the encoding of its attributes, is stored without conversion and
+// reported in Reduced. `git add` would fail for such a file.
 func (x *exporter) storeFiles(files []entry, options ...string) ([]string, error) {
 	var names strings.Builder
 	for _, f := range files {
@@ -167,34 +166,26 @@ func (x *exporter) storeFiles(files []entry, options ...string) ([]string, error
 
 	out, err := runGit(x.ctx, x.worktree.workTree(), slices.Concat(x.writer.env, x.worktree.env, userLocale()), strings.NewReader(names.String()),
 		slices.Concat(x.worktree.config, []string{"hash-object", "-w", "--stdin-paths"}, options)...)
-	if err != nil {
+	isRefused := gitdir.ExitCode(err) > 0 && x.ctx.Err() == nil
+	switch {
+	case isRefused && len(files) > 1: // git has stopped at one of them
+		half := len(files) / 2
+		first, err := x.storeFiles(files[:half])
+		if err != nil {
+			return nil, err
+		}
+		second, err := x.storeFiles(files[half:])
+		return append(first, second...), err
+	case isRefused && len(options) == 0:
+		x.result.Reduced = append(x.result.Reduced, stream.Omission{Path: files[0].name, Reason: "stored without conversion: " + err.Error()})
+		return x.storeFiles(files, "--no-filters")
+	case err != nil:
 		return nil, err
 	}
 
 	ids := strings.Fields(string(out))
 	if len(ids) != len(files) {
 		return nil, fmt.Errorf("%d answers for %d files", len(ids), len(files))
-	}
-
-	return ids, nil
-}
-
-// convertEach stores each filtered file with a git call of its own. A file that git cannot convert,
-// such as a file that does not have the encoding of its attributes, is stored without conversion and
-// reported in Reduced. `git add` would fail for such a file.
-func (x *exporter) convertEach() ([]string, error) {
-	ids := make([]string, len(x.filtered))
-
-	for i, f := range x.filtered {
-		id, err := x.storeFiles([]entry{f})
-		if err != nil && gitdir.ExitCode(err) > 0 && x.ctx.Err() == nil {
-			x.result.Reduced = append(x.result.Reduced, stream.Omission{Path: f.name, Reason: "stored without conversion: " + err.Error()})
-			id, err = x.storeFiles([]entry{f}, "--no-filters")
-		}
-		if err != nil {
-			return nil, err
-		}
-		ids[i] = id[0]
 	}
 
 	return ids, nil

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -61,7 +62,7 @@ func (q *quarantine) remove() {
 }
 
 // release moves all objects to the repository, after m has admitted them. Pack indexes are moved
-// last, because git uses a pack as soon as its index exists.
+// after the packs, because git uses a pack as soon as its index exists.
 func (q *quarantine) release(m *meter) error {
 	objects, bytes, err := q.listObjects()
 	if err != nil {
@@ -71,14 +72,10 @@ func (q *quarantine) release(m *meter) error {
 		return err
 	}
 
-	for _, indexes := range []bool{false, true} {
-		for _, rel := range objects {
-			if strings.HasSuffix(rel, ".idx") != indexes {
-				continue
-			}
-			if err := q.move(rel); err != nil {
-				return fmt.Errorf("adding the new objects to %s: %w", q.repo.dir, err)
-			}
+	slices.SortStableFunc(objects, func(a, b string) int { return strings.Compare(path.Ext(b), path.Ext(a)) }) // .pack before .idx
+	for _, rel := range objects {
+		if err := q.move(rel); err != nil {
+			return fmt.Errorf("adding the new objects to %s: %w", q.repo.dir, err)
 		}
 	}
 

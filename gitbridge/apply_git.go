@@ -110,11 +110,7 @@ func (r *applyGit) addedOrRemovedIn(work string) (names []string) {
 // theirAlternates returns the git directories of the workspace that are alternates of the git directory at a path. The
 // keys are the paths of their object directories in the directory of the host.
 func (r *applyGit) theirAlternates(theirs gitdir.Files, at string) map[string]gitdir.Files {
-	text, err := theirs.Read(alternatesPath)
-	if err != nil {
-		return nil
-	}
-
+	text, _ := theirs.Read(alternatesPath) // no text if there is no such file
 	out, here := make(map[string]gitdir.Files), r.sides.Dir.Path()
 	for line := range strings.Lines(string(text)) {
 		dir := strings.TrimSpace(line)

@@ -241,13 +241,11 @@ func (x *exporter) export() (res *Result, err error) {
 		}
 	}()
 
-	w, err := newWriter(x.ctx, x.repo, q, m)
-	if err != nil {
+	if x.writer, err = newWriter(x.ctx, x.repo, q, m); err != nil {
 		return nil, err
 	}
-	defer w.close()
+	defer x.writer.close()
 
-	x.writer = w
 	if x.worktree, err = newAttrWorktree(x.ctx, x.repo, x.settings, m); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"os/exec"
 	"slices"
@@ -126,7 +127,7 @@ func withoutFilters(ctx context.Context, dir string) (options []string, err erro
 		return nil, err
 	}
 
-	for _, key := range strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+	for key := range splitNUL(string(out)) {
 		if strings.Contains(key, "=") {
 			return nil, fmt.Errorf("%s: the configuration of git has a filter with = in its name: %s", dir, key)
 		}
@@ -134,12 +135,15 @@ func withoutFilters(ctx context.Context, dir string) (options []string, err erro
 		if strings.HasSuffix(key, ".required") {
 			value = "false"
 		}
-		if key != "" {
-			options = append(options, "-c", key+"="+value)
-		}
+		options = append(options, "-c", key+"="+value)
 	}
 
 	return options, nil
+}
+
+// splitNUL returns the texts in an output of git -z, which end with NULs. It leaves out empty texts.
+func splitNUL(out string) iter.Seq[string] {
+	return strings.FieldsFuncSeq(out, func(r rune) bool { return r == 0 })
 }
 
 func gitError(ctx context.Context, args []string, stderr string, err error) error {

@@ -141,11 +141,7 @@ func worktreeOf(f treeFiles) (at string, ok bool) {
 	if path.Base(f.dir) == ".git" {
 		return path.Dir(f.dir), true
 	}
-	text, err := f.Read("config")
-	if err != nil {
-		return "", false
-	}
-
+	text, _ := f.Read("config") // no text if there is no such file
 	to := gitdir.ConfiguredWorktree(string(text))
 	if to == "" || strings.HasPrefix(to, "/") {
 		return "", false

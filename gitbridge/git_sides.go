@@ -168,12 +168,8 @@ func sameFile(src *tree.Source, a, b *tree.Inode) bool {
 // alternatesIn returns the directories of the host that both sides have as alternates. The copies that HostGit.Linked
 // describes have such alternates.
 func alternatesIn(theirs, ours gitdir.Files) []string {
-	t, terr := theirs.Read(alternatesPath)
-	o, oerr := ours.Read(alternatesPath)
-	if terr != nil || oerr != nil {
-		return nil
-	}
-
+	t, _ := theirs.Read(alternatesPath) // no text if there is no such file
+	o, _ := ours.Read(alternatesPath)
 	return slices.DeleteFunc(strings.Fields(string(t)), func(dir string) bool {
 		return !filepath.IsAbs(dir) || !slices.Contains(strings.Fields(string(o)), dir)
 	})

@@ -108,8 +108,7 @@ func (q *quarantine) move(rel string) error {
 
 // withENOSPC adds syscall.ENOSPC to git's error for a full disk.
 func withENOSPC(err error) error {
-	var g *GitError
-	if errors.As(err, &g) && (strings.Contains(g.Stderr, "No space left on device") || strings.Contains(g.Stderr, "Out of diskspace")) {
+	if g, ok := errors.AsType[*GitError](err); ok && (strings.Contains(g.Stderr, "No space left on device") || strings.Contains(g.Stderr, "Out of diskspace")) {
 		return fmt.Errorf("%w: %w", syscall.ENOSPC, err)
 	}
 	return err

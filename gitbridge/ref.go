@@ -111,8 +111,7 @@ func (r *repository) updateRef(ctx context.Context, ref, old, id, reason string)
 		return nil
 	}
 
-	var g *GitError
-	if errors.As(err, &g) {
+	if g, ok := errors.AsType[*GitError](err); ok {
 		switch {
 		case strings.Contains(g.Stderr, "but expected"), strings.Contains(g.Stderr, "reference already exists"),
 			strings.Contains(g.Stderr, "unable to resolve reference"), strings.Contains(g.Stderr, ".lock': File exists"):

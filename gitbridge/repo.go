@@ -132,8 +132,8 @@ func isLink(name string) bool {
 }
 
 func openError(dir string, err error) error {
-	var g *GitError
-	if !errors.As(err, &g) {
+	g, ok := errors.AsType[*GitError](err)
+	if !ok {
 		return err
 	}
 

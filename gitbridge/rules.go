@@ -266,15 +266,14 @@ func checkConfig(ctx context.Context, file string, seen map[string]bool) error {
 
 	out, err := runGit(ctx, "", trustNone.env(), nil, "config", "--file", file, "--no-includes", "--type=path", "-z",
 		"--get-regexp", `^include(if\..*)?\.path$`)
-	var g *GitError
-	if errors.As(err, &g) {
+	if _, ok := errors.AsType[*GitError](err); ok {
 		return nil // no include, or a syntax error, which git reports later
 	}
 	if err != nil {
 		return err
 	}
 
-	for _, kv := range strings.Split(string(out), "\x00") {
+	for kv := range splitNUL(string(out)) {
 		key, path, _ := strings.Cut(kv, "\n")
 		if path != "" && !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(file), path)

@@ -42,14 +42,12 @@ func (r *repository) settings(ctx context.Context) (*settings, error) {
 // parseSettings returns the values of each key in the output of git config --list -z. Keys are in lower case.
 func parseSettings(out string) map[string][]string {
 	settings := make(map[string][]string)
-	for setting := range strings.SplitSeq(out, "\x00") {
+	for setting := range splitNUL(out) {
 		key, value, ok := strings.Cut(setting, "\n")
 		if !ok {
 			value = "true" // a key without a value
 		}
-		if key != "" {
-			settings[key] = append(settings[key], value)
-		}
+		settings[key] = append(settings[key], value)
 	}
 	return settings
 }

@@ -59,13 +59,14 @@ func (g *gitMerge) worktreeAt(p *tree.Path) (dir string, ok bool) {
 // mayBeRenamed reports whether two of the three states have different files at the path of a change, and the third
 // state has no file.
 func (g *gitMerge) mayBeRenamed(c tree.Change) bool {
-	files := []*tree.Inode{c.Before, g.entryAt(c.Path.String()), c.After}
-	if slices.ContainsFunc(files, func(n *tree.Inode) bool { return n != nil && !n.IsRegular() }) {
+	other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() }
+	if other(c.Before) || other(c.After) {
 		return false
 	}
 
-	files = slices.DeleteFunc(files, func(n *tree.Inode) bool { return n == nil })
-	return len(files) == 2 && !sameFile(g.src, files[0], files[1])
+	here := g.entryAt(c.Path.String())
+	files := slices.DeleteFunc([]*tree.Inode{c.Before, here, c.After}, func(n *tree.Inode) bool { return n == nil })
+	return !other(here) && len(files) == 2 && !sameFile(g.src, files[0], files[1])
 }
 
 // mergeRenames has git merge the files of the working tree work whose paths are in renamed. It returns the

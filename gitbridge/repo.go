@@ -227,14 +227,11 @@ func checkOwn(root *os.Root) error {
 		}
 
 		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
 		if err == nil && !vfs.HasOneName(info) {
 			err = fmt.Errorf("%w: %s has other hard links", ErrNotSelfContained, name)
 		}
 
-		return err
+		return errs.Ignore(err, fs.ErrNotExist)
 	})
 }
 

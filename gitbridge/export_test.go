@@ -488,3 +488,17 @@ func TestLastStepEnds(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPathWithColon: git separates directories of objects by colons, unless their paths are quoted.
+func TestPathWithColon(t *testing.T) {
+	isolate(t)
+	repo := filepath.Join(t.TempDir(), "a:b \"c\"\\")
+	check(t, os.Mkdir(repo, 0o755))
+	git(t, repo, "init", "-q", "--bare")
+	m := trees.NewMemory()
+	first := export(t, m, m.State(t, trees.Spec{"a": trees.File("1")}), repo, nil)
+	second := export(t, m, m.State(t, trees.Spec{"a": trees.File("2")}), repo, func(o *ExportOptions) { o.Info.Parents = []string{first.Commit} })
+	if got := git(t, repo, "rev-list", second.Commit); got != second.Commit+"\n"+first.Commit {
+		t.Errorf("the commits %q", got)
+	}
+}

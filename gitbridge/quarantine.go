@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-
-	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
 // quarantine is a temporary directory in the object directory of a repository. Git writes objects to
@@ -49,10 +47,7 @@ func newQuarantine(r *repository) (*quarantine, error) {
 
 // env returns variables for git calls that write to the quarantine and also read from the repository.
 func (q *quarantine) env() []string {
-	alternate := q.repo.objects
-	if strings.ContainsAny(alternate, ":\"\n\\") {
-		alternate = gitquote.Name(alternate)
-	}
+	alternate := `"` + strings.NewReplacer(`"`, `\"`, `\`, `\\`).Replace(q.repo.objects) + `"` // colons separate paths that are not quoted
 	return []string{"GIT_OBJECT_DIRECTORY=" + filepath.Join(q.repo.objects, q.name), "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + alternate}
 }
 

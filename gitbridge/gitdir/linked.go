@@ -25,22 +25,19 @@ const forkMark = "amberfs-link"
 // readWorktree reads the state of a linked working tree from dir, a path below the git directory. It returns nil if
 // dir has no HEAD.
 func (s *state) readWorktree(f Files, dir string) (*linkedWorktree, error) {
-	t := &linkedWorktree{files: make(map[string][]byte)}
-	var err error
-	if _, t.indexMtime, err = f.Stat(path.Join(dir, "index")); err != nil {
+	_, indexMtime, err := f.Stat(path.Join(dir, "index"))
+	if err != nil {
 		return nil, err
 	}
-	if err := readInto(f, dir, t.files); err != nil {
+	files, err := readFiles(f, dir)
+	head, ok := files[path.Join(dir, "HEAD")]
+	if !ok {
 		return nil, err
 	}
 
-	head, ok := t.files[path.Join(dir, "HEAD")]
-	if !ok {
-		return nil, nil
-	}
+	t := &linkedWorktree{files: files, indexMtime: indexMtime, head: refValue(head)}
 
 	_, t.isFork = t.files[path.Join(dir, forkMark)]
-	t.head = refValue(head)
 	t.commit = s.resolve(t.head)
 	t.entries, _ = parseIndex(t.files[path.Join(dir, "index")], s.idLen) // an index that cannot be read has no entries
 	return t, nil

@@ -75,21 +75,14 @@ func (r *Repo) Read(name string) ([]byte, error) {
 }
 
 func (r *Repo) List(name string) (out []DirEntry, err error) {
-	dirs := []string{r.pathOf(name)}
-	if r.Dir != r.Common && (name == "." || slices.ContainsFunc(ownNames, func(p string) bool { return below(p, name) })) {
-		dirs = []string{filepath.Join(r.Dir, name), filepath.Join(r.Common, name)}
-	}
-
-	for _, dir := range dirs {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && len(dirs) == 1 {
-			return nil, nil // the path is not a directory
-		}
+	for _, top := range slices.Compact([]string{r.Dir, r.Common}) {
+		dir := filepath.Join(top, name)
+		entries, _ := os.ReadDir(dir) // none if the path is not a directory
 
 		for _, e := range entries {
 			n := DirEntry{e.Name(), e.IsDir()}
-			if r.pathOf(path.Join(name, n.Name)) == filepath.Join(dir, n.Name) && !slices.Contains(out, n) ||
-				n.IsDir && !slices.Contains(out, n) {
+			isHere := n.IsDir || r.pathOf(path.Join(name, n.Name)) == filepath.Join(dir, n.Name) // a directory can have files of both
+			if isHere && !slices.Contains(out, n) {
 				out = append(out, n)
 			}
 		}
@@ -128,7 +121,7 @@ type state struct {
 	entriesParsed  bool                       // parsedEntries and indexErr are set from index
 	parsedEntries  []IndexEntry               // the entries of index, see parseEntries
 	indexErr       error                      // the reason why the entries cannot be read
-	operationFiles map[string][]byte          // git's own files of operations in progress, see operationNames, by path
+	operationFiles map[string][]byte          // git's own files of operations in progress, see operationNames, and the values of private refs, by path
 	sparseFile     []byte                     // info/sparse-checkout: the patterns of a sparse checkout
 	shallowFile    []byte                     // shallow: the commits at which the history is cut off
 	worktrees      map[string]*linkedWorktree // by id
@@ -139,7 +132,7 @@ var ErrUnsupported = errors.New("a git directory of a kind that amberfs does not
 
 // readState reads the state of a git directory.
 func readState(f Files) (*state, error) {
-	s := &state{refs: make(map[string]string), operationFiles: make(map[string][]byte), wholeFiles: make(map[string][]byte), worktrees: make(map[string]*linkedWorktree)}
+	s := &state{refs: make(map[string]string), worktrees: make(map[string]*linkedWorktree)}
 	text, err := f.Read("config")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -173,16 +166,17 @@ func readState(f Files) (*state, error) {
 	}
 
 	s.indexFile = s.index
-	for _, name := range operationNames {
-		if err := readInto(f, name, s.operationFiles); err != nil {
-			return nil, err
+	if s.operationFiles, err = readFiles(f, operationNames...); err != nil {
+		return nil, err
+	}
+	for name, value := range s.refs {
+		if IsPrivate(name) {
+			s.operationFiles[name] = []byte(value)
 		}
 	}
 
-	for _, name := range wholeDirs {
-		if err := readInto(f, name, s.wholeFiles); err != nil {
-			return nil, err
-		}
+	if s.wholeFiles, err = readFiles(f, wholeDirs...); err != nil {
+		return nil, err
 	}
 
 	trees, err := f.List("worktrees")
@@ -215,18 +209,23 @@ func (s *state) readLooseRefs(f Files) error {
 	})
 }
 
-// readInto reads the files at or below a path into a map, by path.
-func readInto(f Files, name string, into map[string][]byte) error {
-	return eachFile(f, name, 0, func(name string) error {
-		b, err := f.Read(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+// readFiles reads the files at or below some paths. It returns them by path.
+func readFiles(f Files, names ...string) (map[string][]byte, error) {
+	files := make(map[string][]byte)
+	for _, name := range names {
+		err := eachFile(f, name, 0, func(name string) error {
+			b, err := f.Read(name)
+			if err == nil {
+				files[name] = b
+			}
+			return errs.Ignore(err, fs.ErrNotExist)
+		})
+		if err != nil {
+			return nil, err
 		}
-		if err == nil {
-			into[name] = b
-		}
-		return err
-	})
+	}
+
+	return files, nil
 }
 
 // eachFile calls fn with the path of each file, and of each empty directory, at or below a path.
@@ -297,21 +296,9 @@ func resolve(value string, ref func(name string) string) string {
 	return ""
 }
 
-// sameOperation reports whether two states have the same operations in progress, with equal files.
+// sameOperation reports whether two states have the same operations in progress, with equal files and private refs.
 func (s *state) sameOperation(o *state) bool {
-	if !maps.EqualFunc(s.operationFiles, o.operationFiles, bytes.Equal) {
-		return false
-	}
-
-	for _, refs := range []map[string]string{s.refs, o.refs} {
-		for name := range refs {
-			if IsPrivate(name) && s.refs[name] != o.refs[name] {
-				return false
-			}
-		}
-	}
-
-	return true
+	return maps.EqualFunc(s.operationFiles, o.operationFiles, bytes.Equal)
 }
 
 // sameIndex reports whether the indexes of two states have the same entries. It ignores the times and sizes of files.

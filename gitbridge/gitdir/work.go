@@ -38,22 +38,16 @@ func (p *filePlan) decideOperation(s sides, refs *refPlan, getsHead, getsSparse 
 	}
 
 	p.lines = append(p.lines, "work in progress")
-	for name := range s.ours.operationFiles {
-		if _, ok := s.theirs.operationFiles[name]; !ok {
-			p.contents[name] = nil
-		}
-	}
+	all := maps.Clone(s.ours.operationFiles)
+	maps.Copy(all, s.theirs.operationFiles)
 
-	for name, b := range s.theirs.operationFiles {
-		p.contents[name] = b
-		p.tips = append(p.tips, wordsOf(b)...)
-	}
-
-	for _, has := range []map[string]string{s.ours.refs, s.theirs.refs} {
-		for name := range has {
-			if IsPrivate(name) && refs.newValue(name) != s.theirs.refs[name] {
-				refs.setRef(name, s.ours.refs[name], s.theirs.refs[name])
-			}
+	for name := range all {
+		b := s.theirs.operationFiles[name] // nil if theirs does not have the file
+		if !strings.HasPrefix(name, "refs/") {
+			p.contents[name] = b
+			p.tips = append(p.tips, wordsOf(b)...)
+		} else if refs.newValue(name) != s.theirs.refs[name] {
+			refs.setRef(name, s.ours.refs[name], s.theirs.refs[name])
 		}
 	}
 }
@@ -71,11 +65,6 @@ func (s sides) hasNoOwnOperation() bool {
 	for _, of := range []*state{s.base, s.ours, s.theirs} {
 		for name := range of.operationFiles {
 			if is := s.ours.operationFiles[name]; !bytes.Equal(is, s.base.operationFiles[name]) && !bytes.Equal(is, s.theirs.operationFiles[name]) {
-				return false
-			}
-		}
-		for name := range of.refs {
-			if is := s.ours.refs[name]; IsPrivate(name) && is != s.base.refs[name] && is != s.theirs.refs[name] {
 				return false
 			}
 		}

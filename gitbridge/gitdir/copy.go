@@ -1,8 +1,8 @@
 package gitdir
 
 import (
+	"bytes"
 	"crypto/sha1"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,13 +13,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // A Copy is a directory of this machine with a copy of a git directory of a state. It has a plain
 // configuration, see configOfCopy.
 type Copy struct {
-	Repo         *Repo
-	copiedHashes map[string][sha256.Size]byte // hashes of the copied files by path, except objects
+	Repo   *Repo
+	copied []string // the paths of the copied files, except objects
 }
 
 // notCopied reports whether copyFiles skips a path: objects, which copyObjects copies, reftables, locks, and ordinary
@@ -31,40 +33,26 @@ func notCopied(name string) bool {
 // NewCopy copies f to the directory dest. alternates are directories of objects that git also reads in the
 // copy.
 func NewCopy(f Files, dest string, alternates []string) (*Copy, error) {
-	c := &Copy{&Repo{Dir: dest, Common: dest}, make(map[string][sha256.Size]byte)}
-
+	c := &Copy{Repo: &Repo{Dir: dest, Common: dest}}
 	if err := makeRepo(dest, map[string]string{alternatesFile: alternatesText(alternates)}); err != nil {
 		return nil, err
 	}
 
-	if err := c.copyFiles(f); err != nil {
+	if err := eachFile(f, ".", 0, func(name string) error { return c.copyFile(f, name) }); err != nil {
 		return nil, err
 	}
 
 	return c, copyObjects(f, filepath.Join(dest, "objects"), "")
 }
 
-// copyFiles copies the files of a git directory, except objects.
-func (c *Copy) copyFiles(f Files) error {
-	names, err := f.List(".")
-	for _, n := range names {
-		if err == nil && (!notCopied(n.Name) || n.Name == "info") {
-			err = eachFile(f, n.Name, 0, func(name string) error { return c.copyFile(f, name) })
-		}
-	}
-	return err
-}
-
+// copyFile copies a file of a git directory, unless notCopied skips its path.
 func (c *Copy) copyFile(f Files, name string) error {
 	if notCopied(name) {
 		return nil
 	}
 	b, err := f.Read(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // a link, or an empty directory
-	}
 	if err != nil {
-		return err
+		return errs.Ignore(err, fs.ErrNotExist) // there is a link, or an empty directory
 	}
 	if name == "config" {
 		b = []byte(configOfCopy(string(b)))
@@ -77,7 +65,7 @@ func (c *Copy) copyFile(f Files, name string) error {
 	if err := os.WriteFile(at, b, 0o600); err != nil {
 		return err
 	}
-	c.copiedHashes[name] = sha256.Sum256(b)
+	c.copied = append(c.copied, name)
 
 	_, mtime, err := f.Stat(name)
 	if err != nil {
@@ -105,7 +93,6 @@ func objectFormatConfig(idLen int) string {
 // ChangedFiles returns the paths of the files that git changed or added in the copy, including new objects, and of the
 // files that git removed (gone). original is the git directory that was copied.
 func (c *Copy) ChangedFiles(original Files) (changed, gone []string, err error) {
-	seen := make(map[string]bool)
 	err = filepath.WalkDir(c.Repo.Dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -114,32 +101,27 @@ func (c *Copy) ChangedFiles(original Files) (changed, gone []string, err error) 
 		if err != nil {
 			return err
 		}
-		if seen[name] = true; name == "config" || strings.HasSuffix(name, ".lock") || name == alternatesFile || path.Base(name) == "commit-graph" {
+		if name == "config" || strings.HasSuffix(name, ".lock") || name == alternatesFile || path.Base(name) == "commit-graph" {
 			return nil
 		}
 
 		if below(name, "objects") {
-			names, err := original.List(path.Dir(name))
-			if err == nil && !slices.ContainsFunc(names, func(n DirEntry) bool { return n.Name == path.Base(name) }) {
+			kind, _, err := original.Stat(name)
+			if kind == 0 {
 				changed = append(changed, name)
 			}
-
 			return err
 		}
 
-		b, err := os.ReadFile(p)
-		if err != nil {
-			return err
-		}
-		if oldHash, ok := c.copiedHashes[name]; !ok || oldHash != sha256.Sum256(b) {
+		now, err := os.ReadFile(p)
+		if was, wasErr := original.Read(name); wasErr != nil || !bytes.Equal(was, now) {
 			changed = append(changed, name)
 		}
-
-		return nil
+		return err
 	})
 
-	for name := range c.copiedHashes {
-		if !seen[name] {
+	for _, name := range c.copied {
+		if info, err := os.Lstat(filepath.Join(c.Repo.Dir, name)); err != nil || info.IsDir() {
 			gone = append(gone, name)
 		}
 	}
@@ -158,72 +140,44 @@ var errTooManyObjects = fmt.Errorf("%w: it has more than %d GiB of objects", Err
 // name of an object or a pack is its hash. Other files below objects, such as a commit graph, are not copied
 // either: git can make them again. Errors: errTooManyObjects.
 func copyObjects(f Files, dest, existingDir string) error {
-	dirs, err := f.List("objects")
-	if err != nil {
-		return err
-	}
-
-	total := int64(0)
-
-	for _, dir := range dirs {
-		if !dir.IsDir || dir.Name != "pack" && len(dir.Name) != 2 {
-			continue
+	w := &limitedWriter{remainingBytes: maxObjectBytes}
+	return eachFile(f, "objects", 0, func(name string) error {
+		rel := strings.TrimPrefix(name, "objects/")
+		if !isObject(rel) {
+			return nil
 		}
-		names, err := f.List("objects/" + dir.Name)
-		if err != nil {
-			return err
+		for _, dir := range []string{existingDir, dest} {
+			if _, err := os.Lstat(filepath.Join(dir, rel)); dir != "" && err == nil {
+				return nil
+			}
 		}
-
-		for _, n := range names {
-			if n.IsDir || !isObject(dir.Name, n.Name) {
-				continue
-			}
-			rel := dir.Name + "/" + n.Name
-			if existingDir != "" {
-				if _, err := os.Lstat(filepath.Join(existingDir, rel)); err == nil {
-					continue
-				}
-			}
-
-			if _, err := os.Lstat(filepath.Join(dest, rel)); err == nil {
-				continue
-			}
-
-			w := &limitedWriter{limitBytes: maxObjectBytes - total}
-			if err := saveTo(f, "objects/"+rel, filepath.Join(dest, rel), w); err != nil {
-				return err
-			}
-
-			total += w.writtenBytes
-		}
-	}
-
-	return nil
+		return saveTo(f, name, filepath.Join(dest, rel), w)
+	})
 }
 
 // isObject reports whether a file below objects is an object, or a pack with its index.
-func isObject(dir, name string) bool {
+func isObject(rel string) bool {
+	dir, name, _ := strings.Cut(rel, "/")
 	if dir != "pack" {
-		return len(name) > 36 && strings.Trim(name, "0123456789abcdef") == ""
+		return len(dir) == 2 && len(name) > 36 && strings.Trim(name, "0123456789abcdef") == ""
 	}
-	ext := path.Ext(name)
-	return !strings.HasPrefix(name, ".") && (ext == ".pack" || ext == ".idx" || ext == ".promisor")
+	return !strings.ContainsRune(name, '/') && !strings.HasPrefix(name, ".") && slices.Contains([]string{".pack", ".idx", ".promisor"}, path.Ext(name))
 }
 
-// A limitedWriter writes at most limitBytes to a file. Then it fails with errTooManyObjects.
+// A limitedWriter writes at most remainingBytes to its files. Then it fails with errTooManyObjects.
 type limitedWriter struct {
-	file                     *os.File
-	limitBytes, writtenBytes int64
+	file           *os.File
+	remainingBytes int64
 }
 
 func (l *limitedWriter) Write(b []byte) (int, error) {
-	if l.writtenBytes += int64(len(b)); l.writtenBytes > l.limitBytes {
+	if l.remainingBytes -= int64(len(b)); l.remainingBytes < 0 {
 		return 0, errTooManyObjects
 	}
 	return l.file.Write(b)
 }
 
-// saveTo copies a file of a git directory to the new file dest. w limits the size of the file.
+// saveTo copies a file of a git directory to the new file dest, by w.
 func saveTo(f Files, name, dest string, w *limitedWriter) error {
 	if err := os.MkdirAll(filepath.Dir(dest), 0o700); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"strings"
 )
 
@@ -21,6 +22,7 @@ type IndexEntry struct {
 	Skip  bool // skip-worktree: a sparse checkout left the file out
 
 	intentToAdd bool // git add -N made the entry: git treats the file as untracked
+	offset      int  // the offset of the entry in the index
 
 	Ctime, Mtime int64  // ns
 	Ino          uint32 // the lower 32 bits of the inode number
@@ -45,16 +47,20 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	r, err := newIndexReader(b, idLen)
-	if err != nil {
-		return nil, err
+	if len(b) < 12+idLen || !bytes.HasPrefix(b, []byte("DIRC")) {
+		return nil, fmt.Errorf("%w: it is damaged", errIndex)
+	}
+	version := binary.BigEndian.Uint32(b[4:])
+	if version < 2 || version > 4 {
+		return nil, fmt.Errorf("%w: version %d", errIndex, version)
 	}
 
+	r := &indexReader{text: string(b), count: int(binary.BigEndian.Uint32(b[8:])), offset: 12, idLen: idLen, version: version}
 	out := make([]IndexEntry, 0, min(r.count, len(b)/(idOffset+idLen)))
 	ids := make([]byte, 0, 2*idLen*cap(out))
 
 	for range r.count {
-		at, before := r.offset, r.lastPath
+		before := r.lastPath
 		e, err := r.next()
 		if err != nil {
 			return nil, err
@@ -63,7 +69,7 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 			return nil, fmt.Errorf("%w: it is not in order", errIndex)
 		}
 		if !e.intentToAdd {
-			out, ids = append(out, e), hex.AppendEncode(ids, b[at+idOffset:][:idLen])
+			out, ids = append(out, e), hex.AppendEncode(ids, b[e.offset+idOffset:][:idLen])
 		}
 	}
 
@@ -111,39 +117,28 @@ func (s *state) entries() []IndexEntry {
 	return s.parsedEntries
 }
 
-// smudgedCopy returns a copy of an index for a new index file. In the copy, the size is 0 for each file that changed
-// in the second in which the index was written, or later: such a file may have changed again and have the same time
-// and size. Git recognizes these files by the time of the index file, which the new file does not have. If the size is
-// 0, git compares the contents. paths are the paths of these files. writtenAt is the time of the index file
-// in nanoseconds.
-func smudgedCopy(index []byte, idLen int, writtenAt int64) (out []byte, paths []string) {
+// smudgedCopy returns a copy of an index with the given entries for a new index file. In the copy, the size is 0 for
+// each file that changed in the second in which the index was written, or later: such a file may have changed again and
+// have the same time and size. Git recognizes these files by the time of the index file, which the new file does not
+// have. If the size is 0, git compares the contents. paths are the paths of these files. writtenAt is the time of the
+// index file in nanoseconds.
+func smudgedCopy(index []byte, entries []IndexEntry, idLen int, writtenAt int64) (out []byte, paths []string) {
 	const sizeOffset = 36 // offset of the size in an entry
 	out = bytes.Clone(index)
-	r, err := newIndexReader(index, idLen)
-	if err != nil {
-		return out, nil // git reports the error later
-	}
-
-	for range r.count {
-		at := r.offset
-		e, err := r.next()
-		if err != nil {
-			return out, nil
-		}
-		if e.Mtime/1e9 >= writtenAt/1e9 {
+	for _, e := range entries {
+		if e.Size > 0 && (e.Mtime == 0 || e.Mtime/1e9 >= writtenAt/1e9) { // parseEntries has set some times to 0
 			paths = append(paths, e.Path)
-			binary.BigEndian.PutUint32(out[at+sizeOffset:], 0)
+			binary.BigEndian.PutUint32(out[e.offset+sizeOffset:], 0)
 		}
 	}
 
 	if end := len(out) - idLen; !bytes.Equal(out[end:], make([]byte, idLen)) { // with index.skipHash, zeros replace the hash
-		if idLen == sha1.Size {
-			sum := sha1.Sum(out[:end])
-			copy(out[end:], sum[:])
-		} else {
-			sum := sha256.Sum256(out[:end])
-			copy(out[end:], sum[:])
+		sum := hash.Hash(sha1.New())
+		if idLen > sha1.Size {
+			sum = sha256.New()
 		}
+		sum.Write(out[:end])
+		copy(out[end:], sum.Sum(nil))
 	}
 
 	return out, paths
@@ -168,17 +163,6 @@ type indexReader struct {
 
 const idOffset = 40 // offset of the id in an entry
 
-func newIndexReader(b []byte, idLen int) (*indexReader, error) {
-	if len(b) < 12+idLen || !bytes.HasPrefix(b, []byte("DIRC")) {
-		return nil, fmt.Errorf("%w: it is damaged", errIndex)
-	}
-	version := binary.BigEndian.Uint32(b[4:])
-	if version < 2 || version > 4 {
-		return nil, fmt.Errorf("%w: version %d", errIndex, version)
-	}
-	return &indexReader{text: string(b), count: int(binary.BigEndian.Uint32(b[8:])), offset: 12, idLen: idLen, version: version}, nil
-}
-
 // next reads one entry, without its id.
 func (r *indexReader) next() (e IndexEntry, err error) {
 	b := r.text[r.offset:]
@@ -189,7 +173,7 @@ func (r *indexReader) next() (e IndexEntry, err error) {
 
 	u16 := func(i int) uint32 { return uint32(b[i])<<8 | uint32(b[i+1]) }
 	u32 := func(i int) uint32 { return u16(4*i)<<16 | u16(4*i+2) }
-	e.Ctime, e.Mtime = int64(u32(0))*1e9+int64(u32(1)), int64(u32(2))*1e9+int64(u32(3))
+	e.offset, e.Ctime, e.Mtime = r.offset, int64(u32(0))*1e9+int64(u32(1)), int64(u32(2))*1e9+int64(u32(3))
 	e.Ino, e.Mode, e.Size = u32(5), u32(6), u32(9)
 	flags := u16(idOffset + r.idLen)
 	e.Stage = int(flags >> 12 & 3)

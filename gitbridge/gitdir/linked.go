@@ -138,7 +138,7 @@ func (p *filePlan) takeWorktree(dir string, s sides, o, t *linkedWorktree) {
 
 	for name, b := range t.files {
 		if p.contents[name] = b; name == dir+"/index" && len(t.entries) > 0 {
-			p.contents[name], _ = smudgedCopy(b, s.theirs.idLen, t.indexMtime)
+			p.contents[name], _ = smudgedCopy(b, t.entries, s.theirs.idLen, t.indexMtime)
 		}
 		if below(name, dir+"/index", dir+"/logs") {
 			continue

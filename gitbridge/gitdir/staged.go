@@ -352,7 +352,7 @@ func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
 
 	if len(p.ours.index) > 0 {
 		var index []byte
-		index, p.staleFiles = smudgedCopy(p.ours.index, p.ours.idLen, p.ours.indexMtime)
+		index, p.staleFiles = smudgedCopy(p.ours.index, p.ours.entries(), p.ours.idLen, p.ours.indexMtime)
 		if err := os.WriteFile(at, index, 0o600); err != nil {
 			return nil, err
 		}

@@ -71,6 +71,7 @@ func (p *Plan) CarryOut(ctx context.Context) error {
 	}
 
 	if err := p.receiver.moveRefs(ctx, p.refs); err != nil {
+		err = refError(err)
 		after, rerr := readState(r)
 		if lock.renamed && len(presentIndex) > 0 && rerr == nil && after.resolve(after.head) != p.index.heads.oursAfter {
 			at, written := filepath.Join(r.Dir, "index"), time.Unix(0, p.ours.indexMtime)
@@ -108,22 +109,17 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 		return err
 	}
 
-	revs := strings.Join(p.tips, "\n") + "\n"
-	for _, id := range tips {
-		if !missing[id] {
-			revs += "^" + id + "\n"
-		}
-	}
-
-	name, err := p.scratch.ask(ctx, nil, strings.NewReader(revs), "pack-objects", "--revs", "--quiet", "--delta-base-offset", "--missing=allow-any", filepath.Join(p.scratch.gitDir, "in"))
+	present := slices.DeleteFunc(tips, func(id string) bool { return missing[id] })
+	name, err := p.scratch.ask(ctx, nil, revisions(p.tips, present), "pack-objects", "--revs", "--non-empty", "--quiet", "--delta-base-offset", "--missing=allow-any", filepath.Join(p.scratch.gitDir, "in"))
 	if err != nil {
 		return fmt.Errorf("collecting the objects: %w", err)
 	}
 
-	pack, err := os.Open(filepath.Join(p.scratch.gitDir, "in-"+strings.TrimSpace(name)+".pack"))
-	if errors.Is(err, fs.ErrNotExist) {
+	name = strings.TrimSpace(name)
+	if name == "" {
 		return nil // there are no objects to add
 	}
+	pack, err := os.Open(filepath.Join(p.scratch.gitDir, "in-"+name+".pack"))
 	if err != nil {
 		return err
 	}
@@ -136,10 +132,7 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 
 	args := []string{"index-pack", "--stdin"}
 	const unpackLimit = 100 // a number of objects; git fetch has the same limit (fetch.unpackLimit)
-	switch n := binary.BigEndian.Uint32(head[8:]); {
-	case n == 0:
-		return nil
-	case n < unpackLimit:
+	if binary.BigEndian.Uint32(head[8:]) < unpackLimit {
 		args = []string{"unpack-objects", "-q"}
 	}
 
@@ -158,11 +151,7 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 		return nil // the repository is a partial clone, so git fetches missing objects when it needs them
 	}
 
-	env := []string{"GIT_NO_REPLACE_OBJECTS=1"}
-	if len(ends) > 0 {
-		env = append(env, "GIT_SHALLOW_FILE="+filepath.Join(p.scratch.gitDir, "shallow"))
-	}
-	if _, err := p.receiver.ask(ctx, env, strings.NewReader(revs), "rev-list", "--objects", "--quiet", "--stdin"); err != nil {
+	if _, err := p.receiver.ask(ctx, p.scratch.shallowEnv(), revisions(p.tips, present), "rev-list", "--objects", "--quiet", "--stdin"); err != nil {
 		return fmt.Errorf("the objects that came are not complete: %w", err)
 	}
 

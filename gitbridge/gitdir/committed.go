@@ -54,24 +54,20 @@ func (p *Plan) CommittedFilter(ctx context.Context) (mustLeave func(path string,
 			return false
 		}
 
-		return p.matches(e, f, p.theirs.idLen)
+		return p.matches(e, f)
 	}, nil
 }
 
-// hasFile reports whether a working tree has a file for the entry. For a submodule it has a directory, and for
-// a nil entry nothing.
-func (e *IndexEntry) hasFile() bool { return e != nil && e.hasObject() }
-
 // matches reports whether a file of a working tree equals an entry. If f is nil, it reports whether the entry
-// has no file (hasFile). idLen is in bytes.
-func (p *Plan) matches(e *IndexEntry, f *File, idLen int) bool {
-	if f == nil || !e.hasFile() {
-		return f == nil && !e.hasFile()
+// has no file.
+func (p *Plan) matches(e *IndexEntry, f *File) bool {
+	if f == nil || !e.hasObject() {
+		return f == nil && !e.hasObject()
 	}
 	if e.isRegular() && f.Exec != (e.Mode&0o100 != 0) && p.comparesModes() {
 		return false
 	}
-	return e.Mtime != 0 && e.Mtime == f.Mtime && e.Size == uint32(f.Size) || e.ID == f.BlobID(idLen)
+	return e.Mtime != 0 && e.Mtime == f.Mtime && e.Size == uint32(f.Size) || e.ID == f.BlobID(p.ours.idLen)
 }
 
 func (e *IndexEntry) isRegular() bool { return e.Mode>>12 == 0o10 }

@@ -27,7 +27,7 @@ func (p *Plan) FollowingFiles(ctx context.Context, leave func(path string, chang
 	}
 	moved, err := p.followingPaths(ctx)
 	maps.DeleteFunc(moved, func(at string, _ *IndexEntry) bool {
-		return !p.refs.prefersTheirs && leave(at, !p.matches(p.theirs.entry(at), p.merge.TheirFile(at), p.ours.idLen))
+		return !p.refs.prefersTheirs && leave(at, !p.matches(p.theirs.entry(at), p.merge.TheirFile(at)))
 	})
 	if err != nil || len(moved) == 0 {
 		return nil, err
@@ -48,7 +48,7 @@ func (p *Plan) dirtyPaths(ctx context.Context, entries entriesByPath) (map[strin
 	differ := make(map[string]bool)
 	for at, e := range entries {
 		has := p.ours.entry(at)
-		differ[at] = !equalEntries(e, has) || e != nil && !e.hasObject() || !p.matches(has, p.merge.OurFile(at), p.ours.idLen)
+		differ[at] = !equalEntries(e, has) || e != nil && !e.hasObject() || !p.matches(has, p.merge.OurFile(at))
 	}
 
 	return differ, nil

@@ -29,12 +29,12 @@ type IndexEntry struct {
 	Size         uint32
 }
 
-// hasObject reports whether an entry names an object of the repository. The entry of a submodule names none,
-// because the object is in the submodule's repository. An entry with Mode 0 names none, because it removes a
-// path.
-func (e IndexEntry) hasObject() bool {
+// hasObject reports whether an entry names an object of the repository, which a working tree has as a file. The entry of
+// a submodule names none: the object is in the submodule's repository, and a working tree has a directory. An entry with
+// Mode 0 names none, because it removes a path, nor does a nil entry.
+func (e *IndexEntry) hasObject() bool {
 	const gitlink, mask = 0o160000, 0o170000
-	return e.Mode != 0 && e.Mode&mask != gitlink
+	return e != nil && e.Mode != 0 && e.Mode&mask != gitlink
 }
 
 // errIndex means that this package cannot read an index: it is split, has entries for whole directories, or is

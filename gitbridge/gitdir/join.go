@@ -103,19 +103,8 @@ func (p *Plan) tryMerge(ctx context.Context, d *DivergedBranch) error {
 	}
 
 	var err error
-	if m.changes, err = p.scratch.diffTree(ctx, d.ourCommit, m.treeID); err != nil {
+	if m.changes, m.fromBoth, err = p.scratch.compareMerge(ctx, d.ourCommit, p.index.heads.theirs, m.treeID); err != nil {
 		return err
-	}
-
-	// fromTheirs are the paths at which the merge differs from the HEAD of theirs.
-	fromTheirs, err := p.scratch.diffTree(ctx, p.index.heads.theirs, m.treeID)
-	if err != nil {
-		return err
-	}
-
-	m.fromBoth = make(map[string]bool)
-	for at := range m.changes {
-		_, m.fromBoth[at] = fromTheirs[at]
 	}
 	if d.NoMerge, err = p.mergeObstacle(ctx, m); err != nil || d.NoMerge != "" || p.merge.Resolve == nil || len(p.UnresolvedPaths) > 0 {
 		return err
@@ -182,10 +171,7 @@ func (p *Plan) askAsOurs(ctx context.Context, env []string, stdin io.Reader, arg
 		return "", err
 	}
 
-	own := []string{"GIT_NO_REPLACE_OBJECTS=1", "GIT_OBJECT_DIRECTORY=" + filepath.Join(p.scratch.gitDir, "objects")}
-	if len(p.scratch.shallowEnds) > 0 {
-		own = append(own, "GIT_SHALLOW_FILE="+filepath.Join(p.scratch.gitDir, "shallow"))
-	}
+	own := append(p.scratch.shallowEnv(), "GIT_OBJECT_DIRECTORY="+filepath.Join(p.scratch.gitDir, "objects"))
 	return gitCaller{p.merge.Git, p.merge.Ours.Dir, work, own}.ask(ctx, env, stdin, args...)
 }
 
@@ -335,9 +321,9 @@ func (p *Plan) mergeObstacle(ctx context.Context, m *branchMerge) (reason string
 		switch to := m.changes[at][1]; {
 		case blocked[at]:
 			return at + " has changes that are not committed", nil
-		case isStaged || !p.matches(e, f, p.ours.idLen) && !(f == nil && e.Skip):
+		case isStaged || !p.matches(e, f) && !(f == nil && e.Skip):
 			return at + " has changes there that are not committed", nil
-		case m.fromBoth[at] && to.hasFile() && !to.isRegular():
+		case m.fromBoth[at] && to.hasObject() && !to.isRegular():
 			return at + " is a link", nil
 		}
 	}
@@ -357,7 +343,7 @@ func (p *Plan) filesInTheWay(ctx context.Context, m *branchMerge) (map[string]bo
 	maps.DeleteFunc(inTheWay, func(at string, differs bool) bool {
 		c, ok := m.changes[at]
 		isSubmodule := c[0] != nil && !c[0].hasObject() // as in git merge, a submodule is never in the way, even if it is at another commit
-		return !ok || !differs || isSubmodule || p.matches(c[1], p.ourFile(ctx, at), p.ours.idLen)
+		return !ok || !differs || isSubmodule || p.matches(c[1], p.ourFile(ctx, at))
 	})
 	return inTheWay, err
 }
@@ -393,7 +379,7 @@ func (p *Plan) MergedFiles(ctx context.Context) (map[string]MergedFile, error) {
 
 	for at, c := range p.branchMerge.changes {
 		to := c[1]
-		if !p.branchMerge.fromBoth[at] || to != nil && !to.hasFile() {
+		if !p.branchMerge.fromBoth[at] || to != nil && !to.hasObject() {
 			continue
 		}
 

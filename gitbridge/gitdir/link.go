@@ -29,10 +29,7 @@ func (l *Link) IsWorktree() bool { return l.Dir != l.Common }
 func LinkAt(at string) *Link {
 	file := filepath.Join(at, ".git")
 	if target, err := os.Readlink(file); err == nil {
-		if l := linkTo(ResolvePath(at, target)); l != nil {
-			return l // not trusted: a git directory cannot name a `.git` that is a symbolic link
-		}
-		return nil
+		return linkTo(ResolvePath(at, target)) // not trusted: a git directory cannot name a `.git` that is a symbolic link
 	}
 
 	text, err := readSmall(file)

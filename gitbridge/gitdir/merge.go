@@ -165,9 +165,6 @@ func (p *Plan) checkHeads(ctx context.Context) error {
 			heads = append(heads, id, id+"^{tree}")
 		}
 	}
-	if len(heads) == 0 {
-		return nil
-	}
 
 	missing, err := p.scratch.missingObjects(ctx, heads)
 	if err == nil && len(missing) > 0 {
@@ -240,10 +237,6 @@ func (p *Plan) collectTips(ctx context.Context) error {
 
 	slices.Sort(p.tips)
 	p.tips = slices.DeleteFunc(slices.Compact(p.tips), func(id string) bool { return !p.ours.isID(id) })
-	if len(p.tips) == 0 {
-		return nil
-	}
-
 	missing, err := p.scratch.missingObjects(ctx, p.tips)
 	if err != nil {
 		return err

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // A receiver changes the receiving repository, by git's commands and locks.
@@ -42,11 +44,7 @@ func (r receiver) writeFile(name string, data []byte) error {
 		if dir := filepath.Dir(at); err == nil && dir != r.repo.Dir {
 			_ = os.Remove(dir) // an error is ignored: only an empty directory is to be removed
 		}
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-
-		return err
+		return errs.Ignore(err, fs.ErrNotExist)
 	}
 
 	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
@@ -93,7 +91,7 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 			continue
 		}
 		if _, err := r.ask(ctx, nil, strings.NewReader("option no-deref\n"+lines), "update-ref", "-m", message, "--no-deref", "--stdin"); err != nil {
-			return refError(err)
+			return err
 		}
 	}
 
@@ -107,7 +105,7 @@ func areNested(a, b string) bool { return strings.HasPrefix(a, b+"/") || strings
 func (r receiver) moveHead(ctx context.Context, p *refPlan, message string) error {
 	for name, target := range p.symrefs {
 		if _, err := r.ask(ctx, nil, nil, "symbolic-ref", "-m", message, name, target); err != nil {
-			return refError(err)
+			return err
 		}
 	}
 	if p.head == "" {
@@ -121,10 +119,8 @@ func (r receiver) moveHead(ctx context.Context, p *refPlan, message string) erro
 		args = append(args, p.ours.head)
 	}
 
-	if _, err := r.ask(ctx, nil, nil, args...); err != nil {
-		return refError(err)
-	}
-	return nil
+	_, err := r.ask(ctx, nil, nil, args...)
+	return err
 }
 
 // replaceFile replaces a file by a new file with the given bytes and the permissions of the old one.
@@ -149,6 +145,7 @@ func replaceFile(at string, data []byte) error {
 	return err
 }
 
+// refError adds ErrBusy to an error of moveRefs if a ref was locked or has moved.
 func refError(err error) error {
 	if strings.Contains(err.Error(), "cannot lock ref") || strings.Contains(err.Error(), "but expected") {
 		return fmt.Errorf("%w: %w", ErrBusy, err)

@@ -50,14 +50,13 @@ func (p *refPlan) decide(ctx context.Context, files *filePlan) {
 
 // dropMissing removes the updates whose objects are missing.
 func (p *refPlan) dropMissing(missing map[string]bool) {
-	for _, u := range p.updates {
+	p.updates = slices.DeleteFunc(p.updates, func(u refUpdate) bool {
 		if missing[u.new] {
 			p.lacksObjects = true
 			p.note("%s is left out: its objects are missing", u.name)
 		}
-	}
-
-	p.updates = slices.DeleteFunc(p.updates, func(u refUpdate) bool { return missing[u.new] })
+		return missing[u.new]
+	})
 	if missing[p.head] {
 		p.head = ""
 	}
@@ -73,18 +72,11 @@ func (p *refPlan) decideRef(ctx context.Context, name string) {
 		if o == b && t != "" {
 			p.symrefs[name] = strings.TrimPrefix(t, "ref: ")
 		}
-	case t == "" && o == b:
-		if p.checkedOutElsewhere(name) {
-			p.note("%s stays: another working tree has it checked out", short)
-			return
-		}
-		p.setRef(name, o, "")
-
-	case t == "":
-		p.note("%s stays: it moved since", strings.TrimPrefix(name, "refs/"))
-	case p.merge.Undo && o == b && !(isBranch && p.checkedOutElsewhere(name)):
+	case t == "" && o == b && p.checkedOutElsewhere(name):
+		p.note("%s stays: another working tree has it checked out", short)
+	case o == b && (t == "" || p.merge.Undo && !(isBranch && p.checkedOutElsewhere(name))):
 		p.setRef(name, o, t)
-	case p.merge.Undo:
+	case t == "" || p.merge.Undo:
 		p.note("%s stays: it moved since", strings.TrimPrefix(name, "refs/"))
 	case strings.HasPrefix(name, tags) && o+b != "":
 		p.note("the tag %s stays as it is here", strings.TrimPrefix(name, tags))
@@ -103,14 +95,10 @@ func (p *refPlan) decideRef(ctx context.Context, name string) {
 		p.note("%s moved on both sides: it is theirs, and %s has what it was", short, p.park(ctx, short, o))
 		p.setRef(name, o, t)
 		p.prefersTheirs = p.prefersTheirs || p.ours.head == "ref: "+name
+	case isBranch && o == "":
+		p.note("%s is gone here: %s has the commits", short, p.park(ctx, short, t))
 	case isBranch:
-		parkedAt := p.park(ctx, short, t)
-		if o == "" {
-			p.note("%s is gone here: %s has the commits", short, parkedAt)
-			return
-		}
-		p.diverged = append(p.diverged, &DivergedBranch{Diverged: threeway.Diverged{Branch: short, Parked: parkedAt}, ourCommit: o, theirCommit: t})
-
+		p.diverged = append(p.diverged, &DivergedBranch{Diverged: threeway.Diverged{Branch: short, Parked: p.park(ctx, short, t)}, ourCommit: o, theirCommit: t})
 	case strings.HasPrefix(name, remotes):
 	default: // refs of git notes, and of other programs
 		p.note("%s moved on both sides: it stays, and %s is the other one", name, p.parkRef(ctx, name, t))

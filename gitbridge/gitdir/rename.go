@@ -42,18 +42,14 @@ func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*F
 	}
 
 	tree = strings.TrimSpace(tree)
-	changed, err := s.diffTree(ctx, ours, tree)
-	if err != nil {
-		return nil, nil, err
-	}
-	fromTheirs, err := s.diffTree(ctx, theirs, tree)
+	changed, fromBoth, err := s.compareMerge(ctx, ours, theirs, tree)
 	if err != nil {
 		return nil, nil, err
 	}
 
 	merged = make(map[string]MergedFile)
 	for at, c := range changed {
-		if _, differs := fromTheirs[at]; !differs || c[1] == nil {
+		if !fromBoth[at] || c[1] == nil {
 			taken = append(taken, at)
 			continue
 		}

@@ -91,6 +91,16 @@ func (s *scratchRepo) makeShallow(ctx context.Context, ours, theirs *state) erro
 	return os.WriteFile(filepath.Join(s.gitDir, "shallow"), []byte(string(ours.shallowFile)+strings.Join(s.shallowEnds, "\n")+"\n"), 0o600)
 }
 
+// shallowEnv returns the environment of a git call for the receiving repository with the objects of both sides, in which
+// the repository is shallow at shallowEnds.
+func (s *scratchRepo) shallowEnv() []string {
+	env := []string{"GIT_NO_REPLACE_OBJECTS=1"}
+	if len(s.shallowEnds) > 0 {
+		env = append(env, "GIT_SHALLOW_FILE="+filepath.Join(s.gitDir, "shallow"))
+	}
+	return env
+}
+
 // treeOf returns a commit, or the id of the empty tree if the commit is "".
 func (s *scratchRepo) treeOf(commit string) string { return cmp.Or(commit, s.emptyTree) }
 
@@ -135,10 +145,6 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 	}
 
 	for _, id := range theirs {
-		if slices.Contains(base, id) {
-			return false
-		}
-
 		out, err := s.ask(ctx, nil, nil, append([]string{"merge-base", id}, base...)...)
 		const none = 1 // the exit status if there is no common commit; any other error means that objects are missing
 		if err == nil && out != "" || err != nil && ExitCode(err) != none {
@@ -152,13 +158,8 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 // findBroken adds to missing those of the commits in whose histories commits are missing, as after a git prune in a
 // repository of which the objects of theirs are borrowed. The histories of the ids in whole are not read.
 func (s *scratchRepo) findBroken(ctx context.Context, commits, whole []string, missing map[string]bool) error {
-	excluded := ""
-	for _, id := range whole {
-		excluded += "^" + id + "\n"
-	}
-
 	isBroken := func(ids ...string) (bool, error) {
-		_, err := s.ask(ctx, nil, strings.NewReader(strings.Join(ids, "\n")+"\n"+excluded), "rev-list", "--quiet", "--ignore-missing", "--stdin")
+		_, err := s.ask(ctx, nil, revisions(ids, whole), "rev-list", "--quiet", "--ignore-missing", "--stdin")
 		if ExitCode(err) == 128 { // git fails
 			return true, nil
 		}
@@ -181,23 +182,31 @@ func (s *scratchRepo) findBroken(ctx context.Context, commits, whole []string, m
 	return nil
 }
 
+// revisions returns the input of a git call with --stdin: the objects with the given ids and all that can be reached from
+// them, except what can be reached from the ids in excluded.
+func revisions(ids, excluded []string) io.Reader {
+	var text strings.Builder
+	for _, id := range ids {
+		text.WriteString(id + "\n")
+	}
+	for _, id := range excluded {
+		text.WriteString("^" + id + "\n")
+	}
+	return strings.NewReader(text.String())
+}
+
 // commitsBetween returns the number of commits in the history of commit that are not in the histories of
 // excluded, and the subjects of at most maxSubjects of them, the newest last. If there are more commits, a text
 // with the number of those that are not listed comes first.
 func (s *scratchRepo) commitsBetween(ctx context.Context, commit string, excluded ...string) (n int, subjects []string) {
-	revs := commit + "\n"
-	for _, id := range excluded {
-		revs += "^" + id + "\n"
-	}
-
-	out, err := s.ask(ctx, nil, strings.NewReader(revs), "log", "--format=%s", "--ignore-missing", "-"+strconv.Itoa(maxSubjects), "--stdin")
+	out, err := s.ask(ctx, nil, revisions([]string{commit}, excluded), "log", "--format=%s", "--ignore-missing", "-"+strconv.Itoa(maxSubjects), "--stdin")
 	if err != nil || out == "" {
 		return 0, nil
 	}
 
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 	if n = len(lines); n == maxSubjects {
-		out, err = s.ask(ctx, nil, strings.NewReader(revs), "rev-list", "--count", "--ignore-missing", "--stdin")
+		out, err = s.ask(ctx, nil, revisions([]string{commit}, excluded), "rev-list", "--count", "--ignore-missing", "--stdin")
 		if n, _ = strconv.Atoi(strings.TrimSpace(out)); err != nil || n == 0 {
 			return 0, nil
 		}
@@ -212,18 +221,26 @@ func (s *scratchRepo) commitsBetween(ctx context.Context, commit string, exclude
 }
 
 // diffTree returns the paths that differ between two commits, each with its entries before and after. "" is a commit
-// without files. If paths are given, only these are compared.
-func (s *scratchRepo) diffTree(ctx context.Context, from, to string, paths ...string) (map[string][2]*IndexEntry, error) {
+// without files.
+func (s *scratchRepo) diffTree(ctx context.Context, from, to string) (map[string][2]*IndexEntry, error) {
 	if from == to {
 		return nil, nil
 	}
-	out, err := s.ask(ctx, nil, nil, append([]string{"diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64",
-		s.treeOf(from), s.treeOf(to), "--"}, paths...)...)
+	out, err := s.ask(ctx, nil, nil, "diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", s.treeOf(from), s.treeOf(to))
 	return parseRawDiff(out), err
 }
 
-// entryOf returns the entry that a commit has at a path, nil for none.
-func (s *scratchRepo) entryOf(ctx context.Context, commit, at string) (*IndexEntry, error) {
-	made, err := s.diffTree(ctx, "", commit, at)
-	return made[at][1], err
+// compareMerge returns the paths at which a merged tree differs from ours, each with the entries of ours and of the merged
+// tree. fromBoth has the same paths. It reports whether the merged tree also differs from theirs there.
+func (s *scratchRepo) compareMerge(ctx context.Context, ours, theirs, tree string) (changes map[string][2]*IndexEntry, fromBoth map[string]bool, err error) {
+	if changes, err = s.diffTree(ctx, ours, tree); err != nil {
+		return nil, nil, err
+	}
+	fromTheirs, err := s.diffTree(ctx, theirs, tree)
+	fromBoth = make(map[string]bool)
+	for at := range changes {
+		_, fromBoth[at] = fromTheirs[at]
+	}
+
+	return changes, fromBoth, err
 }

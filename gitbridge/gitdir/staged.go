@@ -148,17 +148,18 @@ func (p *indexPlan) addStaged(ctx context.Context, wanted entriesByPath) error {
 			continue
 		}
 
-		committed, err := p.scratch.entryOf(ctx, p.heads.theirs, at)
-		if err != nil {
-			return err
+		committed := p.theirs.entry(at) // theirs has not staged the path, so this is the entry in the HEAD of theirs
+		if committed != nil {
+			committed = &IndexEntry{Path: at, Mode: committed.Mode, ID: committed.ID}
 		}
 		// Theirs has not unstaged the path but committed it. The receiving side may not get that commit, so its
 		// entry stays.
 		if equalEntries(committed, b) {
 			continue
 		}
-		if wanted[at], err = p.scratch.entryOf(ctx, p.heads.oursAfter, at); err != nil {
-			return err
+		wanted[at] = committed
+		if change, differs := notTheirs[at]; differs {
+			wanted[at] = change[1]
 		}
 	}
 

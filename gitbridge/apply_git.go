@@ -194,7 +194,7 @@ func (r *applyGit) commit() (skipped []stream.Omission, err error) {
 		}
 
 		g.plan.RefreshIndex(r.ctx)
-		if left := g.plan.MarkedPaths(); len(left) > 0 {
+		if left := g.plan.MarkedPaths; len(left) > 0 {
 			skipped = append(skipped, stream.Omission{Path: g.Dir, Reason: "the merge is not committed: " + strings.Join(left, ", ") + " has conflict markers"})
 		}
 	}

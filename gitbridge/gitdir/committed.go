@@ -3,6 +3,7 @@ package gitdir
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -74,9 +75,5 @@ func (e *IndexEntry) isRegular() bool { return e.Mode>>12 == 0o10 }
 
 // comparesModes reports whether git compares executable bits (core.fileMode).
 func (p *Plan) comparesModes() bool {
-	switch strings.ToLower(p.merge.Ours.setting("core.filemode")) {
-	case "false", "no", "off", "0":
-		return false
-	}
-	return true
+	return !slices.Contains([]string{"false", "no", "off", "0"}, strings.ToLower(p.merge.Ours.setting("core.filemode")))
 }

@@ -35,15 +35,6 @@ type branchMerge struct {
 	fromBoth    map[string]bool           // has the paths of changes: whether the merged file differs from the HEAD of theirs
 }
 
-// MarkedPaths returns the paths that get conflict markers. If there are any, CarryOut leaves the merge in
-// progress.
-func (p *Plan) MarkedPaths() []string {
-	if p.branchMerge == nil {
-		return nil
-	}
-	return p.branchMerge.markedPaths
-}
-
 // NotMerged returns the branch of HEAD, and the reason, if Merge.Resolve is set and the branch cannot be merged.
 // Otherwise reason is "".
 func (p *Plan) NotMerged() (branch, reason string) {
@@ -71,7 +62,7 @@ func (p *Plan) decideDiverged(ctx context.Context) error {
 		switch {
 		case p.branchMerge == nil || p.branchMerge.branch != d:
 			p.refs.note("%s moved on both sides: it stays, and %s has the other commits (`git merge %s`)", d.Branch, d.Parked, d.Parked)
-		case len(p.branchMerge.markedPaths) > 0:
+		case len(p.MarkedPaths) > 0:
 			p.refs.note("%s moved on both sides, and its merge is to be completed", d.Branch)
 		default:
 			p.refs.note("%s moved on both sides, and is merged", d.Branch)
@@ -120,7 +111,7 @@ func (p *Plan) addMerge(ctx context.Context, m *branchMerge) error {
 	if len(m.markedPaths) > 0 {
 		message += "\n# Conflicts:\n#\t" + strings.Join(m.markedPaths, "\n#\t") + "\n"
 		p.files.afterIndex = map[string][]byte{"MERGE_MSG": []byte(message), "MERGE_MODE": {}, "MERGE_HEAD": []byte(d.theirCommit + "\n")}
-		p.branchMerge, h.oursAfter = m, m.treeID
+		p.branchMerge, p.MarkedPaths, h.oursAfter = m, m.markedPaths, m.treeID
 		return nil
 	}
 
@@ -261,8 +252,10 @@ func (p *Plan) resolveConflicts(ctx context.Context, m *branchMerge) error {
 		return nil
 	}
 
-	env := []string{"GIT_INDEX_FILE=" + filepath.Join(p.scratch.gitDir, "merge-index")}
-	_, err := p.scratch.ask(ctx, env, nil, "read-tree", m.treeID)
+	_, env, err := p.scratch.writeIndexFile(nil)
+	if err == nil {
+		_, err = p.scratch.ask(ctx, env, nil, "read-tree", m.treeID)
+	}
 	if err == nil {
 		_, err = p.scratch.ask(ctx, env, strings.NewReader(info.String()), "update-index", "-z", "--index-info")
 	}
@@ -394,7 +387,7 @@ func (p *Plan) MergedFiles(ctx context.Context) (map[string]MergedFile, error) {
 		}
 
 		text := []byte(data)
-		if slices.Contains(p.branchMerge.markedPaths, at) {
+		if slices.Contains(p.MarkedPaths, at) {
 			text = bytes.ReplaceAll(text, []byte(">>>>>>> "+p.branchMerge.branch.theirCommit), []byte(">>>>>>> "+p.branchMerge.branch.Parked))
 			text = bytes.ReplaceAll(text, []byte("<<<<<<< "+p.branchMerge.branch.ourCommit), []byte("<<<<<<< HEAD"))
 		}

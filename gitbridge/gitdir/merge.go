@@ -55,6 +55,8 @@ type Plan struct {
 	// UnresolvedPaths are the paths in conflict about which Merge.Resolve returned Unresolved. If there are any, the
 	// branch is not merged.
 	UnresolvedPaths []string
+	// MarkedPaths are the paths that get conflict markers. If there are any, CarryOut leaves the merge in progress.
+	MarkedPaths []string
 
 	merge *Merge
 	sides
@@ -209,8 +211,8 @@ func (p *Plan) decide(ctx context.Context) error {
 		return err
 	}
 
-	if left := p.MarkedPaths(); len(left) > 0 {
-		inConflict := func(e IndexEntry) bool { return slices.Contains(left, e.Path) }
+	if len(p.MarkedPaths) > 0 {
+		inConflict := func(e IndexEntry) bool { return slices.Contains(p.MarkedPaths, e.Path) }
 		p.index.newEntries = slices.Concat(slices.DeleteFunc(p.index.newEntries, inConflict), slices.DeleteFunc(p.branchMerge.stages, func(e IndexEntry) bool { return !inConflict(e) }))
 	}
 

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 // DescribeChanges describes in git's words how the refs, HEAD, the index and the operations in progress of a git
@@ -22,7 +24,7 @@ func DescribeChanges(base, now Files) ([]string, error) {
 		lines = append(lines, "HEAD is at "+shortRef(n.head)+", was at "+shortRef(b.head))
 	}
 	if changed := len(slices.CompactFunc(indexDelta(b.entries(), n.entries()), func(e, o IndexEntry) bool { return e.Path == o.Path })); changed > 0 {
-		lines = append(lines, plural(changed, "path")+" staged, unstaged or committed")
+		lines = append(lines, english.Plural(changed, "path", "")+" staged, unstaged or committed")
 	}
 
 	for _, name := range operationNames {

@@ -262,9 +262,9 @@ func (p *indexPlan) joinSplit(ctx context.Context, s *state) error {
 		}
 	}
 
-	at, err := p.writeIndexFile(s)
+	at, env, err := p.scratch.writeIndexFile(s.index)
 	if err == nil {
-		_, err = p.scratch.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, nil, "update-index", "--no-split-index")
+		_, err = p.scratch.ask(ctx, env, nil, "update-index", "--no-split-index")
 	}
 	if err != nil {
 		return err
@@ -278,24 +278,25 @@ func (p *indexPlan) joinSplit(ctx context.Context, s *state) error {
 	return s.parseEntries()
 }
 
-// writeIndexFile writes an index to a file of the scratch repository, and returns the path of the file.
-func (p *indexPlan) writeIndexFile(s *state) (string, error) {
-	name := map[*state]string{p.ours: "ours", p.theirs: "theirs", p.base: "base"}[s]
-	at := filepath.Join(p.scratch.gitDir, name+"-index")
-	if len(s.index) == 0 {
-		return at, nil // no file is written: for git, a missing index is an empty one
+// writeIndexFile writes an index to a file of the scratch repository, in place of an index that an earlier call has
+// written. env is the environment of git calls that use the file as the index.
+func (s *scratchRepo) writeIndexFile(index []byte) (at string, env []string, err error) {
+	at = filepath.Join(s.gitDir, "an-index")
+	_ = os.Remove(at)
+	if len(index) > 0 { // otherwise no file is written: for git, a missing index is an empty one
+		err = os.WriteFile(at, index, 0o600)
 	}
-	return at, os.WriteFile(at, s.index, 0o600)
+	return at, []string{"GIT_INDEX_FILE=" + at}, err
 }
 
 // stagedEntries returns the entries of an index that differ from a commit. An entry of a path in conflict has a stage.
 func (p *indexPlan) stagedEntries(ctx context.Context, s *state, commit string) (entriesByPath, error) {
-	at, err := p.writeIndexFile(s)
+	_, env, err := p.scratch.writeIndexFile(s.index)
 	if err != nil {
 		return nil, err
 	}
 
-	out, err := p.scratch.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, nil, "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", p.scratch.treeOf(commit))
+	out, err := p.scratch.ask(ctx, env, nil, "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", p.scratch.treeOf(commit))
 	if err != nil {
 		return nil, err
 	}
@@ -348,18 +349,15 @@ func (r *Repo) isBare() bool {
 
 // newIndex returns the new index of the receiving side: the present one, changed by newEntries. It sets staleFiles.
 func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
-	at := filepath.Join(p.scratch.gitDir, "new-index")
-	_ = os.Remove(at) // an earlier call may have left the file
-
+	var index []byte
 	if len(p.ours.index) > 0 {
-		var index []byte
 		index, p.staleFiles = smudgedCopy(p.ours.index, p.ours.entries(), p.ours.idLen, p.ours.indexMtime)
-		if err := os.WriteFile(at, index, 0o600); err != nil {
-			return nil, err
-		}
+	}
+	at, env, err := p.scratch.writeIndexFile(index)
+	if err != nil {
+		return nil, err
 	}
 
-	env := []string{"GIT_INDEX_FILE=" + at}
 	var info, skip strings.Builder
 	zero := strings.Repeat("0", 2*p.ours.idLen)
 	done := make(map[string]bool)

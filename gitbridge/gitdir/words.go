@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 // maxSubjects limits the subjects that are listed for a branch.
@@ -25,9 +27,9 @@ func (p *Plan) addLine(format string, args ...any) {
 
 // summarize sets Lines, NewCommits and DroppedCommits.
 func (p *Plan) summarize(ctx context.Context) {
-	p.describeRefs(ctx)
+	p.describeUpdates(ctx)
 	if len(p.Lines)+len(p.refs.notes) == 0 && len(p.index.newEntries) > 0 {
-		p.addLine("%s staged or unstaged", plural(len(p.index.newEntries), "path"))
+		p.addLine("%s staged or unstaged", english.Plural(len(p.index.newEntries), "path", ""))
 	}
 	if len(p.Lines)+len(p.refs.notes) == 0 {
 		p.Lines = p.files.lines
@@ -35,9 +37,9 @@ func (p *Plan) summarize(ctx context.Context) {
 	p.Lines = append(p.Lines, p.refs.notes...)
 }
 
-// describeRefs describes the updates of refs, and the new value of HEAD. If several branches have new commits, the
+// describeUpdates describes the updates of refs, and the new value of HEAD. If several branches have new commits, the
 // subject of each new commit follows the name of its branch.
-func (p *Plan) describeRefs(ctx context.Context) {
+func (p *Plan) describeUpdates(ctx context.Context) {
 	var newCommits []branchCommits
 	excluded := p.refs.refValues(false)
 	// New refs come last.
@@ -88,7 +90,7 @@ func (p *Plan) describeRefs(ctx context.Context) {
 // describeDropped describes the commits that the history of old has and that the histories of remaining do not have.
 func (p *Plan) describeDropped(ctx context.Context, short, old string, remaining ...string) {
 	if n, subjects := p.scratch.commitsBetween(ctx, old, remaining...); n > 0 {
-		p.addLine("takes %s off %s: %s (it was %s)", plural(n, "commit"), short, strings.Join(subjects, ", "), shortRef(old))
+		p.addLine("takes %s off %s: %s (it was %s)", english.Plural(n, "commit", ""), short, strings.Join(subjects, ", "), shortRef(old))
 		p.DroppedCommits = append(p.DroppedCommits, subjects...)
 	}
 }
@@ -108,7 +110,7 @@ func (p *Plan) describeBranch(ctx context.Context, short string, u refUpdate, ex
 		p.addLine("the branch %s is gone (was %s)", short, shortRef(u.old))
 		remaining = p.refs.refValues(true)
 	} else if n, subjects = p.scratch.commitsBetween(ctx, u.new, excluded...); n > 0 {
-		p.addLine("%s %s %s", plural(n, "commit"), phrase, short)
+		p.addLine("%s %s %s", english.Plural(n, "commit", ""), phrase, short)
 	} else if u.old == "" {
 		p.addLine("new branch %s", short)
 	}
@@ -141,11 +143,4 @@ func (p *refPlan) refValues(after bool) (out []string) {
 
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -65,17 +65,15 @@ func (f treeFiles) List(name string) (out []gitdir.DirEntry, err error) {
 	return out, err
 }
 
-func (f treeFiles) Save(name string, to io.Writer) error {
+func (f treeFiles) Open(name string) (io.ReadCloser, error) {
 	n, err := f.lookup(name)
 	if err == nil && (n == nil || !n.IsRegular()) {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-
-	_, err = io.Copy(to, n.Content.Reader(f.src.Files))
-	return err
+	return io.NopCloser(n.Content.Reader(f.src.Files)), nil
 }
 
 func (f treeFiles) Stat(name string) (kind uint32, mtime int64, err error) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -140,7 +141,7 @@ var errTooManyObjects = fmt.Errorf("%w: it has more than %d GiB of objects", Err
 // name of an object or a pack is its hash. Other files below objects, such as a commit graph, are not copied
 // either: git can make them again. Errors: errTooManyObjects.
 func copyObjects(f Files, dest, existingDir string) error {
-	w := &limitedWriter{remainingBytes: maxObjectBytes}
+	remainingBytes := int64(maxObjectBytes)
 	return eachFile(f, "objects", 0, func(name string) error {
 		rel := strings.TrimPrefix(name, "objects/")
 		if !isObject(rel) {
@@ -151,7 +152,7 @@ func copyObjects(f Files, dest, existingDir string) error {
 				return nil
 			}
 		}
-		return saveTo(f, name, filepath.Join(dest, rel), w)
+		return saveTo(f, name, filepath.Join(dest, rel), &remainingBytes)
 	})
 }
 
@@ -164,30 +165,26 @@ func isObject(rel string) bool {
 	return !strings.ContainsRune(name, '/') && !strings.HasPrefix(name, ".") && slices.Contains([]string{".pack", ".idx", ".promisor"}, path.Ext(name))
 }
 
-// A limitedWriter writes at most remainingBytes to its files. Then it fails with errTooManyObjects.
-type limitedWriter struct {
-	file           *os.File
-	remainingBytes int64
-}
-
-func (l *limitedWriter) Write(b []byte) (int, error) {
-	if l.remainingBytes -= int64(len(b)); l.remainingBytes < 0 {
-		return 0, errTooManyObjects
+// saveTo copies a file of a git directory to the new file dest. remainingBytes limits the size of the file, and is reduced
+// by the size. Errors: errTooManyObjects.
+func saveTo(f Files, name, dest string, remainingBytes *int64) error {
+	in, err := f.Open(name)
+	if err != nil {
+		return err
 	}
-	return l.file.Write(b)
-}
+	defer in.Close()
 
-// saveTo copies a file of a git directory to the new file dest, by w.
-func saveTo(f Files, name, dest string, w *limitedWriter) error {
 	if err := os.MkdirAll(filepath.Dir(dest), 0o700); err != nil {
 		return err
 	}
-
 	out, err := os.OpenFile(dest, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 
-	w.file = out
-	return errors.Join(f.Save(name, w), out.Close())
+	n, err := io.Copy(out, io.LimitReader(in, *remainingBytes+1))
+	if *remainingBytes -= n; *remainingBytes < 0 {
+		err = errTooManyObjects
+	}
+	return errors.Join(err, out.Close())
 }

@@ -252,10 +252,8 @@ func (p *Plan) resolveConflicts(ctx context.Context, m *branchMerge) error {
 		return nil
 	}
 
-	_, env, err := p.scratch.writeIndexFile(nil)
-	if err == nil {
-		_, err = p.scratch.ask(ctx, env, nil, "read-tree", m.treeID)
-	}
+	env := []string{"GIT_INDEX_FILE=" + filepath.Join(p.scratch.gitDir, "merge-index")}
+	_, err := p.scratch.ask(ctx, env, nil, "read-tree", m.treeID)
 	if err == nil {
 		_, err = p.scratch.ask(ctx, env, strings.NewReader(info.String()), "update-index", "-z", "--index-info")
 	}

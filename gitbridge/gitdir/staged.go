@@ -255,8 +255,8 @@ func (p *indexPlan) joinSplit(ctx context.Context, s *state) error {
 	}
 
 	for _, n := range names {
-		if strings.HasPrefix(n.Name, "sharedindex.") {
-			if err := saveTo(files, n.Name, filepath.Join(p.scratch.gitDir, n.Name), &limitedWriter{remainingBytes: maxFileBytes}); err != nil && !os.IsExist(err) {
+		if remainingBytes := int64(maxFileBytes); strings.HasPrefix(n.Name, "sharedindex.") {
+			if err := saveTo(files, n.Name, filepath.Join(p.scratch.gitDir, n.Name), &remainingBytes); err != nil && !os.IsExist(err) {
 				return err
 			}
 		}

@@ -26,8 +26,8 @@ type Files interface {
 	Read(name string) ([]byte, error)
 	// List returns the entries of a directory, none if the path is not a directory.
 	List(name string) ([]DirEntry, error)
-	// Save writes the contents of a file of any size to w.
-	Save(name string, w io.Writer) error
+	// Open opens a file of any size. The caller closes it.
+	Open(name string) (io.ReadCloser, error)
 	// Stat returns the type of an entry, such as unix.S_IFREG, and the time of its last change in nanoseconds. If
 	// there is no such entry, it returns zeros.
 	Stat(name string) (kind uint32, mtime int64, err error)
@@ -91,16 +91,7 @@ func (r *Repo) List(name string) (out []DirEntry, err error) {
 	return out, nil
 }
 
-func (r *Repo) Save(name string, w io.Writer) error {
-	f, err := os.Open(r.pathOf(name))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-
-	_, err = io.Copy(w, f)
-	return err
-}
+func (r *Repo) Open(name string) (io.ReadCloser, error) { return os.Open(r.pathOf(name)) }
 
 func (r *Repo) Stat(name string) (kind uint32, mtime int64, err error) {
 	var st unix.Stat_t

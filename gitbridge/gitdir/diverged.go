@@ -26,7 +26,7 @@ func (p *Plan) FollowingFiles(ctx context.Context, leave func(path string, chang
 		return nil, nil
 	}
 	moved, err := p.followingPaths(ctx)
-	maps.DeleteFunc(moved, func(at string, _ *IndexEntry) bool {
+	maps.DeleteFunc(moved, func(at string, _ [2]*IndexEntry) bool {
 		return !p.refs.prefersTheirs && leave(at, !p.matches(p.theirs.entry(at), p.merge.TheirFile(at)))
 	})
 	if err != nil || len(moved) == 0 {
@@ -34,31 +34,30 @@ func (p *Plan) FollowingFiles(ctx context.Context, leave func(path string, chang
 	}
 
 	dirty, err := p.dirtyPaths(ctx, moved)
-	maps.DeleteFunc(moved, func(at string, _ *IndexEntry) bool { return dirty[at] })
+	maps.DeleteFunc(moved, func(at string, _ [2]*IndexEntry) bool { return dirty[at] })
 	return slices.Sorted(maps.Keys(moved)), err
 }
 
-// dirtyPaths returns the paths of the files of the receiving side that differ from HEAD or from the index. entries are
-// the entries of HEAD at the paths to compare. The result may also have paths that are not in entries.
-func (p *Plan) dirtyPaths(ctx context.Context, entries entriesByPath) (map[string]bool, error) {
+// dirtyPaths returns the paths of the files of the receiving side that differ from HEAD or from the index. changes are
+// changes of HEAD at the paths to compare. The result may also have paths that are not in changes.
+func (p *Plan) dirtyPaths(ctx context.Context, changes treeDiff) (map[string]bool, error) {
 	if p.merge.OurFile == nil {
 		return p.receiver.changedPaths(ctx)
 	}
 
 	differ := make(map[string]bool)
-	for at, e := range entries {
-		has := p.ours.entry(at)
+	for at, change := range changes {
+		e, has := change[0], p.ours.entry(at)
 		differ[at] = !equalEntries(e, has) || e != nil && !e.hasObject() || !p.matches(has, p.merge.OurFile(at))
 	}
 
 	return differ, nil
 }
 
-// followingPaths returns the paths that differ between the old and the new HEAD of the receiving side, each with its
-// entry in the old HEAD. If the new HEAD is neither the HEAD of theirs nor a merge, it returns no paths. It leaves out
+// followingPaths returns the paths that differ between the old and the new HEAD of the receiving side. If the new HEAD is neither the HEAD of theirs nor a merge, it returns no paths. It leaves out
 // paths that git merged from both sides, paths that a sparse checkout leaves out, and paths of submodules, whose files
 // git checkout does not write either.
-func (p *Plan) followingPaths(ctx context.Context) (entriesByPath, error) {
+func (p *Plan) followingPaths(ctx context.Context) (treeDiff, error) {
 	h := p.index.heads
 	if h.oursBefore == h.oursAfter || h.oursAfter != h.theirs && !p.refs.prefersTheirs && p.branchMerge == nil {
 		return nil, nil
@@ -69,19 +68,15 @@ func (p *Plan) followingPaths(ctx context.Context) (entriesByPath, error) {
 		return nil, err
 	}
 
-	before := make(entriesByPath)
-	for at, change := range changed {
+	maps.DeleteFunc(changed, func(at string, change [2]*IndexEntry) bool {
 		isModule := change[1] != nil && !change[1].hasObject()
-		if !isModule && (p.branchMerge == nil || !p.branchMerge.fromBoth[at]) {
-			before[at] = change[0]
-		}
-	}
-
+		return isModule || p.branchMerge != nil && p.branchMerge.fromBoth[at]
+	})
 	for _, e := range slices.Concat(p.ours.entries(), p.theirs.entries()) {
 		if e.Skip {
-			delete(before, e.Path)
+			delete(changed, e.Path)
 		}
 	}
 
-	return before, nil
+	return changed, nil
 }

@@ -28,11 +28,11 @@ const (
 // A branchMerge is git's merge of the branch of HEAD, if both sides moved that branch.
 type branchMerge struct {
 	branch      *DivergedBranch
-	treeID      string                    // id of the merged tree
-	stages      []IndexEntry              // entries of the paths in conflict
-	markedPaths []string                  // paths in conflict that get conflict markers
-	changes     map[string][2]*IndexEntry // by path: the entries of the receiving side before and after the merge
-	fromBoth    map[string]bool           // has the paths of changes: whether the merged file differs from the HEAD of theirs
+	treeID      string          // id of the merged tree
+	stages      []IndexEntry    // entries of the paths in conflict
+	markedPaths []string        // paths in conflict that get conflict markers
+	changes     treeDiff        // the changes of the receiving side by the merge
+	fromBoth    map[string]bool // has the paths of changes: whether the merged file differs from the HEAD of theirs
 }
 
 // NotMerged returns the branch of HEAD, and the reason, if Merge.Resolve is set and the branch cannot be merged.
@@ -325,12 +325,7 @@ func (p *Plan) mergeObstacle(ctx context.Context, m *branchMerge) (reason string
 // filesInTheWay returns the files that a merge changes and that the receiving side has in a third version: neither the
 // committed nor the merged one.
 func (p *Plan) filesInTheWay(ctx context.Context, m *branchMerge) (map[string]bool, error) {
-	committed := make(entriesByPath)
-	for at, c := range m.changes {
-		committed[at] = c[0]
-	}
-
-	inTheWay, err := p.dirtyPaths(ctx, committed)
+	inTheWay, err := p.dirtyPaths(ctx, m.changes)
 	maps.DeleteFunc(inTheWay, func(at string, differs bool) bool {
 		c, ok := m.changes[at]
 		isSubmodule := c[0] != nil && !c[0].hasObject() // as in git merge, a submodule is never in the way, even if it is at another commit

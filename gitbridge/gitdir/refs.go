@@ -226,14 +226,10 @@ func refComponent(name string) string {
 // parkBranches parks the branches of theirs, which is another repository than ours.
 func (p *refPlan) parkBranches(ctx context.Context) {
 	p.note("the git directory is another one there: this one stays as it is")
-	ourIDs := make(map[string]bool)
-	for _, id := range p.ours.refs {
-		ourIDs[id] = true
-	}
-
+	ourIDs := p.refValues(false)
 	for _, name := range slices.Sorted(maps.Keys(p.theirs.refs)) {
 		id := p.theirs.refs[name]
-		if short, ok := strings.CutPrefix(name, branches); ok && p.theirs.isID(id) && !ourIDs[id] {
+		if short, ok := strings.CutPrefix(name, branches); ok && p.theirs.isID(id) && !slices.Contains(ourIDs, id) {
 			p.note("%s has the commits of its %s", p.park(ctx, short, id), short)
 			p.tips = append(p.tips, id)
 		}

@@ -220,9 +220,12 @@ func (s *scratchRepo) commitsBetween(ctx context.Context, commit string, exclude
 	return n, append(subjects, lines...)
 }
 
-// diffTree returns the paths that differ between two commits, each with its entries before and after. "" is a commit
-// without files.
-func (s *scratchRepo) diffTree(ctx context.Context, from, to string) (map[string][2]*IndexEntry, error) {
+// A treeDiff has the paths that differ between two commits, each with its entries before and after; nil means that the
+// path does not exist.
+type treeDiff map[string][2]*IndexEntry
+
+// diffTree compares two commits. "" is a commit without files.
+func (s *scratchRepo) diffTree(ctx context.Context, from, to string) (treeDiff, error) {
 	if from == to {
 		return nil, nil
 	}
@@ -230,9 +233,9 @@ func (s *scratchRepo) diffTree(ctx context.Context, from, to string) (map[string
 	return parseRawDiff(out), err
 }
 
-// compareMerge returns the paths at which a merged tree differs from ours, each with the entries of ours and of the merged
-// tree. fromBoth has the same paths. It reports whether the merged tree also differs from theirs there.
-func (s *scratchRepo) compareMerge(ctx context.Context, ours, theirs, tree string) (changes map[string][2]*IndexEntry, fromBoth map[string]bool, err error) {
+// compareMerge returns the changes from ours to a merged tree. fromBoth has the same paths: whether the merged tree
+// differs from theirs, too.
+func (s *scratchRepo) compareMerge(ctx context.Context, ours, theirs, tree string) (changes treeDiff, fromBoth map[string]bool, err error) {
 	if changes, err = s.diffTree(ctx, ours, tree); err != nil {
 		return nil, nil, err
 	}

@@ -317,10 +317,9 @@ func (p *indexPlan) stagedEntries(ctx context.Context, s *state, commit string) 
 	return all, nil
 }
 
-// parseRawDiff parses the output of git diff --raw -z. It returns for each path the entries before and after, nil for
-// none.
-func parseRawDiff(out string) map[string][2]*IndexEntry {
-	all := make(map[string][2]*IndexEntry)
+// parseRawDiff parses the output of git diff --raw -z.
+func parseRawDiff(out string) treeDiff {
+	all := make(treeDiff)
 	parts := strings.Split(out, "\x00")
 	for i := 0; i+1 < len(parts); i += 2 {
 		f := strings.Fields(strings.TrimPrefix(parts[i], ":"))

@@ -44,9 +44,8 @@ func (p *Plan) CarryOut(ctx context.Context) error {
 		return err
 	}
 
-	planned, err := isPlannedIndex(p, presentIndex)
-	if err != nil || !planned || head != p.ours.head {
-		return errors.Join(ErrBusy, err)
+	if !isPlannedIndex(p, presentIndex) || head != p.ours.head {
+		return ErrBusy
 	}
 
 	if err := p.receiver.writeFiles(p.files.contents); err != nil {
@@ -85,12 +84,12 @@ func (p *Plan) CarryOut(ctx context.Context) error {
 
 // isPlannedIndex reports whether an index has the entries for which the plan was made. The bytes may differ: git
 // status rewrites the index.
-func isPlannedIndex(p *Plan, index []byte) (bool, error) {
+func isPlannedIndex(p *Plan, index []byte) bool {
 	if bytes.Equal(index, p.ours.indexFile) || len(p.index.newEntries) == 0 {
-		return true, nil
+		return true
 	}
 	entries, err := parseIndex(index, p.ours.idLen)
-	return err == nil && slices.EqualFunc(entries, p.ours.entries(), IndexEntry.same), nil
+	return err == nil && slices.EqualFunc(entries, p.ours.entries(), IndexEntry.same)
 }
 
 // AddObjects adds to the receiving repository the objects that the plan needs, and all objects that can be

@@ -48,14 +48,9 @@ func (p *Plan) CommittedFilter(ctx context.Context) (mustLeave func(path string,
 		if e != nil && e.Skip && f == nil {
 			return !sparse
 		}
-		if _, is := staged[at]; is {
-			return false
-		}
-		if _, differs := notTheirs[at]; !differs {
-			return false
-		}
-
-		return p.matches(e, f)
+		_, isStaged := staged[at]
+		_, differs := notTheirs[at]
+		return !isStaged && differs && p.matches(e, f)
 	}, nil
 }
 

@@ -103,25 +103,14 @@ func (l *Link) indexMatches(worktree string) bool {
 // entryMatches reports whether an index file has an entry with the inode number and the times of a file of a working
 // tree.
 func (l *Link) entryMatches(index, worktree string) bool {
-	b, err := readFile(index)
-	if err != nil {
-		return false
-	}
+	b, _ := readFile(index)
+	entries, _ := parseIndex(b, idLen(configOf(l.Common))) // none if the index cannot be read
 
-	entries, err := parseIndex(b, idLen(configOf(l.Common)))
-	if err != nil {
-		return false
-	}
-
-	for _, e := range entries {
+	return slices.ContainsFunc(entries, func(e IndexEntry) bool {
 		var st unix.Stat_t
-		if e.Ctime != 0 && unix.Lstat(filepath.Join(worktree, e.Path), &st) == nil && uint32(st.Ino) == e.Ino &&
-			st.Ctim.Nano() == e.Ctime && st.Mtim.Nano() == e.Mtime && uint32(st.Size) == e.Size {
-			return true
-		}
-	}
-
-	return false
+		return e.Ctime != 0 && unix.Lstat(filepath.Join(worktree, e.Path), &st) == nil && uint32(st.Ino) == e.Ino &&
+			st.Ctim.Nano() == e.Ctime && st.Mtim.Nano() == e.Mtime && uint32(st.Size) == e.Size
+	})
 }
 
 // idLen returns the length of object ids in bytes, by the configuration of a repository.

@@ -3,7 +3,6 @@ package gitdir
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // A Resolution is the decision about a path in conflict.
@@ -173,10 +174,8 @@ func (p *Plan) attributeTree(ctx context.Context) (string, error) {
 		return p.merge.Ours.Worktree, nil
 	}
 	work := filepath.Join(p.scratch.gitDir, "attributes")
-	if err := os.Mkdir(work, 0o700); errors.Is(err, fs.ErrExist) {
-		return work, nil
-	} else if err != nil {
-		return "", err
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return work, errs.Ignore(err, fs.ErrExist) // an earlier call has made it
 	}
 
 	var names strings.Builder

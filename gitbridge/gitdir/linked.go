@@ -71,10 +71,8 @@ func (s sides) takesWorktree(id string) bool {
 // working trees that are forks: each fork exists on one side only.
 func (p *Plan) takeWorktrees(ctx context.Context) {
 	s, refs := p.sides, p.refs
-	all := maps.Clone(s.base.worktrees)
-	maps.Copy(all, s.theirs.worktrees)
 
-	for _, id := range slices.Sorted(maps.Keys(all)) {
+	for _, id := range keysOf(s.base.worktrees, s.theirs.worktrees) {
 		b, o, t := s.base.worktrees[id], s.ours.worktrees[id], s.theirs.worktrees[id]
 		linked := refs.merge.Ours.Dir != refs.merge.Ours.Common
 

@@ -244,10 +244,7 @@ func (p *Plan) collectTips(ctx context.Context) error {
 		return err
 	}
 	commits = slices.DeleteFunc(commits, func(id string) bool { return missing[id] || !p.ours.isID(id) })
-	if err := p.scratch.findBroken(ctx, commits, p.refs.refValues(false), missing); err != nil {
-		return err
-	}
-
+	p.scratch.findBroken(ctx, commits, p.refs.refValues(false), missing)
 	p.tips = slices.DeleteFunc(p.tips, func(id string) bool { return missing[id] })
 	plannedHead := p.refs.newHead()
 	p.refs.dropMissing(missing)

@@ -2,7 +2,6 @@ package gitdir
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -39,10 +38,7 @@ func DescribeChanges(base, now Files) ([]string, error) {
 
 // describeRefs describes the refs whose values differ from their values in the state b.
 func (s *state) describeRefs(b *state) (lines []string) {
-	names := maps.Clone(s.refs)
-	maps.Copy(names, b.refs)
-
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range keysOf(s.refs, b.refs) {
 		was, is := b.refs[name], s.refs[name]
 		what := shortRef("ref: " + name)
 

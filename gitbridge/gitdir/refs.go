@@ -34,10 +34,7 @@ type refUpdate struct{ name, old, new string }
 
 // decide plans the updates of all refs, and of HEAD.
 func (p *refPlan) decide(ctx context.Context, files *filePlan) {
-	all := maps.Clone(p.theirs.refs)
-	maps.Copy(all, p.base.refs)
-
-	for _, name := range slices.Sorted(maps.Keys(all)) {
+	for _, name := range keysOf(p.theirs.refs, p.base.refs) {
 		if !IsPrivate(name) && name != stash {
 			p.decideRef(ctx, name)
 		}
@@ -116,17 +113,12 @@ func (p *refPlan) parkRef(ctx context.Context, ref, value string) string {
 // movedAwayFrom reports whether their side moved a branch away from a commit, for example by a reset or a rebase. If
 // not, the branch never had the commit on their side.
 func (p *refPlan) movedAwayFrom(name, from string) bool {
-	return bytes.Contains(readOptional(p.merge.Theirs, "logs/"+name), []byte(from)) && !p.isParked(from)
-}
-
-// isParked reports whether theirs has a branch that an earlier merge has made for a commit, see park.
-func (p *refPlan) isParked(id string) bool {
-	for name, value := range p.theirs.refs {
-		if value == id && strings.HasPrefix(name, parkedPrefix) {
-			return true
+	for ref, id := range p.theirs.refs {
+		if id == from && strings.HasPrefix(ref, parkedPrefix) {
+			return false // an earlier merge has made a branch for the commit, see park
 		}
 	}
-	return false
+	return bytes.Contains(readOptional(p.merge.Theirs, "logs/"+name), []byte(from))
 }
 
 // checkedOutElsewhere reports whether another working tree of the receiving side has a branch checked out. It

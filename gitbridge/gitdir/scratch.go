@@ -157,29 +157,20 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 
 // findBroken adds to missing those of the commits in whose histories commits are missing, as after a git prune in a
 // repository of which the objects of theirs are borrowed. The histories of the ids in whole are not read.
-func (s *scratchRepo) findBroken(ctx context.Context, commits, whole []string, missing map[string]bool) error {
-	isBroken := func(ids ...string) (bool, error) {
+func (s *scratchRepo) findBroken(ctx context.Context, commits, whole []string, missing map[string]bool) {
+	isBroken := func(ids ...string) bool {
 		_, err := s.ask(ctx, nil, revisions(ids, whole), "rev-list", "--quiet", "--ignore-missing", "--stdin")
-		if ExitCode(err) == 128 { // git fails
-			return true, nil
-		}
-		return false, err
+		return err != nil
 	}
 
-	if broken, err := isBroken(commits...); err != nil || !broken {
-		return err
+	if !isBroken(commits...) {
+		return
 	}
 	for _, id := range commits {
-		broken, err := isBroken(id)
-		if err != nil {
-			return err
-		}
-		if broken {
+		if isBroken(id) {
 			missing[id] = true
 		}
 	}
-
-	return nil
 }
 
 // revisions returns the input of a git call with --stdin: the objects with the given ids and all that can be reached from

@@ -55,9 +55,8 @@ func (p *indexPlan) decide(ctx context.Context) error {
 
 	wanted := make(entriesByPath)
 	for at, change := range moved {
-		wanted[at] = change[1]
-		if e := o.entry(at); e != nil && change[1] != nil && e.same(*change[1]) {
-			delete(wanted, at)
+		if now := o.entry(at); now == nil || !equalEntries(now, change[1]) {
+			wanted[at] = change[1]
 		}
 	}
 
@@ -67,10 +66,9 @@ func (p *indexPlan) decide(ctx context.Context) error {
 
 	sparse := p.takesSparse()
 	for _, e := range t.entries() {
-		if now := o.entry(e.Path); sparse && now != nil && now.Skip != e.Skip {
-			if _, decided := wanted[e.Path]; !decided {
-				wanted[e.Path] = now
-			}
+		_, decided := wanted[e.Path]
+		if now := o.entry(e.Path); sparse && !decided && now != nil && now.Skip != e.Skip {
+			wanted[e.Path] = now
 		}
 	}
 
@@ -117,20 +115,14 @@ func (p *indexPlan) addStaged(ctx context.Context, wanted entriesByPath) error {
 		return err
 	}
 
-	// fits reports whether the new HEAD equals the HEAD of theirs at a path, and no other entry of the index
-	// prevents the path.
-	fits := func(at string) bool {
-		_, differs := notTheirs[at]
-		return !differs && !p.ours.isBlocked(at, wanted)
-	}
-
 	for at, t := range theirs {
 		b, wasStaged := base[at]
 		o, ourStaged := ours[at]
+		_, differs := notTheirs[at]
 		switch {
 		case wasStaged && equalEntries(b, t): // theirs has staged nothing since the base
 		case ourStaged && !(wasStaged && equalEntries(o, b)) || isUnmerged(t):
-		case fits(at):
+		case !differs && !p.ours.isBlocked(at, wanted): // the new HEAD equals the HEAD of theirs, and no other entry prevents the path
 			wanted[at] = t
 		}
 	}
@@ -140,11 +132,9 @@ func (p *indexPlan) addStaged(ctx context.Context, wanted entriesByPath) error {
 	}
 	for at, b := range base { // look for paths that theirs has unstaged
 		_, still := theirs[at]
+		_, decided := wanted[at]
 		o, ourStaged := ours[at]
-		if still || !ourStaged || !equalEntries(o, b) || isUnmerged(o) {
-			continue
-		}
-		if _, decided := wanted[at]; decided {
+		if still || decided || !ourStaged || !equalEntries(o, b) || isUnmerged(o) {
 			continue
 		}
 

@@ -287,6 +287,13 @@ func resolve(value string, ref func(name string) string) string {
 	return ""
 }
 
+// keysOf returns the keys of two maps in order.
+func keysOf[V any](a, b map[string]V) []string {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
 // sameOperation reports whether two states have the same operations in progress, with equal files and private refs.
 func (s *state) sameOperation(o *state) bool {
 	return maps.EqualFunc(s.operationFiles, o.operationFiles, bytes.Equal)

@@ -38,10 +38,7 @@ func (p *filePlan) decideOperation(s sides, refs *refPlan, getsHead, getsSparse 
 	}
 
 	p.lines = append(p.lines, "work in progress")
-	all := maps.Clone(s.ours.operationFiles)
-	maps.Copy(all, s.theirs.operationFiles)
-
-	for name := range all {
+	for _, name := range keysOf(s.ours.operationFiles, s.theirs.operationFiles) {
 		b := s.theirs.operationFiles[name] // nil if theirs does not have the file
 		if !strings.HasPrefix(name, "refs/") {
 			p.contents[name] = b

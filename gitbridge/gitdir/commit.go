@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,17 +33,13 @@ func (p *Plan) CarryOut(ctx context.Context) error {
 	}
 	defer lock.release()
 
-	presentIndex, err := r.Read("index")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-
-	head, err := readValue(r, "HEAD")
+	now, err := readState(r)
 	if err != nil {
 		return err
 	}
-
-	if !isPlannedIndex(p, presentIndex) || head != p.ours.head {
+	// The index may have other bytes than in the plan: git status rewrites it.
+	hasPlannedIndex := len(p.index.newEntries) == 0 || bytes.Equal(now.index, p.ours.indexFile) || now.sameIndex(p.ours)
+	if !hasPlannedIndex || now.head != p.ours.head {
 		return ErrBusy
 	}
 
@@ -72,24 +67,14 @@ func (p *Plan) CarryOut(ctx context.Context) error {
 	if err := p.receiver.moveRefs(ctx, p.refs); err != nil {
 		err = refError(err)
 		after, rerr := readState(r)
-		if lock.renamed && len(presentIndex) > 0 && rerr == nil && after.resolve(after.head) != p.index.heads.oursAfter {
+		if lock.renamed && len(now.index) > 0 && rerr == nil && after.resolve(after.head) != p.index.heads.oursAfter {
 			at, written := filepath.Join(r.Dir, "index"), time.Unix(0, p.ours.indexMtime)
-			err = errors.Join(err, replaceFile(at, presentIndex), os.Chtimes(at, written, written))
+			err = errors.Join(err, replaceFile(at, now.index), os.Chtimes(at, written, written))
 		}
 		return err
 	}
 
 	return nil
-}
-
-// isPlannedIndex reports whether an index has the entries for which the plan was made. The bytes may differ: git
-// status rewrites the index.
-func isPlannedIndex(p *Plan, index []byte) bool {
-	if bytes.Equal(index, p.ours.indexFile) || len(p.index.newEntries) == 0 {
-		return true
-	}
-	entries, err := parseIndex(index, p.ours.idLen)
-	return err == nil && slices.EqualFunc(entries, p.ours.entries(), IndexEntry.same)
 }
 
 // AddObjects adds to the receiving repository the objects that the plan needs, and all objects that can be

@@ -98,10 +98,7 @@ func (c *Copy) ChangedFiles(original Files) (changed, gone []string, err error) 
 		if err != nil || d.IsDir() {
 			return err
 		}
-		name, err := filepath.Rel(c.Repo.Dir, p)
-		if err != nil {
-			return err
-		}
+		name := strings.TrimPrefix(p, c.Repo.Dir+"/")
 		if name == "config" || strings.HasSuffix(name, ".lock") || name == alternatesFile || path.Base(name) == "commit-graph" {
 			return nil
 		}

@@ -205,14 +205,8 @@ func refComponent(name string) string {
 		}
 		return r
 	}, name)
-	for strings.Contains(name, "..") {
-		name = strings.ReplaceAll(name, "..", "-")
-	}
-	if name = strings.Trim(strings.TrimSuffix(name, ".lock"), ".-"); name == "" {
-		name = "other"
-	}
-
-	return name
+	name = strings.ReplaceAll(name, "..", "-")
+	return cmp.Or(strings.Trim(strings.TrimSuffix(name, ".lock"), ".-"), "other")
 }
 
 // parkBranches parks the branches of theirs, which is another repository than ours.

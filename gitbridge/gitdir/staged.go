@@ -190,36 +190,26 @@ func (s *state) entry(at string) *IndexEntry {
 // indexDelta returns the entries that turn oldIndex into newIndex. For each path that differs, these are the
 // entries in newIndex, or an entry with Mode 0 if newIndex does not have the path.
 func indexDelta(oldIndex, newIndex []IndexEntry) (out []IndexEntry) {
-	for len(oldIndex)+len(newIndex) > 0 {
-		path := ""
-		if len(newIndex) == 0 || len(oldIndex) > 0 && oldIndex[0].Path < newIndex[0].Path {
-			path = oldIndex[0].Path
-		} else {
-			path = newIndex[0].Path
-		}
-
-		oldEntries, newEntries := popStages(&oldIndex, path), popStages(&newIndex, path)
+	was, is := byPath(oldIndex), byPath(newIndex)
+	for _, at := range keysOf(was, is) {
 		switch {
-		case slices.EqualFunc(oldEntries, newEntries, IndexEntry.same):
-		case len(newEntries) == 0:
-			out = append(out, IndexEntry{Path: path})
+		case slices.EqualFunc(was[at], is[at], IndexEntry.same):
+		case len(is[at]) == 0:
+			out = append(out, IndexEntry{Path: at})
 		default:
-			out = append(out, newEntries...)
+			out = append(out, is[at]...)
 		}
 	}
 
 	return out
 }
 
-// popStages removes the entries of a path from the beginning of entries, and returns them. A path in conflict has up
-// to three entries.
-func popStages(entries *[]IndexEntry, at string) []IndexEntry {
-	n := 0
-	for n < len(*entries) && (*entries)[n].Path == at {
-		n++
+// byPath returns the entries of each path of an index. A path in conflict has up to three.
+func byPath(index []IndexEntry) map[string][]IndexEntry {
+	all := make(map[string][]IndexEntry, len(index))
+	for i, e := range index {
+		all[e.Path] = index[i-len(all[e.Path]) : i+1] // the entries of a path follow each other
 	}
-	all := (*entries)[:n]
-	*entries = (*entries)[n:]
 	return all
 }
 

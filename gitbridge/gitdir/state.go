@@ -314,17 +314,15 @@ func (s *state) hasConflicts() bool {
 
 // sameSparse reports whether two states have the same sparse checkout.
 func (s *state) sameSparse(o *state) bool {
-	skipped := func(s *state) map[string]bool {
-		out := make(map[string]bool)
+	skipped := func(s *state) (paths []string) {
 		for _, e := range s.entries() {
 			if e.Skip {
-				out[e.Path] = true
+				paths = append(paths, e.Path)
 			}
 		}
-
-		return out
+		return paths
 	}
-	return bytes.Equal(s.sparseFile, o.sparseFile) && maps.Equal(skipped(s), skipped(o))
+	return bytes.Equal(s.sparseFile, o.sparseFile) && slices.Equal(skipped(s), skipped(o))
 }
 
 // same reports whether two entries are equal, apart from the times and sizes of files.

@@ -25,20 +25,18 @@ type Copy struct {
 	copied []string // the paths of the copied files, except objects
 }
 
-// notCopied reports whether copyFiles skips a path: objects, which copyObjects copies, reftables, locks, and ordinary
-// files (IsOrdinaryFile) except for the configuration.
-func notCopied(name string) bool {
-	return name != "config" && IsOrdinaryFile(name) || below(name, "objects", "reftable") || strings.HasSuffix(name, ".lock")
-}
-
 // NewCopy copies f to the directory dest. alternates are directories of objects that git also reads in the
 // copy.
 func NewCopy(f Files, dest string, alternates []string) (*Copy, error) {
 	c := &Copy{Repo: &Repo{Dir: dest, Common: dest}}
-	if err := makeRepo(dest, map[string]string{alternatesFile: alternatesText(alternates)}); err != nil {
+
+	text, err := f.Read("config")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-
+	if err := makeRepo(dest, map[string]string{"config": configOfCopy(string(text)), alternatesFile: alternatesText(alternates)}); err != nil {
+		return nil, err
+	}
 	if err := eachFile(f, ".", 0, func(name string) error { return c.copyFile(f, name) }); err != nil {
 		return nil, err
 	}
@@ -46,19 +44,17 @@ func NewCopy(f Files, dest string, alternates []string) (*Copy, error) {
 	return c, copyObjects(f, filepath.Join(dest, "objects"), "")
 }
 
-// copyFile copies a file of a git directory, unless notCopied skips its path.
+// copyFile copies a file of a git directory. It skips ordinary files (IsOrdinaryFile), objects, which copyObjects copies,
+// reftables, and locks.
 func (c *Copy) copyFile(f Files, name string) error {
-	if notCopied(name) {
+	if IsOrdinaryFile(name) || below(name, "objects", "reftable") || strings.HasSuffix(name, ".lock") {
 		return nil
 	}
+
 	b, err := f.Read(name)
 	if err != nil {
 		return errs.Ignore(err, fs.ErrNotExist) // there is a link, or an empty directory
 	}
-	if name == "config" {
-		b = []byte(configOfCopy(string(b)))
-	}
-
 	at := filepath.Join(c.Repo.Dir, name)
 	if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
 		return err

@@ -338,13 +338,10 @@ func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
 	}
 
 	var info, skip strings.Builder
-	zero := strings.Repeat("0", 2*p.ours.idLen)
 	done := make(map[string]bool)
 	for _, e := range p.newEntries {
-		if !done[e.Path] {
-			done[e.Path] = true
-			fmt.Fprintf(&info, "0 %s\t%s\x00", zero, e.Path)
-		}
+		done[e.Path] = true
+		fmt.Fprintf(&info, "0 %s\t%s\x00", strings.Repeat("0", 2*p.ours.idLen), e.Path)
 	}
 
 	p.staleFiles = slices.DeleteFunc(p.staleFiles, func(at string) bool { return done[at] })

@@ -47,10 +47,8 @@ type layerWriter struct {
 
 // writeChange writes the entries for one change of a path.
 func (l *layerWriter) writeChange(c tree.Change) error {
-	for p := c.Path; p != nil && l.removedDir != nil; p = p.Dir {
-		if p == l.removedDir {
-			return nil
-		}
+	if l.removedDir != nil && c.Path.IsUnder(l.removedDir) {
+		return nil
 	}
 
 	if c.Before != nil && c.Before.IsDir() && (c.After == nil || !c.After.IsDir()) {

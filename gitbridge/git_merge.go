@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/scratch"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -270,7 +271,7 @@ func branchPath(dir, branch string) string { return dir + "/refs/heads/" + branc
 // the changes that are left to the merge of files.
 func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change, error) {
 	changes = slices.DeleteFunc(changes, func(c tree.Change) bool {
-		return r.skippedDir != "" && threeway.NearestIn(c.Path.String(), map[string]bool{r.skippedDir: true}) != ""
+		return r.skippedDir != "" && naming.IsUnder(c.Path.String(), r.skippedDir)
 	})
 	if r.plan == nil {
 		return changes, nil

@@ -3,13 +3,13 @@ package snapshot
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/hide"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -235,7 +235,7 @@ func hiddenPaths(ctx context.Context, src *tree.Source, st *tree.State, m *hide.
 		}
 
 		name := at.String()
-		if below := dir != "" && strings.HasPrefix(name, dir+"/"); !below {
+		if !naming.IsUnder(name, dir) {
 			if !m.Match(name, n.IsDir()) {
 				return nil
 			}

@@ -158,7 +158,7 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	}
 
 	rules := func(path string) threeway.Rule {
-		if o.Hidden.Hides(path, true) || slices.ContainsFunc(keep, func(k string) bool { return naming.IsUnder(path, k) }) {
+		if o.Hidden.Hides(path, true) || naming.IsUnderAny(path, keep) {
 			return threeway.KeepOurs
 		}
 		return cmp.Or(o.Resolve[path], rule)

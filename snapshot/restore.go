@@ -3,7 +3,6 @@ package snapshot
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
@@ -122,7 +121,7 @@ func (w *Workspace) findRestore(o RestoreOptions) (sn *catalogue.Snapshot, to *g
 		}
 		to.Keep = append(to.Keep, w.ws.Policy.ReadOnly...)
 		for _, p := range to.Paths {
-			if slices.ContainsFunc(w.ws.Policy.ReadOnly, func(r string) bool { return naming.IsUnder(p, r) }) {
+			if naming.IsUnderAny(p, w.ws.Policy.ReadOnly) {
 				err = fmt.Errorf("%s: %w", p, live.ErrProtected)
 			}
 		}

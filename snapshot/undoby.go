@@ -115,7 +115,7 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 	}
 
 	for at, d := range u.Decisions {
-		if threeway.NearestIn(at, u.KeepPaths) != "" {
+		if naming.NearestIn(at, u.KeepPaths) != "" {
 			continue
 		}
 		if err := p.UseDecision(ctx, at, d); err != nil {

@@ -106,7 +106,7 @@ type graftRun struct {
 	targetDirs        *dirFinder            // directories of the target
 	sourceDirs        *dirFinder            // directories of the source
 	linkedInodes      map[uint64]uint64     // inode of the target by Step.LinkGroup
-	removedDirs       map[*tree.Path]bool   // directories that were removed with their contents
+	removedDir        *tree.Path            // the last directory that was removed with its contents, nil if there is none
 	maybeEmpty        []*tree.Path          // a stack of directories to remove if they are empty; each contains the next
 	pendingAttrs      []attrsCopy           // attributes of directories, to be set after all steps
 	editedDirs        map[uint64]*tree.Path // directories of the target whose entries changed
@@ -138,7 +138,7 @@ func (t *Target) newRun(ctx context.Context, o Options, newInodes int) (*graftRu
 	j := &graftRun{
 		ctx: ctx, target: t, options: o, src: src, root: prefix.Ino,
 		targetDirs: newDirFinder(src, t.State, prefix.Ino), sourceDirs: newDirFinder(src, o.Source, tree.RootIno),
-		linkedInodes: make(map[uint64]uint64), removedDirs: make(map[*tree.Path]bool), editedDirs: make(map[uint64]*tree.Path), changedInodes: make(map[uint64]bool),
+		linkedInodes: make(map[uint64]uint64), editedDirs: make(map[uint64]*tree.Path), changedInodes: make(map[uint64]bool),
 	}
 
 	t.Source = src.CountingCopies(&j.copiedBytes)
@@ -159,10 +159,7 @@ func (j *graftRun) makeStep(s *Step) error {
 	}
 
 	switch {
-	case s.After == 0 && s.Path != nil && j.inRemovedDir(s.Path.Dir):
-		if s.WasDir {
-			j.removedDirs[s.Path] = true
-		}
+	case s.After == 0 && j.removedDir != nil && s.Path.IsUnder(j.removedDir):
 		return nil
 
 	case s.WasDir && s.IsDir:
@@ -192,7 +189,7 @@ func (j *graftRun) makeStep(s *Step) error {
 
 	if s.Before != 0 {
 		if s.WasDir {
-			j.removedDirs[s.Path] = true
+			j.removedDir = s.Path
 		}
 		if err := j.remove(s.Path); err != nil {
 			return err
@@ -208,7 +205,7 @@ func (j *graftRun) makeStep(s *Step) error {
 // removeEmptied removes the empty directories of maybeEmpty that do not contain the path p. Steps are sorted by
 // path, so all steps in these directories have been made.
 func (j *graftRun) removeEmptied(p *tree.Path) error {
-	for n := len(j.maybeEmpty); n > 0 && !isBelow(p, j.maybeEmpty[n-1]); n-- {
+	for n := len(j.maybeEmpty); n > 0 && !p.IsUnder(j.maybeEmpty[n-1]); n-- {
 		dir := j.maybeEmpty[n-1]
 		j.maybeEmpty = j.maybeEmpty[:n-1]
 		if d, err := j.targetDirs.findInode(dir); err != nil {
@@ -220,26 +217,6 @@ func (j *graftRun) removeEmptied(p *tree.Path) error {
 		}
 	}
 	return nil
-}
-
-// inRemovedDir reports whether dir, or a directory above it, was removed with its contents.
-func (j *graftRun) inRemovedDir(dir *tree.Path) bool {
-	for ; dir != nil && len(j.removedDirs) > 0; dir = dir.Dir {
-		if j.removedDirs[dir] {
-			return true
-		}
-	}
-	return false
-}
-
-// isBelow reports whether p is dir or a path below it.
-func isBelow(p, dir *tree.Path) bool {
-	for ; p != nil; p = p.Dir {
-		if p == dir {
-			return true
-		}
-	}
-	return false
 }
 
 func (j *graftRun) remove(p *tree.Path) error {

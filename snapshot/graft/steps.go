@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -72,7 +71,7 @@ func DropKept(all []Step, keep []string) (remaining []Step, kept []string) {
 				dropped[k] = true
 				return true
 			}
-			if s.WasDir && s.After != 0 && !s.IsDir && strings.HasPrefix(k, p+"/") {
+			if s.WasDir && s.After != 0 && !s.IsDir && naming.IsUnder(k, p) {
 				return true // the step would replace a directory above k by a file
 			}
 		}

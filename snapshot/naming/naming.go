@@ -3,6 +3,7 @@ package naming
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -85,6 +86,21 @@ func IsControlDir(name string) bool { return name == SnapshotsDir || name == For
 
 // IsUnder reports whether a path is dir or below dir.
 func IsUnder(p, dir string) bool { return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/") }
+
+// IsUnderAny reports whether a path is one of several paths, or below one of them.
+func IsUnderAny[P ~string](p string, dirs []P) bool {
+	return slices.ContainsFunc(dirs, func(dir P) bool { return IsUnder(p, string(dir)) })
+}
+
+// NearestIn returns p, or the nearest directory above p, that is in the set; "" if there is none.
+func NearestIn(p string, set map[string]bool) string {
+	for ; len(set) > 0 && p != "." && p != "/" && p != ""; p = path.Dir(p) {
+		if set[p] {
+			return p
+		}
+	}
+	return ""
+}
 
 // CleanPaths checks paths that a user gave, relative to the root of a workspace, and returns them in
 // their shortest form. It returns nil if one of them is the root. The error is errs.Invalid.

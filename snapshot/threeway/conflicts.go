@@ -1,6 +1,10 @@
 package threeway
 
-import "path"
+import (
+	"path"
+
+	"github.com/amberfs/amberfs/snapshot/naming"
+)
 
 // A conflictList has the paths in conflict, and the version that each of them gets.
 type conflictList struct {
@@ -22,7 +26,7 @@ func (l *conflictList) keepsOurs(filePath string) bool {
 			return true
 		}
 	}
-	return l.keptOurs[filePath] || NearestIn(filePath, l.skip) != ""
+	return l.keptOurs[filePath] || naming.NearestIn(filePath, l.skip) != ""
 }
 
 // addConflict adds a path to Conflicts. If the rule takes the version of theirs, it calls the function theirs, which

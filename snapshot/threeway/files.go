@@ -53,10 +53,8 @@ func (p *plannedFiles) fileAt(filePath string) (*file, error) {
 		return f, nil
 	}
 
-	for dir := path.Dir(filePath); dir != "."; dir = path.Dir(dir) {
-		if f, ok := p.changedPaths[dir]; ok && (f == nil || f.present == nil || !f.node.IsDir()) {
-			return nil, nil
-		}
+	if isReplacedAbove(p.changedPaths, filePath) {
+		return nil, nil
 	}
 
 	n, err := p.presentAt(filePath)
@@ -65,6 +63,16 @@ func (p *plannedFiles) fileAt(filePath string) (*file, error) {
 	}
 
 	return p.presentFile(n), nil
+}
+
+// isReplacedAbove reports whether names has, for a directory above a path, a file other than the directory of ours.
+func isReplacedAbove(names map[string]*file, filePath string) bool {
+	for dir := path.Dir(filePath); dir != "."; dir = path.Dir(dir) {
+		if f, ok := names[dir]; ok && (f == nil || f.present == nil || !f.node.IsDir()) {
+			return true
+		}
+	}
+	return false
 }
 
 // presentAt returns the inode at a path in ours, nil if there is none.

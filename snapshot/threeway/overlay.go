@@ -61,10 +61,8 @@ func (d *draft) fileAfter(filePath string) (*file, error) {
 		return f, nil
 	}
 
-	for dir := path.Dir(filePath); dir != "."; dir = path.Dir(dir) {
-		if f, ok := d.newNames[dir]; ok && (f == nil || f.present == nil || !f.node.IsDir()) {
-			return nil, nil
-		}
+	if isReplacedAbove(d.newNames, filePath) {
+		return nil, nil
 	}
 
 	return d.fileAt(filePath)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"path"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -113,16 +112,6 @@ func (p *Plan) Versions(filePath string) (ours, planned *tree.Inode, err error) 
 	}
 
 	return ours, planned, err
-}
-
-// NearestIn returns p, or the nearest directory above p, that is in the set; "" if there is none.
-func NearestIn(p string, set map[string]bool) string {
-	for ; len(set) > 0 && p != "." && p != "/" && p != ""; p = path.Dir(p) {
-		if set[p] {
-			return p
-		}
-	}
-	return ""
 }
 
 // Stored returns a state that references the merged texts, nil if there are none. StoreText has stored the texts.

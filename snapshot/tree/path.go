@@ -153,6 +153,21 @@ func ParsePath(path string) (p *Path, err error) {
 	return p, nil
 }
 
+// IsUnder reports whether p is dir or a path below dir.
+func (p *Path) IsUnder(dir *Path) bool {
+	for p.Depth() > dir.Depth() {
+		p = p.Dir
+	}
+
+	for ; p != dir; p, dir = p.Dir, dir.Dir {
+		if p == nil || dir == nil || p.Name != dir.Name {
+			return false
+		}
+	}
+
+	return true
+}
+
 // Depth returns the number of names in the path.
 func (p *Path) Depth() int {
 	if p == nil {

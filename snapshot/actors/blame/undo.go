@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -137,7 +138,7 @@ func (u *Undo) reverseChanges(ctx context.Context, p *threeway.Plan, open *OpenI
 			return nil // leave the change out: only git can undo commits and branches
 		}
 
-		if k := threeway.NearestIn(c.Path.String(), u.KeepPaths); k != "" {
+		if k := naming.NearestIn(c.Path.String(), u.KeepPaths); k != "" {
 			u.KeptPaths[k] = true
 			return nil
 		}

@@ -309,7 +309,7 @@ func (a Apply) choiceFunc(ctx context.Context, ch *client.Changes, plan []hostdi
 
 	for _, p := range plan {
 		name := p.Path.String()
-		choice := hostdir.Choice{Leave: a.isLeftUnchanged(name)}
+		choice := hostdir.Choice{Leave: naming.IsUnderAny(name, a.Leave)}
 		if !choice.Leave && (p.Before == nil || p.Before.IsDir()) && (p.After == nil || p.After.IsDir()) {
 			continue
 		}
@@ -330,7 +330,7 @@ func (a Apply) choiceFunc(ctx context.Context, ch *client.Changes, plan []hostdi
 		if c, ok := choices[name]; ok {
 			return c
 		}
-		return hostdir.Choice{Leave: a.isLeftUnchanged(name)}
+		return hostdir.Choice{Leave: naming.IsUnderAny(name, a.Leave)}
 	}, nil
 }
 
@@ -346,16 +346,6 @@ func FileHunks(ctx context.Context, f *Finder, c *client.Client, r *Run, name st
 		return errs.Fail(errs.NotExist, "%s is in no directory of the run", name)
 	})
 	return text, err
-}
-
-// isLeftUnchanged reports whether a.Leave contains the path name, or a directory above it.
-func (a Apply) isLeftUnchanged(name string) bool {
-	for ; name != "." && name != "/"; name = path.Dir(name) {
-		if slices.Contains(a.Leave, naming.BytePath(name)) {
-			return true
-		}
-	}
-	return false
 }
 
 // chooseHunks returns the choice that applies only those hunks of a file that have the given ids.

@@ -30,7 +30,7 @@ func MergeAttrs(base, ours, theirs *tree.Inode, rule Rule) (out tree.Inode, chan
 		}
 	}
 
-	changed = out.Mode != ours.Mode || out.UID != ours.UID || out.GID != ours.GID || !tree.SameXattrs(&out, ours)
+	changed = !tree.SameAttrs(&out, ours)
 	return out, changed, ok
 }
 

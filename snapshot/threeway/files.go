@@ -140,8 +140,5 @@ func (p *plannedFiles) namesOf(f *file, limit int) (names []string, err error) {
 
 // equals reports whether a file of the plan equals an inode.
 func (p *plannedFiles) equals(f *file, n *tree.Inode) (bool, error) {
-	if f.node == n {
-		return true, nil
-	}
 	return tree.SameFile(p.source, f.node, n)
 }

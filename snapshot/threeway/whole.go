@@ -97,7 +97,7 @@ func (w dirChanges) disputed(src *tree.Source, base, ours, theirs *tree.State) (
 		for _, st := range []*tree.State{base, theirs} {
 			n, err := st.InodeAt(src, p)
 			if err == nil && !known {
-				known, err = sameOrNone(src, present, n)
+				known, err = tree.SameFile(src, present, n)
 			}
 			if err != nil {
 				return false, err
@@ -110,14 +110,6 @@ func (w dirChanges) disputed(src *tree.Source, base, ours, theirs *tree.State) (
 	}
 
 	return false, nil
-}
-
-// sameOrNone reports whether two inodes are equal, or both nil.
-func sameOrNone(src *tree.Source, x, y *tree.Inode) (bool, error) {
-	if x == nil || y == nil {
-		return x == y, nil
-	}
-	return tree.SameFile(src, x, y)
 }
 
 // pathsBelow returns the path of a directory of a state and all paths below it, or no paths if the state does not

@@ -95,10 +95,20 @@ func compareInodes(src *Source, a, b *Inode, skipData bool) (Differences, error)
 }
 
 // SameFile reports whether two inodes have the same type, contents, permissions, owner and extended
-// attributes. They may be of different states. Times are not compared.
+// attributes, or are both nil. They may be of different states. Times are not compared.
 func SameFile(src *Source, a, b *Inode) (bool, error) {
-	w, err := compareInodes(src, a, b, false)
-	return w&^(MtimeDiffers|LinksDiffer) == 0, err
+	if a == b || a == nil || b == nil {
+		return a == b, nil
+	}
+	if !SameAttrs(a, b) {
+		return false, nil
+	}
+	return SameData(src, a, b)
+}
+
+// SameAttrs reports whether two inodes have the same type, permissions, owner, group and extended attributes.
+func SameAttrs(a, b *Inode) bool {
+	return a.Mode == b.Mode && a.UID == b.UID && a.GID == b.GID && SameXattrs(a, b)
 }
 
 // SameXattrs reports whether two inodes have the same extended attributes.
@@ -118,8 +128,6 @@ func knownEqual(a, b *Inode) bool {
 	if a == b {
 		return true
 	}
-	return a.Mode == b.Mode && a.UID == b.UID && a.GID == b.GID && a.Rdev == b.Rdev &&
-		a.Nlink == b.Nlink && a.Mtime == b.Mtime && a.Target == b.Target &&
-		SameXattrs(a, b) &&
+	return SameAttrs(a, b) && a.Rdev == b.Rdev && a.Nlink == b.Nlink && a.Mtime == b.Mtime && a.Target == b.Target &&
 		samePage(a.Dir.root, b.Dir.root) && a.Content.KnownEqual(b.Content)
 }

@@ -217,8 +217,9 @@ func tableHasOverlayOn(text []byte, major, minor int) bool {
 		}
 
 		for _, layer := range layersOf(m.VFSOptions) {
-			mount := mountOf(all, layer)
-			if mount == nil || mount.Major == major && mount.Minor == minor {
+			mount := MountOf(all, layer)
+			escaped := strings.Contains(layer, `\`) // the kernel escapes some characters of its path
+			if escaped || mount == nil || mount.Major == major && mount.Minor == minor {
 				return true
 			}
 		}
@@ -241,24 +242,15 @@ func layersOf(options string) (dirs []string) {
 	return dirs
 }
 
-// mountOf returns the mount that a path is on. It returns nil if the path is relative, or has characters
-// that the kernel escapes.
-func mountOf(all []*mountinfo.Info, path string) (found *mountinfo.Info) {
-	if !filepath.IsAbs(path) || strings.Contains(path, `\`) {
-		return nil
-	}
-	path = filepath.Clean(path)
-
+// MountOf returns the mount that a path lies on: the mount with the deepest mount point above the path. If several
+// have this mount point, it is the last one made. It returns nil for a relative path.
+func MountOf(all []*mountinfo.Info, path string) (found *mountinfo.Info) {
 	for _, m := range all {
-		point := m.Mountpoint
-		if point != "/" && path != point && !strings.HasPrefix(path, point+"/") {
-			continue
-		}
-		if found == nil || len(point) >= len(found.Mountpoint) {
+		rel, err := filepath.Rel(m.Mountpoint, path)
+		if err == nil && filepath.IsLocal(rel) && (found == nil || len(m.Mountpoint) >= len(found.Mountpoint)) {
 			found = m
 		}
 	}
-
 	return found
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/internal/process"
-	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 const FSType = "fuse.amberfs"
@@ -33,15 +33,10 @@ func Mounts() ([]Mount, error) {
 // in every mount namespace, and no other file system has it.
 func Device(m Mount) string { return fmt.Sprintf("%d:%d", m.Major, m.Minor) }
 
-// MountOf returns the mount that path (absolute and clean) lies on: the mount with the deepest
-// mount point above path. If several have this mount point, it is the last one made.
-func MountOf(mounts []Mount, path string) (best Mount, found bool) {
-	for _, m := range mounts {
-		if naming.IsUnder(path, m.Mountpoint) && (best == nil || len(m.Mountpoint) >= len(best.Mountpoint)) {
-			best = m
-		}
-	}
-	return best, best != nil
+// MountOf returns the mount that an absolute path lies on, see mounts.MountOf.
+func MountOf(all []Mount, path string) (m Mount, found bool) {
+	m = mounts.MountOf(all, path)
+	return m, m != nil
 }
 
 // MountAt returns the amberfs mount whose mount point is exactly path.

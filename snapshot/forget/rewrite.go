@@ -139,12 +139,12 @@ func (r *rewriteRun) searchFiles(st *tree.State) error {
 	}
 
 	for _, ino := range inos {
-		n, err := r.editor.State.Get(r.Source, ino)
-		if errors.Is(err, tree.ErrNoInode) { // removePath has removed it
-			continue
-		}
+		n, err := r.editor.State.Find(r.Source, ino)
 		if err != nil {
 			return err
+		}
+		if n == nil {
+			continue // removePath has removed it
 		}
 
 		v, err := r.verdictFor(r.ctx, n)

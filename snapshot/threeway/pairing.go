@@ -2,7 +2,6 @@ package threeway
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/amberfs/amberfs/internal/turns"
@@ -336,13 +335,13 @@ func (t *filePairs) baseFile(ino uint64) (*baseFile, error) {
 		return b, nil
 	}
 
-	n, err := t.Base.Get(t.source, ino)
-	switch {
-	case errors.Is(err, tree.ErrNoInode), err == nil && n.IsDir():
+	n, err := t.Base.Find(t.source, ino)
+	if err != nil {
+		return nil, err
+	}
+	if n == nil || n.IsDir() {
 		t.baseFiles[ino] = nil
 		return nil, nil
-	case err != nil:
-		return nil, err
 	}
 
 	names, err := t.Base.Paths(t.source, n)

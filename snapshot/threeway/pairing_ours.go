@@ -1,7 +1,6 @@
 package threeway
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -78,11 +77,8 @@ func (t *filePairs) movedFile(b *baseFile) (*file, error) {
 func (t *filePairs) oursByNumber(b *baseFile) (*file, error) {
 	f := t.theirFiles[b.node.Ino]
 	if f == nil {
-		n, err := t.ours.Get(t.source, b.node.Ino)
-		if errors.Is(err, tree.ErrNoInode) {
-			return nil, nil
-		}
-		if err != nil {
+		n, err := t.ours.Find(t.source, b.node.Ino)
+		if n == nil || err != nil {
 			return nil, err
 		}
 		f = t.presentFile(n)

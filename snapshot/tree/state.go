@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 )
 
@@ -95,6 +96,12 @@ func (s *State) Get(src *Source, ino uint64) (*Inode, error) {
 	}
 
 	return n, nil
+}
+
+// Find does what Get does. If the state has no such inode, it returns nil and no error.
+func (s *State) Find(src *Source, ino uint64) (*Inode, error) {
+	n, err := s.Get(src, ino)
+	return n, errs.Ignore(err, ErrNoInode)
 }
 
 // Own returns an inode that epoch may change. If the inode in the table belongs to an older epoch,

@@ -6,7 +6,6 @@ package blame
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -133,12 +132,9 @@ func (o *States) moversOf(side int, n *tree.Inode, depth int) ([]string, error) 
 	}
 
 	states := [2]*tree.State{o.Before, o.After}
-	other, err := states[1-side].Get(o.Source, n.Ino)
-	if errors.Is(err, tree.ErrNoInode) {
-		return nil, nil // the directory was made or removed in the interval, with all files in it
-	}
-	if err != nil {
-		return nil, err
+	other, err := states[1-side].Find(o.Source, n.Ino)
+	if other == nil || err != nil {
+		return nil, err // without an error, the directory was made or removed in the interval, with all files in it
 	}
 
 	link, err := n.Parent()

@@ -72,15 +72,9 @@ type PromoteResult struct {
 // changes on both sides that cannot be merged is a conflict. If the options do not resolve all
 // conflicts, Merge changes nothing and returns threeway.ErrConflict.
 func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error) {
-	res := PromoteResult{Fork: o.Fork}
-	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
-	if err != nil {
-		return res, err
-	}
-
 	f, err := fs.Named(o.Fork)
 	if err != nil {
-		return res, err
+		return PromoteResult{Fork: o.Fork}, err
 	}
 
 	args := change{name: "merge", caller: o.Caller, listCharge: o.ListCharge, sourceName: o.Fork, readViews: []uint32{f.ws.View}, Changes: Changes{DryRun: o.DryRun}}
@@ -94,7 +88,7 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 		o.Hidden = rules.HideMatcher()
 		c.message, c.checkBeforePublish = "before merge of "+f.ws.Name, f.ws.CheckAlive
 		c.graft = live.GraftOptions{Options: graft.Options{Source: in.After, View: f.ws.View}, ActorsOf: in.ActorsOf}
-		return o.plan(ctx, c, in.Before, rule)
+		return o.plan(ctx, c, in.Before)
 	})
 	if c.Undo != "" {
 		fs.w.store.Hooks.emit(events.Event{Workspace: fs.w.ws.View, Action: "merged", From: o.Fork}, o.Caller)
@@ -144,24 +138,38 @@ func (fs Forks) forkSides(f *Workspace, c *change) (sides blame.States, err erro
 	return sides, err
 }
 
+// conflictRules returns the function Rule of the plan of a merge. It checks the options that decide conflicts. The
+// workspace keeps the paths in keep.
+func (o *MergeOptions) conflictRules(keep []string) (func(path string) threeway.Rule, error) {
+	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
+	if err != nil {
+		return nil, err
+	}
+
+	for path, side := range o.Resolve {
+		if side != threeway.KeepOurs && side != threeway.TakeTheirs && side != threeway.MergeCheckedOut {
+			return nil, errs.New(errs.Invalid, "resolve takes ours, theirs or merge for %s, not %q", path, side)
+		}
+	}
+
+	return func(path string) threeway.Rule {
+		if o.Hidden.Hides(path, true) || naming.IsUnderAny(path, keep) {
+			return threeway.KeepOurs
+		}
+		return cmp.Or(o.Resolve[path], rule)
+	}, nil
+}
+
 // plan plans the merge of the changes from base to the state c.graft.Source.
-func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, rule threeway.Rule) error {
+func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State) error {
 	keep, err := naming.CleanPaths(o.Keep)
 	if err != nil {
 		return err
 	}
 
-	for path, side := range o.Resolve {
-		if side != threeway.KeepOurs && side != threeway.TakeTheirs && side != threeway.MergeCheckedOut {
-			return errs.New(errs.Invalid, "resolve takes ours, theirs or merge for %s, not %q", path, side)
-		}
-	}
-
-	rules := func(path string) threeway.Rule {
-		if o.Hidden.Hides(path, true) || naming.IsUnderAny(path, keep) {
-			return threeway.KeepOurs
-		}
-		return cmp.Or(o.Resolve[path], rule)
+	rules, err := o.conflictRules(keep)
+	if err != nil {
+		return err
 	}
 
 	p := &threeway.Plan{
@@ -173,10 +181,6 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	if err != nil {
 		return err
 	}
-	if err := p.CheckDecisions(); err != nil {
-		return err
-	}
-
 	all, kept := graft.DropKept(all, keep)
 	hidden := make(map[string]bool)
 	hides := func(name string) bool {

@@ -14,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -164,11 +163,6 @@ func (ops Ops) reportUndo(op catalogue.Op, c actors.Caller) {
 // undoEdit undoes an edit: it merges the reversed change, from the state after the edit to the state before, into
 // the workspace.
 func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (MergeResult, error) {
-	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
-	if err != nil {
-		return MergeResult{}, err
-	}
-
 	s, w := ops.w.store, ops.w
 	args := change{name: catalogue.OpUndo, undoes: op.Number, caller: o.Caller, listCharge: o.ListCharge, sourceName: op.Name + " " + op.Target, Changes: Changes{DryRun: o.DryRun}}
 	c, err := w.change(ctx, args, func(c *change) error {
@@ -196,7 +190,7 @@ func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (M
 			return err
 		}
 
-		return o.plan(ctx, c, states[0], rule)
+		return o.plan(ctx, c, states[0])
 	})
 
 	return c.mergeResult(), err

@@ -5,7 +5,6 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/graft"
-	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -24,11 +23,6 @@ func (d Directory) Hold(ctx context.Context) (st *tree.State, release func(), er
 // state of the directory, a sealed state that was made from the state that Hold returned. Conflicts are treated
 // as in Forks.Merge.
 func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions) (res MergeResult, err error) {
-	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
-	if err != nil {
-		return res, err
-	}
-
 	base, release, err := d.Hold(ctx)
 	if err != nil {
 		return res, err
@@ -43,7 +37,7 @@ func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions)
 		id, _ := now.ID()
 		c.message, c.record.DirState = "before refresh", id.String()
 		c.graft.Options = graft.Options{Source: now, View: d.w.ws.View}
-		return o.plan(ctx, c, base, rule)
+		return o.plan(ctx, c, base)
 	})
 	if c.Undo != "" {
 		d.w.store.Hooks.emit(events.Event{Workspace: d.w.ws.View, Action: "refreshed", From: c.Undo}, o.Caller)

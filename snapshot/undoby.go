@@ -114,15 +114,6 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 		return err
 	}
 
-	for at, d := range u.Decisions {
-		if naming.NearestIn(at, u.KeepPaths) != "" {
-			continue
-		}
-		if err := p.UseDecision(ctx, at, d); err != nil {
-			return err
-		}
-	}
-
 	steps, err := p.Steps()
 	if err != nil {
 		return err

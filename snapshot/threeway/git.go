@@ -120,17 +120,6 @@ func (p *Plan) PlanEdits(ctx context.Context, edits []Edit) error {
 			return err
 		}
 
-		in, err := e.Open()
-		if err != nil {
-			return err
-		}
-
-		text, err := p.StoreText(ctx, in)
-		in.Close()
-		if err != nil {
-			return err
-		}
-
 		if e.Like != nil {
 			n.UID, n.GID, n.Xattrs = e.Like.UID, e.Like.GID, e.Like.Xattrs
 		}
@@ -144,8 +133,17 @@ func (p *Plan) PlanEdits(ctx context.Context, edits []Edit) error {
 			n.Mode = e.Mode
 		}
 
-		n.Content, n.Mtime, n.Atime = text, p.Now, p.Now
-		p.stored = append(p.stored, n.Content)
+		in, err := e.Open()
+		if err != nil {
+			return err
+		}
+
+		err = p.setText(ctx, &n, in)
+		in.Close()
+		if err != nil {
+			return err
+		}
+
 		p.files.setFile(e.Path, &file{node: &n, view: p.View, theirIno: n.Ino})
 	}
 	return nil

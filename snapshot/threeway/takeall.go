@@ -9,7 +9,7 @@ import (
 )
 
 // TakeAll merges all changes of an interval, from its base to theirs, and returns the steps. exact is set if ours
-// equals the base, so that the result equals theirs.
+// equals the base, so that the result equals theirs. The error is ErrStaleDecision if a decision was not used.
 func (p *Plan) TakeAll(ctx context.Context, interval Interval) (all []graft.Step, exact bool, err error) {
 	equal, err := tree.Equal(ctx, p.Source, interval.Base, p.Ours, tree.DiffOptions{}, 0)
 	if err != nil {
@@ -31,6 +31,9 @@ func (p *Plan) TakeAll(ctx context.Context, interval Interval) (all []graft.Step
 		return nil, false, err
 	}
 	if err := p.TakeChanges(ctx, interval); err != nil {
+		return nil, false, err
+	}
+	if err := p.checkDecisions(); err != nil {
 		return nil, false, err
 	}
 

@@ -64,8 +64,8 @@ func Digest(src *tree.Source, files ...*tree.Inode) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// CheckDecisions returns ErrStaleDecision if a decision was not used.
-func (p *Plan) CheckDecisions() error {
+// checkDecisions returns ErrStaleDecision if a decision was not used.
+func (p *Plan) checkDecisions() error {
 	for path := range p.Decisions {
 		if !p.usedDecisions[path] {
 			return fmt.Errorf("%w: %s", ErrStaleDecision, path)
@@ -88,18 +88,24 @@ func (p *Plan) UseDecision(ctx context.Context, filePath string, d Decision) err
 			return err
 		}
 	}
-	if digest != d.Digest {
+	if digest == "" || digest != d.Digest {
 		return fmt.Errorf("%w: %s", ErrStaleDecision, filePath)
 	}
 
-	text, err := p.StoreText(ctx, strings.NewReader(d.Text))
+	n := *f.node
+	f.node, f.changed, p.files.changedPaths[filePath] = &n, true, f
+
+	return p.setText(ctx, &n, strings.NewReader(d.Text))
+}
+
+// setText stores a text, and makes it the contents of a file of the plan.
+func (p *Plan) setText(ctx context.Context, n *tree.Inode, r io.Reader) error {
+	text, err := p.StoreText(ctx, r)
 	if err != nil {
 		return err
 	}
-
-	n := *f.node
 	n.Content, n.Mtime, n.Atime = text, p.Now, p.Now
-	f.node, f.changed, p.files.changedPaths[filePath], p.stored = &n, true, f, append(p.stored, n.Content)
+	p.stored = append(p.stored, text)
 
 	return nil
 }
@@ -141,16 +147,9 @@ func (p *Plan) mergeText(ctx context.Context, x textMerge) (clean bool, err erro
 		if !m.Clean {
 			return nil
 		}
-		text, err := p.StoreText(ctx, bytes.NewReader(m.Text))
-		if err != nil {
-			return err
-		}
+		clean = true
 
-		n := x.file.node
-		n.Content, n.Mtime, n.Atime = text, p.Now, p.Now
-		clean, p.stored = true, append(p.stored, n.Content)
-
-		return nil
+		return p.setText(ctx, x.file.node, bytes.NewReader(m.Text))
 	}
 
 	d, ok := p.Decisions[x.path]

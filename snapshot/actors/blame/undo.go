@@ -61,6 +61,17 @@ func (u *Undo) newPlan(ours *tree.State, view uint32) *threeway.Plan {
 // newest state in which the actor changed a path, and does not revert earlier undos. It returns the plan and the
 // reversed changes of the intervals.
 func (u *Undo) Plan(ctx context.Context, present *tree.State) (*threeway.Plan, []threeway.Interval, error) {
+	p, all, err := u.planIntervals(ctx, present)
+	for at, d := range u.Decisions {
+		if err == nil && naming.NearestIn(at, u.KeepPaths) == "" {
+			err = p.UseDecision(ctx, at, d)
+		}
+	}
+	return p, all, err
+}
+
+// planIntervals does what Plan does, without the decisions.
+func (u *Undo) planIntervals(ctx context.Context, present *tree.State) (*threeway.Plan, []threeway.Interval, error) {
 	p := u.newPlan(present, u.View)
 	var all, withoutUndos []threeway.Interval
 

@@ -5,12 +5,14 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/hide"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
 )
@@ -41,14 +43,13 @@ func FindHidden(ctx context.Context, dir string, h Hidden, exclude []string) (pa
 // hiddenFiles are the hidden paths of one directory.
 type hiddenFiles struct {
 	Hidden
-	paths   []string        // without paths below other hidden paths
-	parents map[string]bool // the directories above the paths
-	files   map[fileID]bool // files with several hard links, of which one is hidden
+	paths []string        // without paths below other hidden paths, sorted by tree.ComparePaths
+	files map[fileID]bool // files with several hard links, of which one is hidden
 }
 
 // find finds the hidden paths of a directory. A directory that cannot be read counts as one without hidden paths.
 func (h Hidden) find(ctx context.Context, dir string, exclude map[fileID]bool) (found hiddenFiles, err error) {
-	found = hiddenFiles{Hidden: h, parents: make(map[string]bool), files: make(map[fileID]bool)}
+	found = hiddenFiles{Hidden: h, files: make(map[fileID]bool)}
 	if h.Paths == nil {
 		return found, nil
 	}
@@ -56,11 +57,11 @@ func (h Hidden) find(ctx context.Context, dir string, exclude map[fileID]bool) (
 	hiddenDir := "" // the last hidden directory that was found; all entries below it are hidden
 
 	err = walkDir(ctx, dir, exclude, func(name string, d fs.DirEntry) {
-		if hiddenDir == "" || !strings.HasPrefix(name, hiddenDir+"/") {
+		if !naming.IsUnder(name, hiddenDir) {
 			if !h.Paths.Match(name, d.IsDir()) {
 				return
 			}
-			if found.addPath(name); d.IsDir() {
+			if found.paths = append(found.paths, name); d.IsDir() {
 				hiddenDir = name
 			}
 		}
@@ -123,11 +124,10 @@ func linkedFile(d fs.DirEntry) (id fileID, isLinked bool) {
 	return fileID{st.Dev, st.Ino}, st.Nlink > 1
 }
 
-func (f *hiddenFiles) addPath(name string) {
-	f.paths = append(f.paths, name)
-	for dir := path.Dir(name); dir != "." && !f.parents[dir]; dir = path.Dir(dir) {
-		f.parents[dir] = true
-	}
+// isAbove reports whether a directory has a hidden path below it.
+func (f *hiddenFiles) isAbove(dir string) bool {
+	i, _ := slices.BinarySearchFunc(f.paths, dir, tree.ComparePaths)
+	return i < len(f.paths) && naming.IsUnder(f.paths[i], dir)
 }
 
 // hides reports whether an entry is hidden. It must not be called for an entry below a hidden directory.
@@ -185,8 +185,8 @@ func (pl *planner) withoutHidden(changes []tree.Change) ([]tree.Change, error) {
 			return nil, err
 		}
 
-		hidden[p] = inSet(c.Path.Dir, hidden) || pl.o.Hidden.Paths.Hides(p, isDir(c.Before) || isDir(c.After)) || entry.exists && found.hides(p, &entry.st)
-		if stays := found.parents[p] && !isDir(c.After); !hidden[p] && !stays {
+		hidden[p] = naming.NearestIn(path.Dir(p), hidden) != "" || pl.o.Hidden.Paths.Hides(p, isDir(c.Before) || isDir(c.After)) || entry.exists && found.hides(p, &entry.st)
+		if stays := found.isAbove(p) && !isDir(c.After); !hidden[p] && !stays {
 			shown = append(shown, c)
 		}
 	}

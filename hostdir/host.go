@@ -220,7 +220,7 @@ func openIn(dir int, name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// readDir returns the entries of a directory.
+// readDir returns the entries of a directory, sorted by name.
 func (h *host) readDir(p *tree.Path) (entries []fs.DirEntry, err error) {
 	dir, err := h.dirFD(p)
 	if err == nil {

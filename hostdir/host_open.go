@@ -92,9 +92,7 @@ func (h *host) withOpenDir(dir int, p *tree.Path, fn func() error) error {
 func (h *host) restoreModes() (err error) {
 	for _, o := range h.openedDirs {
 		if !o.modeSet {
-			if cerr := unix.Chmod(procPath(o.fd), o.mode); err == nil {
-				err = cerr
-			}
+			err = errors.Join(err, unix.Chmod(procPath(o.fd), o.mode))
 		}
 
 		_ = unix.Close(o.fd)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -174,7 +175,7 @@ func (pl *planner) chosenChanges() ([]tree.Change, error) {
 	chosen := top
 	for _, c := range changes {
 		p := c.Path.String()
-		if leftOut[p] || inSet(c.Path, keptDirs) {
+		if leftOut[p] || naming.NearestIn(p, keptDirs) != "" {
 			continue
 		}
 		if c.After != nil && c.After.Type() == unix.S_IFSOCK {
@@ -254,16 +255,6 @@ func (pl *planner) listChanges() error {
 	res.Changed = len(res.Paths)
 
 	return nil
-}
-
-// inSet reports whether a path, or a directory above it, is in a set.
-func inSet(p *tree.Path, set map[string]bool) bool {
-	for ; len(set) > 0 && p != nil; p = p.Dir {
-		if set[p.String()] {
-			return true
-		}
-	}
-	return false
 }
 
 // isMinor reports whether only the modification time and other hard links of a file differ.

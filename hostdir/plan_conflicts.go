@@ -6,6 +6,7 @@ import (
 	"io"
 	"path"
 
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -20,7 +21,7 @@ func (pl *planner) listConflicts() error {
 		if err != nil {
 			return err
 		}
-		if inSet(c.Path, replaced) {
+		if naming.NearestIn(name, replaced) != "" {
 			continue
 		}
 		replaced[name] = c.After != nil && !c.After.IsDir()

@@ -1,7 +1,6 @@
 package hostdir
 
 import (
-	"errors"
 	"os"
 	"slices"
 
@@ -85,7 +84,7 @@ func (pl *planner) useFile(file *hostFile, f *threeway.File, name string, dirNod
 	}
 
 	linked, err := pl.isLinked(dirNode, name)
-	linked = linked && (other == nil || sameAttrs(other.Node(), f.Node()))
+	linked = linked && (other == nil || tree.SameAttrs(other.Node(), f.Node()))
 	if err != nil || !linked && taken[candidate.id] {
 		return err
 	}
@@ -149,33 +148,27 @@ func (pl *planner) findMoved(_ *threeway.File, name string) (*tree.Inode, error)
 		return nil, nil
 	}
 
-	original, err := pl.o.Base.Get(pl.o.Source, n.Ino)
-	if err != nil && !errors.Is(err, tree.ErrNoInode) {
+	original, err := pl.o.Base.Find(pl.o.Source, n.Ino)
+	if err != nil {
 		return nil, err
 	}
-	if err == nil && original.Type() == n.Type() && original.Btime == n.Btime {
-		return pl.hostInode(original.Ino)
+
+	hostTree := pl.tree.editor.State
+	if original != nil && original.Type() == n.Type() && original.Btime == n.Btime {
+		return hostTree.Find(pl.o.Source, original.Ino)
 	}
 
-	for _, original := range pl.lostFiles[kindOf(n)] {
-		if same, err := tree.SameData(pl.o.Source, original, n); err != nil || same {
-			if err != nil {
-				return nil, err
-			}
-			return pl.hostInode(original.Ino)
+	for _, lost := range pl.lostFiles[kindOf(n)] {
+		same, err := tree.SameData(pl.o.Source, lost, n)
+		if err != nil {
+			return nil, err
+		}
+		if same {
+			return hostTree.Find(pl.o.Source, lost.Ino)
 		}
 	}
 
 	return nil, nil
-}
-
-// hostInode returns the inode with a number in the tree of the directory, nil if there is none.
-func (pl *planner) hostInode(ino uint64) (*tree.Inode, error) {
-	n, err := pl.tree.editor.State.Get(pl.o.Source, ino)
-	if errors.Is(err, tree.ErrNoInode) {
-		return nil, nil
-	}
-	return n, err
 }
 
 // isForeign reports whether a file belongs to another user. If the user is not root, the apply cannot have
@@ -190,15 +183,18 @@ type fileKind struct {
 
 func kindOf(n *tree.Inode) fileKind { return fileKind{n.Type(), n.UID, n.GID, n.Size(), n.Mtime} }
 
+// contentsDiffer is set in the differences of files with different contents or types.
+const contentsDiffer = tree.TypeDiffers | tree.DataDiffers | tree.TargetDiffers | tree.RdevDiffers
+
 // findLostFiles finds the files of the base that the plan removes at a name, and whose inode numbers the workspace
 // does not have.
 func (pl *planner) findLostFiles() error {
 	for _, c := range pl.changes {
-		if c.Before == nil || c.Before.IsDir() || c.After != nil && (c.After.Ino == c.Before.Ino || c.Differences&(tree.TypeDiffers|tree.DataDiffers|tree.TargetDiffers|tree.RdevDiffers) == 0) {
+		if c.Before == nil || c.Before.IsDir() || c.After != nil && (c.After.Ino == c.Before.Ino || c.Differences&contentsDiffer == 0) {
 			continue
 		}
-		present, err := pl.o.Now.Get(pl.o.Source, c.Before.Ino)
-		if err != nil && !errors.Is(err, tree.ErrNoInode) {
+		present, err := pl.o.Now.Find(pl.o.Source, c.Before.Ino)
+		if err != nil {
 			return err
 		}
 		if present == nil || present.Btime != c.Before.Btime {

@@ -28,7 +28,7 @@ func (pl *planner) leftOutPaths(changes []tree.Change) (map[string]bool, error) 
 
 	for _, c := range changes {
 		switch p := c.Path.String(); {
-		case inSet(c.Path, forks), leadsToFork(c):
+		case naming.NearestIn(p, forks) != "", leadsToFork(c):
 			out[p] = true
 		case pl.o.Everything:
 			continue
@@ -53,7 +53,7 @@ func (pl *planner) leftOutPaths(changes []tree.Change) (map[string]bool, error) 
 
 	paths := make([]string, len(changes))
 	for i, c := range changes {
-		if paths[i] = c.Path.String(); c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
+		if paths[i] = c.Path.String(); isDir(c.Before) || isDir(c.After) {
 			paths[i] += "/"
 		}
 	}
@@ -87,7 +87,7 @@ func leaveDirs(leftOut map[string]bool, leftOutChanges, changes []tree.Change) {
 
 	for _, c := range slices.Backward(changes) { // a directory after its entries
 		p := c.Path.String()
-		isNew := c.Before == nil && c.After != nil && c.After.IsDir()
+		isNew := c.Before == nil && isDir(c.After)
 		if isNew && dirs[p] {
 			leftOut[p] = true
 		} else if c.Path.Dir != nil && !leftOut[p] {

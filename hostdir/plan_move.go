@@ -2,7 +2,6 @@ package hostdir
 
 import (
 	"os"
-	"strings"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -40,7 +39,7 @@ func (d *decision) isMoveOf(removal *decision) bool {
 // stepsBelow returns step i and the steps for paths below its path.
 func stepsBelow(steps []*decision, i int) []*decision {
 	end := i + 1
-	for end < len(steps) && strings.HasPrefix(steps[end].change.Path.String(), steps[i].change.Path.String()+"/") {
+	for end < len(steps) && steps[end].change.Path.IsUnder(steps[i].change.Path) {
 		end++
 	}
 	return steps[i:end]
@@ -71,7 +70,7 @@ func joinMove(from, to []*decision) bool {
 // recreates reports whether d creates at its path the file or directory that the step removal removes.
 func (d *decision) recreates(removal *decision) bool {
 	n, removed := d.change.After, removal.change.Before
-	if n == nil || n.Mode != removed.Mode || n.UID != removed.UID || n.GID != removed.GID || !tree.SameXattrs(n, removed) {
+	if n == nil || !tree.SameAttrs(n, removed) {
 		return false
 	}
 	return n.IsDir() || d.file != nil && d.file.path != nil && d.file.path.String() == removal.change.Path.String()

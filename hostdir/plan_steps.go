@@ -1,11 +1,11 @@
 package hostdir
 
 import (
-	"errors"
 	"maps"
 	"os"
 	"slices"
 
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -33,7 +33,7 @@ func (pl *planner) makeSteps() error {
 
 	all := maps.Clone(differs)
 	for p, c := range pl.changes {
-		if all[p] == nil && !inSet(c.Path, conflicts) {
+		if all[p] == nil && naming.NearestIn(p, conflicts) == "" {
 			all[p] = c.Path
 		}
 	}
@@ -147,7 +147,7 @@ func (pl *planner) planStep(d *decision) error {
 
 	// If nothing differs now, the file stays as it is: the workspace has only removed a hard link to it, or a
 	// refresh has changed its inode number.
-	if d.file != nil && d.action == changeAttributes && sameAttrs(d.change.Before, &n) {
+	if d.file != nil && d.action == changeAttributes && tree.SameAttrs(d.change.Before, &n) {
 		n.Ino, d.action = dirNode.Ino, keep
 	}
 	d.change.After = &n
@@ -171,8 +171,8 @@ func (pl *planner) planMtime(d *decision, n *tree.Inode) error {
 		return err
 	}
 
-	baseNode, err := pl.o.Base.Get(pl.o.Source, workspaceNode.Ino)
-	if err != nil && !errors.Is(err, tree.ErrNoInode) {
+	baseNode, err := pl.o.Base.Find(pl.o.Source, workspaceNode.Ino)
+	if err != nil {
 		return err
 	}
 	if baseNode == nil || baseNode.Btime != workspaceNode.Btime {

@@ -89,8 +89,8 @@ func ProbablyUnmounted(dir string, src *tree.Source, before *tree.State) (bool, 
 		return false, err
 	}
 
-	birth := birthTime(int(f.Fd()))
-	return birth == 0 || birth != root.Btime, nil
+	_, birth, err := statusOf(int(f.Fd()), "", unix.AT_EMPTY_PATH)
+	return birth == 0 || birth != root.Btime, err
 }
 
 // A fileID identifies a file: hard links of one file have one fileID.

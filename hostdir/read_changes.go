@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -53,33 +52,11 @@ func recordedTime(st *unix.Stat_t) int64 {
 	return t
 }
 
-// birthTime returns the time at which an open file was created, 0 if its file system does not record birth times. It
-// distinguishes a file from an earlier one with an equal inode number.
-func birthTime(fd int) int64 {
-	var st unix.Statx_t
-	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st) != nil {
-		return 0
-	}
-	return birthTimeOf(&st)
-}
-
-func birthTimeOf(st *unix.Statx_t) int64 {
-	if st.Mask&unix.STATX_BTIME == 0 {
-		return 0
-	}
-	t, _ := filetime.FromUnix(st.Btime.Sec, int64(st.Btime.Nsec))
-	return t
-}
-
 // isUnchangedIn reports whether a name of an open directory is the file n of the tree, and the file's status
 // did not change. It makes only one system call.
 func (d *dirReader) isUnchangedIn(n *tree.Inode, dir int, name string) bool {
-	var x unix.Statx_t
-	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x) != nil {
-		return false
-	}
-	st := statusOf(&x)
-	return d.isUnchanged(n, birthTimeOf(&x), &st)
+	st, born, err := statusOf(dir, name, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && d.isUnchanged(n, born, &st)
 }
 
 // isUnchanged reports whether a file is still the file n of the tree.
@@ -87,11 +64,6 @@ func (d *dirReader) isUnchanged(n *tree.Inode, born int64, st *unix.Stat_t) bool
 	if d.o.WrittenAt != 0 {
 		return n.Mode&unix.S_IFMT == st.Mode&unix.S_IFMT && timeOf(st.Ctim) <= d.o.WrittenAt && (!n.IsRegular() || n.Size() == st.Size)
 	}
-	return matchesStatus(n, born, st)
-}
-
-// matchesStatus reports whether the status of a file equals the status that the tree has for it.
-func matchesStatus(n *tree.Inode, born int64, st *unix.Stat_t) bool {
 	return n.Mode == st.Mode && n.UID == st.Uid && n.GID == st.Gid && n.Mtime == timeOf(st.Mtim) && n.Ctime == changeTime(st) &&
 		(!n.IsRegular() || n.Size() == st.Size) && n.Btime == cmp.Or(born, n.Mtime)
 }

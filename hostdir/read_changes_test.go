@@ -19,9 +19,8 @@ func TestUnchanged(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
 	must.OK(t, err)
 	defer f.Close()
-	var st unix.Stat_t
-	must.OK(t, unix.Fstat(int(f.Fd()), &st))
-	born := birthTime(int(f.Fd()))
+	st, born, err := statusOf(int(f.Fd()), "", unix.AT_EMPTY_PATH)
+	must.OK(t, err)
 	if born == 0 {
 		t.Skip("this file system has no times of birth")
 	}
@@ -31,7 +30,8 @@ func TestUnchanged(t *testing.T) {
 	must.OK(t, err)
 	defer in.Close()
 	is := func() (bool, bool) {
-		return matchesStatus(n, born, &st), (&dirReader{}).isUnchangedIn(n, int(in.Fd()), name)
+		d := &dirReader{}
+		return d.isUnchanged(n, born, &st), d.isUnchangedIn(n, int(in.Fd()), name)
 	}
 
 	if a, b := is(); !a || !b {

@@ -2,7 +2,6 @@ package hostdir
 
 import (
 	"errors"
-	"io"
 
 	"golang.org/x/sys/unix"
 
@@ -10,41 +9,31 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// A readableFile is a file that is open for reading.
-type readableFile interface {
-	io.ReaderAt
-	Fd() uintptr
-}
-
-// dataParts returns the parts of a file that are not holes, and a reader of these parts; nil for a file without
-// holes.
-func dataParts(f readableFile, size int64) ([]content.DataRange, io.Reader, error) {
-	parts, readers := []content.DataRange{}, []io.Reader{}
+// dataParts returns the parts of an open file that are not holes. If they cannot be found, it returns the whole file as
+// one part.
+func dataParts(fd int, size int64) []content.DataRange {
+	parts := []content.DataRange{}
 
 	for off := int64(0); off < size; {
-		begin, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
+		begin, err := unix.Seek(fd, off, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
 			break
 		}
 
 		end := size
 		if err == nil && len(parts) < stream.MaxParts-1 {
-			end, err = unix.Seek(int(f.Fd()), begin, unix.SEEK_HOLE)
+			end, err = unix.Seek(fd, begin, unix.SEEK_HOLE)
 		}
 		if err != nil {
-			return nil, nil, err
+			return []content.DataRange{{N: size}}
 		}
 
 		if end = min(end, size); begin < end {
 			parts = append(parts, content.DataRange{Off: begin, N: end - begin})
-			readers = append(readers, io.NewSectionReader(f, begin, end-begin))
 		}
 
 		off = end
 	}
-	if len(parts) == 1 && parts[0].N == size {
-		return nil, nil, nil
-	}
 
-	return parts, io.MultiReader(readers...), nil
+	return parts
 }

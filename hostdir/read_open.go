@@ -20,7 +20,7 @@ type namedFile struct {
 	pathFD    int // a descriptor (O_PATH), or -1 if dataFD was opened by the name
 	dataFD    int // a descriptor for reading, or -1
 	st        unix.Stat_t
-	birthTime int64 // see birthTime
+	birthTime int64 // see statusOf
 }
 
 // openName opens a file by its name in a directory, without following a link. listedType is the type of the file in the
@@ -55,25 +55,30 @@ func (d *dirReader) openName(dir int, name string, listedType fs.FileMode) (*nam
 }
 
 // stat reads the status of the file.
-func (f *namedFile) stat() error {
-	var x unix.Statx_t
-	if err := unix.Statx(max(f.pathFD, f.dataFD), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x); err != nil {
-		return err
-	}
-	f.st, f.birthTime = statusOf(&x), birthTimeOf(&x)
-	return nil
+func (f *namedFile) stat() (err error) {
+	f.st, f.birthTime, err = statusOf(max(f.pathFD, f.dataFD), "", unix.AT_EMPTY_PATH)
+	return err
 }
 
-// statusOf converts the status of statx(2) to the status of stat(2).
-func statusOf(x *unix.Statx_t) unix.Stat_t {
+// statusOf returns the status of a file, and the time at which it was created. The time is 0 if the file system does not
+// record it. It distinguishes a file from an earlier one with an equal inode number. The arguments are those of statx(2).
+func statusOf(dir int, name string, flags int) (st unix.Stat_t, birthTime int64, err error) {
+	var x unix.Statx_t
+	if err := unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x); err != nil {
+		return st, 0, err
+	}
+
 	timespec := func(t unix.StatxTimestamp) unix.Timespec { return unix.Timespec{Sec: t.Sec, Nsec: int64(t.Nsec)} }
-	st := unix.Stat_t{
+	if x.Mask&unix.STATX_BTIME != 0 {
+		birthTime = timeOf(timespec(x.Btime))
+	}
+	st = unix.Stat_t{
 		Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino, Mode: uint32(x.Mode), Uid: x.Uid, Gid: x.Gid,
 		Rdev: unix.Mkdev(x.Rdev_major, x.Rdev_minor), Size: int64(x.Size), Blocks: int64(x.Blocks), Atim: timespec(x.Atime), Mtim: timespec(x.Mtime), Ctim: timespec(x.Ctime),
 	}
 	setCount(&st.Nlink, x.Nlink)
 
-	return st
+	return st, birthTime, nil
 }
 
 // setCount sets a number whose type depends on the processor.
@@ -162,8 +167,12 @@ func (d *dirReader) openEntry(entryPath string, f *namedFile) (e stream.Entry, e
 		h := &sourceFile{f.dataFD}
 		e.Data = stream.WithContext(d.ctx, io.NewSectionReader(h, 0, st.Size))
 		if st.Blocks*512 < st.Size { // only a file with fewer blocks than bytes can have holes
-			if parts, data, err := dataParts(h, st.Size); err == nil && parts != nil {
-				e.Sparse, e.Parts, e.Data = true, parts, stream.WithContext(d.ctx, data)
+			if parts := dataParts(f.dataFD, st.Size); len(parts) != 1 || parts[0].N != st.Size {
+				data := make([]io.Reader, len(parts))
+				for i, p := range parts {
+					data[i] = io.NewSectionReader(h, p.Off, p.N)
+				}
+				e.Sparse, e.Parts, e.Data = true, parts, stream.WithContext(d.ctx, io.MultiReader(data...))
 			}
 		}
 	}

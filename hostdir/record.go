@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
 )
@@ -22,17 +23,8 @@ func (x *pathSet) has(p string) bool {
 	if x == nil || x.all {
 		return true
 	}
-	if _, ok := x.paths[p]; ok {
-		return true
-	}
-
-	for ; p != "."; p = path.Dir(p) {
-		if x.paths[p] {
-			return true
-		}
-	}
-
-	return false
+	_, ok := x.paths[p]
+	return ok || naming.NearestIn(p, x.paths) != ""
 }
 
 // add adds a path and the directories above it. If recursive is set, it also adds all paths below the path.

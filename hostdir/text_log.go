@@ -62,16 +62,14 @@ func (l *textLog) storeText(_ context.Context, r io.Reader) (_ *content.Content,
 func (l *textLog) fileContent(p *tree.Path, size int64) (c *content.Content, readable bool, err error) {
 	l.files = append(l.files, p)
 	payload := textPayload - int64(len(l.files))
-	parts := []content.DataRange{{N: size}} // without holes
+	parts := []content.DataRange{{N: size}}
 
 	f, err := l.host.openFile(p)
 	if err != nil && !errors.Is(err, unix.EACCES) {
 		return nil, false, err
 	}
 	if readable = err == nil; readable {
-		if holes, _, err := dataParts(f, size); err == nil && holes != nil {
-			parts = holes
-		}
+		parts = dataParts(int(f.Fd()), size)
 		f.Close()
 	}
 

@@ -214,29 +214,16 @@ func (h *hostTree) isApplied(c tree.Change, n *tree.Inode, linked bool) (bool, e
 		return false, err
 	}
 
-	baseNode, err := h.base.Get(h.src, c.After.Ino)
-	if err = errs.Ignore(err, tree.ErrNoInode); err != nil {
+	baseNode, err := h.base.Find(h.src, c.After.Ino)
+	if err != nil {
 		return false, err
 	}
-	if !sameAttrs(n, c.After) && (baseNode == nil || baseNode.Type() != n.Type() || !sameAttrs(n, baseNode)) {
+	if !tree.SameAttrs(n, c.After) && (baseNode == nil || !tree.SameAttrs(n, baseNode)) {
 		return false, nil
 	}
 
-	unchanged, err := isOldVersion(h.src, c, n)
+	unchanged, err := tree.SameFile(h.src, c.Before, n)
 	return err == nil && (!unchanged || linked), err
-}
-
-// isOldVersion reports whether n, the directory's file at the path of a change, equals the file before the change.
-func isOldVersion(src *tree.Source, c tree.Change, n *tree.Inode) (bool, error) {
-	if c.Before == nil || c.Before.Type() != n.Type() || !sameAttrs(n, c.Before) {
-		return false, nil
-	}
-	return tree.SameData(src, c.Before, n)
-}
-
-// sameAttrs reports whether two inodes have equal modes, owners, groups and extended attributes.
-func sameAttrs(n, m *tree.Inode) bool {
-	return n.Mode == m.Mode && n.UID == m.UID && n.GID == m.GID && tree.SameXattrs(n, m)
 }
 
 // keepsNumber reports whether n, the directory's file at a path, gets the inode number of before, the inode
@@ -255,9 +242,9 @@ func (h *hostTree) keepsNumber(before, n *tree.Inode) (bool, error) {
 		return same, err
 	}
 
-	after, err := h.now.Get(h.src, before.Ino)
-	if err != nil {
-		return false, errs.Ignore(err, tree.ErrNoInode)
+	after, err := h.now.Find(h.src, before.Ino)
+	if after == nil || err != nil {
+		return false, err
 	}
 	return tree.SameData(h.src, after, n)
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
 )
@@ -26,13 +27,12 @@ type writer struct {
 	onAdvance func(*step) // for tests: called after each change of a step's state
 
 	placer *placer
-	attrs  attrSetter
 	dirs   changedDirs
 }
 
 func newWriter(ctx context.Context, h *host, o ApplyOptions, res *ApplyResult) *writer {
-	p := &placer{h, res.Dir, make(map[uint64]bool)}
-	return &writer{ctx: ctx, o: o, host: h, res: res, placer: p, attrs: attrSetter{p, res}, dirs: changedDirs{p, o, res, make(map[string]*touchedDir)}}
+	p := &placer{h, res, make(map[uint64]bool)}
+	return &writer{ctx: ctx, o: o, host: h, res: res, placer: p, dirs: changedDirs{p, o, make(map[string]*touchedDir)}}
 }
 
 // run stages all steps, and then places them. When it returns, the directory is on disk. Until all files are
@@ -137,7 +137,7 @@ func (w *writer) stageAll() error {
 
 	for _, s := range slices.Backward(w.steps) {
 		if s.action == makeDir {
-			err := w.attrs.setDirAttrs(s)
+			err := w.placer.setDirAttrs(s)
 			if err == nil {
 				_, err = w.dirs.openDir(s.change.Path)
 			}
@@ -162,7 +162,7 @@ func (w *writer) commit() error {
 	}
 
 	for _, s := range slices.Backward(w.steps) {
-		if inSet(s.change.Path, replaced) {
+		if naming.NearestIn(s.change.Path.String(), replaced) != "" {
 			if err := w.removeFile(s); err != nil {
 				return err
 			}
@@ -193,14 +193,14 @@ func (w *writer) commit() error {
 		switch c := s.change; {
 		case c.After == nil || !c.After.IsDir():
 		case s.original.isDir():
-			if err := w.attrs.setDirAttrs(s); err != nil {
+			if err := w.placer.setDirAttrs(s); err != nil {
 				return err
 			}
 			w.advance(s, done)
 
 		case s.action == makeDir:
 			// A rename into the new directory may have changed its time, so the time is set again.
-			if err := w.attrs.setTime(s); err != nil {
+			if err := w.placer.setTime(s); err != nil {
 				return err
 			}
 		}
@@ -272,7 +272,9 @@ func (w *writer) placeFile(s *step) error {
 	switch {
 	case err != nil:
 	case s.action == moveDir:
-		err = w.moveDir(s)
+		if err = w.placer.checkAndTouch(s.sourceStep); err == nil {
+			err = w.moveTo(s, false)
+		}
 	case s.placement == moveName && s.tempName == "":
 		if err = w.moveFile(s); err == nil && s.tempName != "" {
 			return nil // it is renamed later, when the directory at its path has been removed
@@ -280,7 +282,7 @@ func (w *writer) placeFile(s *step) error {
 	case s.placement == overwrite:
 		if err = w.overwriteFile(dir, s); err == nil {
 			w.placer.touched[s.original.st.Ino] = true
-			err = w.attrs.changeAttrs(s)
+			err = w.placer.changeAttrs(s)
 		}
 
 	default:
@@ -314,7 +316,7 @@ func (w *writer) finishFile(s *step) error {
 			return nil
 		}
 		f.attrsSet = true
-		return w.attrs.setTime(s) // only the time differs
+		return w.placer.setTime(s) // only the time differs
 
 	case s.action == changeAttributes || s.placement == inPlace:
 		if err := w.placer.checkAndTouch(s); err != nil {
@@ -323,7 +325,7 @@ func (w *writer) finishFile(s *step) error {
 		fallthrough
 
 	case fileExists:
-		if err := w.attrs.changeAttrs(s); err != nil {
+		if err := w.placer.changeAttrs(s); err != nil {
 			return err
 		}
 	}

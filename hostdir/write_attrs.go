@@ -15,14 +15,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An attrSetter sets the attributes and times of files.
-type attrSetter struct {
-	*placer
-	res *ApplyResult
-}
-
 // checkAttrsChangeable fails if an ordinary user cannot set the planned attributes of an existing file.
-func (w *attrSetter) checkAttrsChangeable(s *step) error {
+func (w *placer) checkAttrsChangeable(s *step) error {
 	n, before, st, uid := s.change.After, s.dirVersion(), s.original.st, uint32(os.Geteuid())
 	if uid == 0 {
 		return nil
@@ -39,7 +33,7 @@ func (w *attrSetter) checkAttrsChangeable(s *step) error {
 
 // changesOnlyUserXattrs reports whether a step changes only extended attributes user.*, which requires just the right
 // to write the file.
-func (w *attrSetter) changesOnlyUserXattrs(s *step, before *tree.Inode) bool {
+func (w *placer) changesOnlyUserXattrs(s *step, before *tree.Inode) bool {
 	if before == nil || before.Mode != s.change.After.Mode || slices.ContainsFunc(threeway.ChangedXattrs(before, s.change.After), func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
 		return false
 	}
@@ -54,7 +48,7 @@ func inGroup(gid int) bool {
 
 // setAttrs sets the owner, extended attributes, permissions and time of a file. If before is nil, for a new file, it
 // sets all of them. Else it sets the attributes that differ between before and n.
-func (w *attrSetter) setAttrs(dir int, name string, p *tree.Path, before, n *tree.Inode) error {
+func (w *placer) setAttrs(dir int, name string, p *tree.Path, before, n *tree.Inode) error {
 	present, err := statAt(dir, name)
 	if err == nil {
 		err = setOwner(dir, name, before, n, present)
@@ -122,7 +116,7 @@ func setOwner(dir int, name string, before, n *tree.Inode, present hostEntry) er
 
 // setXattrs sets the extended attributes that the file has in the workspace. Attributes that the directory's
 // file system refuses are listed in ApplyResult.Skipped.
-func (w *attrSetter) setXattrs(proc string, p *tree.Path, before, n *tree.Inode, present hostEntry) error {
+func (w *placer) setXattrs(proc string, p *tree.Path, before, n *tree.Inode, present hostEntry) error {
 	if before == nil {
 		found, err := readXattrs(proc, make([]byte, 64<<10))
 		if err != nil && !errors.Is(err, unix.EACCES) {
@@ -178,7 +172,7 @@ func setMtime(dir int, name string, mtime int64) error {
 }
 
 // setTime sets the modification time of a file or directory.
-func (w *attrSetter) setTime(s *step) error {
+func (w *placer) setTime(s *step) error {
 	c := s.change
 	dir, name, err := w.host.entryOf(s)
 	if err == nil {
@@ -192,7 +186,7 @@ func (w *attrSetter) setTime(s *step) error {
 }
 
 // changeAttrs changes the attributes of an existing file, once for all of its names.
-func (w *attrSetter) changeAttrs(s *step) error {
+func (w *placer) changeAttrs(s *step) error {
 	before := s.dirVersion()
 	if before == nil {
 		return nil
@@ -217,7 +211,7 @@ func (w *attrSetter) changeAttrs(s *step) error {
 }
 
 // setDirAttrs sets the attributes and time of a directory whose entries are complete.
-func (w *attrSetter) setDirAttrs(s *step) error {
+func (w *placer) setDirAttrs(s *step) error {
 	c := s.change
 	if s.action == keep {
 		if c.Before != nil && c.Before.Mtime == c.After.Mtime {

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A placer renames staged files to their final names, and removes files. It first checks that the file at the
-// path is still the file for which the step was planned.
+// A placer renames staged files to their final names, removes files, and sets attributes. Before it renames or removes,
+// it checks that the file at the path is still the file for which the step was planned.
 type placer struct {
 	host    *host
-	dir     string          // ApplyResult.Dir, for errors
+	res     *ApplyResult
 	touched map[uint64]bool // inodes of which this apply made or removed a name; the value is true if it also changed the bytes
 }
 
@@ -95,7 +95,7 @@ func (w *placer) isOriginal(s *step, renamed hostEntry) bool {
 
 // changedError returns the error for a file that changed after its step was planned.
 func (w *placer) changedError(s *step) error {
-	return fmt.Errorf("%q changed in %s meanwhile", s.change.Path.Short(), w.dir)
+	return fmt.Errorf("%q changed in %s meanwhile", s.change.Path.Short(), w.res.Dir)
 }
 
 // checkReplaceable fails if the system would refuse to replace, change or remove the file at a path.

@@ -14,7 +14,6 @@ import (
 type changedDirs struct {
 	*placer
 	o    ApplyOptions
-	res  *ApplyResult
 	dirs map[string]*touchedDir // by path
 }
 
@@ -73,7 +72,7 @@ func (w *changedDirs) completedVersion(t *touchedDir) *tree.Inode {
 		return nil
 	}
 
-	var here, there []string
+	var here, there []string // sorted
 	for _, e := range entries {
 		here = append(here, e.Name())
 	}
@@ -82,7 +81,6 @@ func (w *changedDirs) completedVersion(t *touchedDir) *tree.Inode {
 		there = append(there, e.Name)
 		return true
 	})
-	slices.Sort(here)
 	slices.Sort(there)
 	if err != nil || !slices.Equal(here, there) {
 		return nil

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // linkExisting makes the name tmp a hard link of a file of the directory. If the link is impossible, as for another
@@ -67,7 +69,7 @@ func (w *writer) isTaken(s *step) bool {
 // placed at its old name. replaced are the directories that a file replaces.
 func (w *writer) moveAll(replaced map[string]bool) error {
 	for _, s := range w.staged {
-		if s.placement == moveName && (!w.host.isNew(s.change.Path.Dir) || inSet(s.fromPath, replaced) || s.sourceStep.change.After != nil) {
+		if s.placement == moveName && (!w.host.isNew(s.change.Path.Dir) || naming.NearestIn(s.fromPath.String(), replaced) != "" || s.sourceStep.change.After != nil) {
 			if err := w.placeFile(s); err != nil {
 				return err
 			}
@@ -164,11 +166,4 @@ func (w *writer) stageMoveDir(s *step) error {
 	}
 
 	return err
-}
-
-func (w *writer) moveDir(s *step) error {
-	if err := w.placer.checkAndTouch(s.sourceStep); err != nil {
-		return err
-	}
-	return w.moveTo(s, false)
 }

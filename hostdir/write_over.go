@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -126,14 +125,9 @@ func copyOver(target, source *os.File) error {
 		return err
 	}
 
-	parts, _, err := dataParts(source, st.Size())
-	if err != nil || parts == nil {
-		parts = []content.DataRange{{N: st.Size()}} // without holes
-	}
-
 	off := int64(0)
 
-	for _, p := range parts {
+	for _, p := range dataParts(int(source.Fd()), st.Size()) {
 		err := punchHole(target, off, p.Off-off)
 		if err == nil {
 			_, err = io.Copy(io.NewOffsetWriter(target, p.Off), io.NewSectionReader(source, p.Off, p.N))

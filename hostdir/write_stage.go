@@ -39,7 +39,7 @@ func (w *writer) prepareStep(s *step) error {
 		return err
 	}
 	if s.action == changeAttributes {
-		return w.attrs.checkAttrsChangeable(s)
+		return w.placer.checkAttrsChangeable(s)
 	}
 
 	if s.original.isDir() && s.action != makeDir {
@@ -52,12 +52,6 @@ func (w *writer) prepareStep(s *step) error {
 		return w.checkParentWritable(c.Path)
 	case moveDir:
 		return w.stageMoveDir(s)
-	}
-
-	if s.original.parentErr != nil {
-		if err := w.stageParents(c.Path.Dir); err != nil {
-			return err
-		}
 	}
 
 	switch {
@@ -147,21 +141,6 @@ func (w *writer) stageDir(s *step, mode uint32) error {
 	return nil
 }
 
-// stageParents makes the missing directories above a path.
-func (w *writer) stageParents(p *tree.Path) error {
-	if p == nil {
-		return nil
-	}
-	if _, err := w.host.dirFD(p); !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	if err := w.stageParents(p.Dir); err != nil {
-		return err
-	}
-
-	return w.stageDir(&step{change: tree.Change{Path: p}, action: makeDir, state: staged}, 0o777)
-}
-
 // checkParentWritable fails if the names in the directory above a path cannot be changed.
 func (w *writer) checkParentWritable(p *tree.Path) error {
 	dir, err := w.dirs.enterDir(p.Dir)
@@ -193,7 +172,7 @@ func removeBelow(dir int, name string) error {
 		return err
 	}
 
-	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir))
+	root, err := os.OpenRoot(procPath(dir))
 	if err != nil {
 		return err
 	}
@@ -246,7 +225,7 @@ func (w *writer) createFile(dir int, tmp string, s *step) error {
 		}
 	}
 
-	err := w.attrs.setAttrs(dir, tmp, c.Path, nil, n)
+	err := w.placer.setAttrs(dir, tmp, c.Path, nil, n)
 	if err == nil && s.isNewVersion() {
 		err = w.markOverwriteForOwner(dir, tmp, s, n)
 	}

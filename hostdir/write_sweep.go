@@ -152,11 +152,13 @@ func (w *writer) sweepParent(s *step) error {
 	if s.action != keep || s.original.parentErr != nil || s.change.Path == nil {
 		return nil
 	}
-	if s.wasPlaced() {
-		w.dirs.touchedDir(s.change.Path.Dir).interrupted = true
+
+	c := s.change
+	if c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || c.Differences&contentsDiffer != 0 {
+		w.dirs.touchedDir(c.Path.Dir).interrupted = true // an earlier apply, which was interrupted, has already placed the file
 	}
 
-	_, err := w.dirs.enterDir(s.change.Path.Dir)
+	_, err := w.dirs.enterDir(c.Path.Dir)
 	return err
 }
 
@@ -166,12 +168,6 @@ func (w *changedDirs) enterDir(p *tree.Path) (dir int, err error) {
 		err = w.sweepDir(p)
 	}
 	return dir, err
-}
-
-// wasPlaced reports whether an earlier apply, which was interrupted, has already placed the file of a step.
-func (s *step) wasPlaced() bool {
-	c := s.change
-	return s.action == keep && (c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || c.Differences&(tree.TypeDiffers|tree.DataDiffers|tree.TargetDiffers|tree.RdevDiffers) != 0)
 }
 
 // setAside renames a file to a name that no apply removes.

@@ -185,18 +185,15 @@ func (w *placer) setTime(s *step) error {
 	return nil
 }
 
-// changeAttrs changes the attributes of an existing file, once for all of its names.
+// changeAttrs changes the attributes of an existing file.
 func (w *placer) changeAttrs(s *step) error {
 	before := s.dirVersion()
 	if before == nil {
 		return nil
 	}
 
-	if f := s.file; f != nil {
-		if f.attrsSet && !w.isCopiedApart(s, f) {
-			return nil
-		}
-		f.attrsSet = true
+	if s.file != nil {
+		s.file.attrsSet = true
 	}
 
 	dir, err := w.host.parentFD(s.change.Path)

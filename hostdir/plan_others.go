@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
@@ -65,27 +66,13 @@ func (pl *planner) reportOtherUsers() error {
 		return nil
 	}
 
-	return errs.Fail(errs.Busy, "%s in %s: a mount point cannot be replaced; nothing was changed", quotedList(mounted), pl.res.Dir).
+	return errs.Fail(errs.Busy, "%s in %s: a mount point cannot be replaced; nothing was changed", gitquote.ListNames(mounted), pl.res.Dir).
 		WithHint("unmount it, or leave it out by %s", ignoreName)
 }
 
 // addNote adds a note about a path to ApplyResult.Notes.
 func (pl *planner) addNote(p, text string) {
 	pl.res.Notes = append(pl.res.Notes, stream.Omission{Path: p, Reason: text})
-}
-
-// quotedList returns a text with the quoted paths, or with the first maxPaths of them.
-func quotedList(paths []string) string {
-	const maxPaths = 10
-	var out []string
-	for _, p := range paths[:min(len(paths), maxPaths)] {
-		out = append(out, strconv.Quote(p))
-	}
-	if more := len(paths) - len(out); more > 0 {
-		out = append(out, fmt.Sprintf("%d more", more))
-	}
-
-	return strings.Join(out, ", ")
 }
 
 // mountPoints returns the mount points in the directory, relative to it.

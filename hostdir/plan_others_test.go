@@ -143,7 +143,7 @@ func TestApplyNamesMounts(t *testing.T) {
 		t.Errorf("the plan has %+v, %v", plan, err)
 	}
 	_, err = a.apply(base, now, ApplyOptions{})
-	if err == nil || !strings.Contains(err.Error(), `"d/m"`) {
+	if err == nil || !strings.Contains(err.Error(), "d/m in ") {
 		t.Errorf("error %v", err)
 	}
 	wantSame(t, "after the refusal", has(t, a.dir), before)

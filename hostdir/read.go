@@ -2,7 +2,6 @@ package hostdir
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,23 +51,7 @@ type ReadOptions struct {
 // link, even if a link is created during the read. A file that grows is read up to the size that it had at first.
 // A file that shrinks is an error.
 func Read(ctx context.Context, dir string, sink stream.Sink, o ReadOptions) error {
-	return newDirReader(ctx, sink, o).read(dir)
-}
-
-func newDirReader(ctx context.Context, sink stream.Sink, o ReadOptions) *dirReader {
-	d := &dirReader{Checker: stream.NewChecker(sink, o.Options), ctx: ctx, o: o, linkPaths: make(map[fileID]string), prefetchedGroups: make(map[uint64]bool), exclude: idsOf(o.Exclude)}
-	d.hidden.Hidden = o.Hidden
-	return d
-}
-
-func (d *dirReader) read(dir string) error {
-	d.startDelivery()
-	err := d.readRoot(dir)
-	if err = cmp.Or(d.endDelivery(), err); err != nil {
-		return fmt.Errorf("reading %s: %w", dir, err)
-	}
-
-	return nil
+	return ReadChanges(ctx, dir, nil, nil, sink, o)
 }
 
 // ProbablyUnmounted reports whether a directory is empty, and is not the directory from which the state was read.

@@ -3,6 +3,7 @@ package hostdir
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"path"
 	"slices"
 	"time"
@@ -17,12 +18,21 @@ import (
 
 // ReadChanges feeds to sink the differences between a directory and a tree that was read from it earlier: new and
 // changed entries as in Read, and whiteouts for entries that were deleted. A file is not read if its type, owner,
-// permissions, size, inode number and times of birth, modification and change are equal. Paths longer than
-// stream.MaxPathBytes are left out, because they cannot be merged.
+// permissions, size, inode number and times of birth, modification and change are equal. If before is nil, ReadChanges
+// feeds all entries. Otherwise it leaves out paths longer than stream.MaxPathBytes, because they cannot be merged.
 func ReadChanges(ctx context.Context, dir string, src *tree.Source, before *tree.State, sink stream.Sink, o ReadOptions) error {
-	d := newDirReader(ctx, sink, o)
-	d.src, d.before = src, before
-	return d.read(dir)
+	d := &dirReader{
+		Checker: stream.NewChecker(sink, o.Options), ctx: ctx, o: o, src: src, before: before, linkPaths: make(map[fileID]string), prefetchedGroups: make(map[uint64]bool),
+		exclude: idsOf(o.Exclude), hidden: hiddenFiles{Hidden: o.Hidden},
+	}
+
+	d.startDelivery()
+	err := d.readRoot(dir)
+	if err = cmp.Or(d.endDelivery(), err); err != nil {
+		return fmt.Errorf("reading %s: %w", dir, err)
+	}
+
+	return nil
 }
 
 // settleTime is the age from which the last change time of a file is trusted. A younger file may change again
@@ -129,11 +139,7 @@ func (d *dirReader) addWhiteouts(dirPath string, before *tree.Inode, names []str
 // IsFileChange reports whether a change counts as a changed file (file), and whether its path is in a git
 // directory (inGit). A change of the time alone does not count.
 func IsFileChange(c tree.Change) (file, inGit bool) {
-	is := c.After
-	if is == nil {
-		is = c.Before
-	}
-	if is.IsDir() || isMinor(c) {
+	if cmp.Or(c.After, c.Before).IsDir() || isMinor(c) {
 		return false, false
 	}
 

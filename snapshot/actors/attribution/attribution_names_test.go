@@ -8,6 +8,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/stores"
 )
@@ -82,5 +83,18 @@ func TestActorsOfMergedNames(t *testing.T) {
 				stores.Want(t, "the file", string(text), "b\n2\n3\n")
 			}
 		})
+	}
+}
+
+// TestUndoOfNoFile: a decision is only about a regular file that the workspace has.
+func TestUndoOfNoFile(t *testing.T) {
+	s, _ := stores.Quiet(t)
+	w := s.Main()
+	as(t, w, "a").write("f", "1\n")
+	for _, path := range []string{"none", "."} {
+		o := snapshot.UndoByOptions{Actor: "a", Contents: map[string]threeway.Decision{path: {Text: "2\n"}}}
+		if _, err := w.Snapshots().UndoBy(context.Background(), o); !errors.Is(err, threeway.ErrStaleDecision) {
+			t.Errorf("a decision about %q: %v", path, err)
+		}
 	}
 }

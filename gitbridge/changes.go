@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
 )
@@ -78,7 +78,7 @@ func (x *exporter) dropChangedPaths() (*changeSet, error) {
 func (x *exporter) uncomparedReports(all []stream.Omission) []stream.Omission {
 	return slices.DeleteFunc(slices.Clone(all), func(l stream.Omission) bool {
 		dir := path.Dir(l.Path)
-		return x.changeSet.paths[l.Path] || threeway.NearestIn(dir, x.links) != "" || threeway.NearestIn(dir, x.changeSet.links) != ""
+		return x.changeSet.paths[l.Path] || naming.NearestIn(dir, x.links) != "" || naming.NearestIn(dir, x.changeSet.links) != ""
 	})
 }
 

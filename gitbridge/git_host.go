@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // HostGit implements hostdir.Git, for the git directories in a directory of the host.
@@ -33,7 +33,7 @@ func alternatesOf(l *gitdir.Link) string { return filepath.Join(l.Common, "objec
 // root, a path below root, or no git directory.
 func linkOutside(dir, root string) *gitdir.Link {
 	l := gitdir.LinkAt(dir)
-	if l == nil || l.Dir == root || strings.HasPrefix(l.Dir, root+"/") {
+	if l == nil || naming.IsUnder(l.Dir, root) {
 		return nil
 	}
 	return l

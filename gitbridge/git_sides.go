@@ -158,9 +158,6 @@ func (s *stateMerge) changeCopy(r *repoMerge) error {
 
 // sameFile reports whether a and b, the entries of two states at one path, are equal files, or both nil.
 func sameFile(src *tree.Source, a, b *tree.Inode) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
 	same, err := tree.SameFile(src, a, b)
 	return err == nil && same
 }

@@ -3,6 +3,8 @@ package gitdir
 import (
 	"slices"
 	"strings"
+
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // sharedNames are the entries of a git directory that all working trees of a repository share. ownNames are
@@ -26,7 +28,7 @@ func IsPrivate(name string) bool {
 
 // below reports whether a path is equal to one of the given paths, or lies below it.
 func below(name string, of ...string) bool {
-	return slices.ContainsFunc(of, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") })
+	return naming.IsUnderAny(name, of)
 }
 
 // operationNames are the files and directories of operations in progress: a merge, a rebase, a cherry-pick, a bisect.

@@ -1,6 +1,6 @@
-// Package naming checks the names of snapshots and forks and the paths that users give, and encodes
-// paths in JSON.
+// Package naming checks the names of snapshots and forks and the paths that users give, compares paths, and
+// encodes them in JSON.
 //
-// Imported by: all of cmd, all of fusefs, gitbridge, hostdir, all of service, snapshot,
+// Imported by: all of cmd, all of fusefs, all of gitbridge, hostdir, all of service, snapshot,
 // snapshot/actors/blame, snapshot/catalogue, snapshot/graft, snapshot/threeway.
 package naming

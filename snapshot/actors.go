@@ -85,11 +85,11 @@ func (s *Store) captureBetweenActors(tx *live.Tx, view uint32, actor string) err
 		return nil
 	}
 
-	r, err := catalogue.NewSnapshot(s.cat, tx, w.ws, CaptureOptions{Kind: info.KindActor, Message: "before a change by " + actor}.describe(s.opt.Now()))
-	if err != nil {
+	r := &catalogue.Capture{SnapshotRecord: CaptureOptions{Kind: info.KindActor, Message: "before a change by " + actor}.describe(s.opt.Now())}
+	if err := r.PlaceNext(s.cat, tx, w.ws); err != nil {
 		return err
 	}
-	if err := s.applier(tx).commit(&catalogue.Capture{SnapshotRecord: r}, actors.Caller{}); err != nil {
+	if err := s.applier(tx).commit(r, actors.Caller{}); err != nil {
 		return err
 	}
 

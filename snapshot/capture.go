@@ -69,37 +69,29 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 		}
 	}
 
-	var captured info.Info
-	err = s.forest.Update(true, func(tx *live.Tx) error {
-		i := o.describe(now)
-		i.Expires = expires
-		r, err := catalogue.NewCapture(s.cat, tx, w.ws, i)
-		if err != nil {
-			return err
+	r := &catalogue.Capture{SnapshotRecord: o.describe(now), Placeholders: placeholders}
+	r.Expires = expires
+	if err := s.commitNewRecord(o.Caller, func(tx *live.Tx) (catalogue.Record, error) {
+		if err := w.ws.CheckCapture(&r.SnapshotRecord); err != nil {
+			return nil, err
 		}
-
-		r.Placeholders = placeholders
-		err = s.applier(tx).commit(r, o.Caller)
-		captured = r.UserInfo()
-
-		return err
-	})
-	if err != nil {
+		return r, r.PlaceNext(s.cat, tx, w.ws)
+	}); err != nil {
 		return info.Info{}, err
 	}
 
 	s.parts.Metrics.Update(func(m *info.Metrics) { m.Snapshots++; m.LastSnapshotMs = info.MsSince(start) })
-	s.Hooks.emit(events.Event{Workspace: w.ws.View, Action: "captured", From: captured.Name}, o.Caller)
+	s.Hooks.emit(events.Event{Workspace: w.ws.View, Action: "captured", From: r.Name}, o.Caller)
 
-	return captured, nil
+	return r.UserInfo(), nil
 }
 
-// describe returns the description of a snapshot that is taken at the time now.
-func (o CaptureOptions) describe(now time.Time) info.Info {
-	return info.Info{
+// describe returns the record of a snapshot that is taken at the time now, with only its description.
+func (o CaptureOptions) describe(now time.Time) catalogue.SnapshotRecord {
+	return catalogue.SnapshotRecord{Info: info.Info{
 		Name: o.Name, Kind: o.Kind, Message: o.Message, Labels: o.Labels, Created: now,
 		Process: info.Process{UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command}, Pinned: o.Pinned, Origin: info.Origin{Image: o.Image},
-	}
+	}}
 }
 
 // newestIfUnchanged returns the newest snapshot and ErrUnchanged if the workspace equals the snapshot. It ignores
@@ -198,10 +190,10 @@ func (ss Snapshots) Remove(names []string, c actors.Caller) (removed []string, u
 
 func (ss Snapshots) deleteAll(names []string, keepForUndo bool, c actors.Caller) (removed []string, until time.Time, err error) {
 	s := ss.w.store
-	err = s.forest.Update(true, func(tx *live.Tx) error {
+	err = s.commitNewRecord(c, func(*live.Tx) (catalogue.Record, error) {
 		r, names, err := catalogue.NewDelete(s.cat, ss.w.ws, names, c, s.opt.Now())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if keepForUndo {
 			r.Op = ss.w.Ops().newOp(catalogue.OpRemove, strings.Join(names, " "), c)
@@ -209,7 +201,7 @@ func (ss Snapshots) deleteAll(names []string, keepForUndo bool, c actors.Caller)
 		}
 
 		removed = names
-		return s.applier(tx).commit(r, c)
+		return r, nil
 	})
 	if err != nil {
 		return nil, time.Time{}, err
@@ -225,18 +217,17 @@ func (ss Snapshots) deleteAll(names []string, keepForUndo bool, c actors.Caller)
 func (ss Snapshots) Rename(name, newName string, c actors.Caller) error {
 	s := ss.w.store
 	var oldName string
-	err := s.forest.Update(true, func(tx *live.Tx) error {
+	if err := s.commitNewRecord(c, func(*live.Tx) (catalogue.Record, error) {
 		r, err := catalogue.NewRename(s.cat, ss.w.ws, name, newName, c)
 		if err != nil {
-			return err
+			return nil, err
 		}
 
 		oldName = r.OldName
 		r.Op = ss.w.Ops().newOp(catalogue.OpRename, oldName, c)
 		r.Op.NewName, r.Op.View = newName, r.View
-		return s.applier(tx).commit(r, c)
-	})
-	if err != nil {
+		return r, nil
+	}); err != nil {
 		return err
 	}
 

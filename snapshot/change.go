@@ -11,7 +11,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/graft"
-	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -317,16 +316,14 @@ func (c *change) publish() error {
 // describeSnapshots puts the snapshots of the states before and after into the record.
 func (c *change) describeSnapshots(tx *live.Tx) error {
 	now := c.w.store.opt.Now()
-	before := CaptureOptions{Message: c.message, Caller: c.caller}.describe(now)
-	var after *info.Info
+	c.record.Pre = CaptureOptions{Message: c.message, Caller: c.caller}.describe(now)
 	if c.snapshotAfter != nil {
 		c.snapshotAfter.Caller = c.caller
-		i := c.snapshotAfter.describe(now)
-		after = &i
+		c.record.Post = c.snapshotAfter.describe(now)
 	}
 
 	cat := c.w.store.cat
-	if err := c.record.Describe(cat, tx, c.w.ws, before, after, c.edit.Actors().Actors(), c.actorUndo); err != nil {
+	if err := c.record.PlaceSnapshots(cat, tx, c.w.ws, c.snapshotAfter != nil, c.edit.Actors().Actors(), c.actorUndo); err != nil {
 		return err
 	}
 

@@ -77,9 +77,9 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 			return err
 		}
 
-		i := CaptureOptions{Name: o.Name, Kind: info.KindManual, Message: o.Message, Caller: o.Caller}.describe(s.opt.Now())
-		i.ID = id.String()
-		r, removed, kept, err := catalogue.NewCompacted(s.cat, tx, ss.w.ws, i, st, highest, snaps)
+		sn := CaptureOptions{Name: o.Name, Kind: info.KindManual, Message: o.Message, Caller: o.Caller}.describe(s.opt.Now())
+		sn.ID = id.String()
+		r, removed, kept, err := catalogue.NewCompacted(s.cat, tx, ss.w.ws, sn, st, highest, snaps)
 		if err != nil {
 			return err
 		}

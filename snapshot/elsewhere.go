@@ -67,17 +67,12 @@ func (rs Remotes) AddPulled(i info.Info, id cas.Hash, c actors.Caller) (info.Inf
 	r := catalogue.NewPull(i, id, st, highest)
 	sn := &r.Snapshot
 	sn.UID, sn.PID, sn.Actors, sn.ActorSets = c.UID, c.PID, i.Actors, i.ActorSets
-	err = s.forest.Update(true, func(tx *live.Tx) error {
+	if err := s.commitNewRecord(c, func(tx *live.Tx) (catalogue.Record, error) {
 		if err := rs.w.ws.CheckPull(i); err != nil {
-			return err
+			return nil, err
 		}
-		if err := r.Place(tx, rs.w.ws); err != nil {
-			return err
-		}
-
-		return s.applier(tx).commit(r, c)
-	})
-	if err != nil {
+		return r, r.Place(tx, rs.w.ws)
+	}); err != nil {
 		return info.Info{}, err
 	}
 

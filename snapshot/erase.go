@@ -35,7 +35,7 @@ type ForgottenContents struct {
 // ForgottenContents returns the operations on forgotten contents.
 func (s *Store) ForgottenContents() ForgottenContents {
 	return ForgottenContents{&s.parts, s.ckpt, &s.gc, &s.workspaces, s.opt.ReadOnly, func(r catalogue.Record) error {
-		return s.forest.Update(true, func(tx *live.Tx) error { return s.applier(tx).commit(r, actors.Caller{}) })
+		return s.commitNewRecord(actors.Caller{}, func(*live.Tx) (catalogue.Record, error) { return r, nil })
 	}}
 }
 

@@ -186,18 +186,17 @@ func (fs Forks) Named(name string) (f *Workspace, err error) {
 
 func (fs Forks) Rename(name, newName string, c actors.Caller) error {
 	s := fs.w.store
-	err := s.forest.Update(true, func(tx *live.Tx) error {
+	if err := s.commitNewRecord(c, func(*live.Tx) (catalogue.Record, error) {
 		r, err := fs.w.ws.NewRenameFork(name, newName)
 		if err != nil {
-			return err
+			return nil, err
 		}
 
 		r.Op = fs.w.Ops().newOp(catalogue.OpRenameFork, name, c)
 		r.Op.NewName, r.Op.View = newName, r.View
 
-		return s.applier(tx).commit(r, c)
-	})
-	if err != nil {
+		return r, nil
+	}); err != nil {
 		return err
 	}
 

@@ -14,16 +14,15 @@ import (
 func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time) error {
 	s, w := ss.w.store, ss.w
 	var names []string
-	err := s.forest.Update(true, func(tx *live.Tx) error {
+	if err := s.commitNewRecord(actors.Caller{}, func(*live.Tx) (catalogue.Record, error) {
 		r, removed := catalogue.NewExpiry(s.cat, w.ws, rules, views, now)
 		if r == nil {
-			return nil
+			return nil, nil
 		}
 
 		names = removed
-		return s.applier(tx).commit(r, actors.Caller{})
-	})
-	if err != nil {
+		return r, nil
+	}); err != nil {
 		return err
 	}
 	for _, name := range names {

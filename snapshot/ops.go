@@ -199,13 +199,12 @@ func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (M
 // removeKept removes the snapshots and forks that are kept by operations older than the given time. It returns the
 // time of the first operation that still keeps a snapshot or fork. If there is no such operation, the time is zero.
 func (ops Ops) removeKept(before time.Time) (first time.Time, err error) {
-	s, w := ops.w.store, ops.w
-	err = s.forest.Update(true, func(tx *live.Tx) error {
+	err = ops.w.store.commitNewRecord(actors.Caller{}, func(*live.Tx) (catalogue.Record, error) {
 		var r *catalogue.ForgetOps
-		if r, first = w.ws.NewForgetOps(before); r == nil {
-			return nil
+		if r, first = ops.w.ws.NewForgetOps(before); r == nil {
+			return nil, nil
 		}
-		return s.applier(tx).commit(r, actors.Caller{})
+		return r, nil
 	})
 
 	return first, err
@@ -229,19 +228,18 @@ func (s *Store) RemoveKept() error {
 // BeginApply records an apply to the directory dir, and returns its number when the record is on disk.
 func (ops Ops) BeginApply(dir string, a catalogue.DirApply, c actors.Caller) (number uint64, err error) {
 	s := ops.w.store
-	err = s.forest.Update(true, func(tx *live.Tx) error {
+	if err := s.commitNewRecord(c, func(*live.Tx) (catalogue.Record, error) {
 		w := ops.w.ws
 		if err := w.CheckAlive(); err != nil {
-			return err
+			return nil, err
 		}
 
 		a.Dir = w.DirState
 		op := ops.newOp(catalogue.OpApply, "", c)
 		op.Target, op.Apply, number = dir, &a, op.Number
 
-		return s.applier(tx).commit(&catalogue.LogOp{WS: w.View, Op: *op}, c)
-	})
-	if err != nil {
+		return &catalogue.LogOp{WS: w.View, Op: *op}, nil
+	}); err != nil {
 		return 0, err
 	}
 
@@ -265,13 +263,13 @@ func (ops Ops) MarkApplyUndone(number uint64, c actors.Caller) error {
 // amendApply changes the record of an apply. It calls edit with a copy of the record.
 func (ops Ops) amendApply(number uint64, c actors.Caller, edit func(*catalogue.LogOp)) error {
 	s := ops.w.store
-	err := s.forest.Update(true, func(tx *live.Tx) error {
+	if err := s.commitNewRecord(c, func(*live.Tx) (catalogue.Record, error) {
 		known, err := ops.w.ws.OpByNumber(number)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if known.Apply == nil {
-			return errs.New(errs.Invalid, "malformed request: operation %d is no apply", number)
+			return nil, errs.New(errs.Invalid, "malformed request: operation %d is no apply", number)
 		}
 
 		r := &catalogue.LogOp{WS: ops.w.ws.View, Op: *known}
@@ -279,9 +277,8 @@ func (ops Ops) amendApply(number uint64, c actors.Caller, edit func(*catalogue.L
 		r.Op.Apply = &a
 		edit(r)
 
-		return s.applier(tx).commit(r, c)
-	})
-	if err != nil {
+		return r, nil
+	}); err != nil {
 		return err
 	}
 

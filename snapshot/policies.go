@@ -16,20 +16,15 @@ func (w *Workspace) Policy() (p policy.Policy) {
 // PatchPolicy changes the policy by a JSON merge patch, and returns the new policy.
 func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy, err error) {
 	s := w.store
-	err = s.forest.Update(true, func(tx *live.Tx) error {
+	if err := s.commitNewRecord(c, func(*live.Tx) (catalogue.Record, error) {
 		r, err := w.ws.NewSetPolicy(patch, c)
 		if err != nil {
-			return err
+			return nil, err
 		}
 
 		p = r.Policy
-		if err := r.Describe(w.ws, w.Ops().newOp(catalogue.OpPolicy, "", c)); err != nil {
-			return err
-		}
-
-		return s.applier(tx).commit(r, c)
-	})
-	if err != nil {
+		return r, r.Describe(w.ws, w.Ops().newOp(catalogue.OpPolicy, "", c))
+	}); err != nil {
 		return p, err
 	}
 

@@ -268,8 +268,8 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 	w := s.Workspaces.At(all[rnd.IntN(len(all))])
 	now := birth.Add(time.Duration(n) * time.Minute)
 	name := fmt.Sprint("n", rnd.IntN(12))
-	of := func(kind string) info.Info {
-		return info.Info{Name: fmt.Sprint("s", n), Kind: kind, Created: now, Process: info.Process{UID: 7}, Message: name}
+	of := func(kind string) SnapshotRecord {
+		return SnapshotRecord{Info: info.Info{Name: fmt.Sprint("s", n), Kind: kind, Created: now, Process: info.Process{UID: 7}, Message: name}}
 	}
 	var fork *Workspace
 	for _, f := range slices.Sorted(maps.Keys(w.forks)) {
@@ -286,14 +286,18 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 	}
 	switch k := rnd.IntN(19); {
 	case k < 2:
-		return NewCapture(s.Catalogue, s.views, w, of(info.KindManual))
+		r := &Capture{SnapshotRecord: of(info.KindManual)}
+		if err := w.CheckCapture(&r.SnapshotRecord); err != nil {
+			return nil, err
+		}
+		return r, r.PlaceNext(s.Catalogue, s.views, w)
 	case k == 2:
 		r := &Edit{WS: w.View, Time: int64(rnd.IntN(5) + 1)}
-		post := of(info.KindImport)
+		r.Pre.Created, r.Post = now, of(info.KindImport)
 		if w.Snapshots.Len() > 0 && rnd.IntN(2) == 0 {
 			r.RestoredView = w.Snapshots.All()[rnd.IntN(w.Snapshots.Len())].View
 		}
-		err := r.Describe(s.Catalogue, s.views, w, info.Info{Created: now}, &post, []string{"editor"}, &ActorUndo{By: "x"})
+		err := r.PlaceSnapshots(s.Catalogue, s.views, w, true, []string{"editor"}, &ActorUndo{By: "x"})
 		r.Op = op("restore", 0)
 		r.Op.BeforeView = r.Pre.View
 		for i := range r.Op.Kept {
@@ -361,8 +365,8 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		r.Op = op(OpCompact, r.DeletedViews...)
 		r.Op.ResultView = r.Snapshot.View
 		return r, err
-	case k == 11 && w.CheckPull(of("")) == nil:
-		r := NewPull(of(""), cas.Hash{3, byte(n)}, treeOf(4), uint64(n))
+	case k == 11 && w.CheckPull(of("").Info) == nil:
+		r := NewPull(of("").Info, cas.Hash{3, byte(n)}, treeOf(4), uint64(n))
 		return r, r.Place(s.views, w)
 	case k == 12:
 		return &Lease{View: w.View, Expires: &now}, nil

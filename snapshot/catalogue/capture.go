@@ -24,52 +24,47 @@ type Capture struct {
 
 func (*Capture) Type() Type { return TypeCapture }
 
-// NewCapture returns the record of a capture for a user. i contains the name of the snapshot, the time, and
-// the user's process.
-func NewCapture(c *Catalogue, v Views, w *Workspace, i info.Info) (*Capture, error) {
+// CheckCapture returns an error if a user may not take the snapshot of the record.
+func (w *Workspace) CheckCapture(r *SnapshotRecord) error {
 	if err := w.CheckAlive(); err != nil {
-		return nil, err
+		return err
 	}
-	if w.Snapshots.Named(i.Name) != nil {
-		return nil, errs.New(errs.Exist, "name in use: snapshot %q exists; choose another name, or delete it first", i.Name)
+	if w.Snapshots.Named(r.Name) != nil {
+		return errs.New(errs.Exist, "name in use: snapshot %q exists; choose another name, or delete it first", r.Name)
 	}
-	if err := w.checkManualLimit(i.Kind); err != nil {
-		return nil, err
-	}
-
-	r, err := NewSnapshot(c, v, w, i)
-	return &Capture{SnapshotRecord: r}, err
+	return w.checkManualLimit(r.Kind)
 }
 
-// NewSnapshot returns the record of a snapshot of the present state, without the checks of a user's
-// capture.
-func NewSnapshot(c *Catalogue, v Views, w *Workspace, i info.Info) (SnapshotRecord, error) {
-	if err := c.checkLimits(w, textBytes(i.Message, i.Labels)); err != nil {
-		return SnapshotRecord{}, err
+// PlaceNext makes a record the record of the next snapshot of a workspace. The record has the description of the
+// snapshot: name, kind, message, labels, time and process. PlaceNext sets the view, the number, the parent, and what
+// follows from the present state. It returns an error if the snapshot would exceed a limit of forks.
+func (r *SnapshotRecord) PlaceNext(c *Catalogue, v Views, w *Workspace) error {
+	if err := c.checkLimits(w, textBytes(r.Message, r.Labels)); err != nil {
+		return err
 	}
-	return w.newSnapshotRecord(v, i)
+	return r.placeNext(v, w)
 }
 
-// newSnapshotRecord does the work of NewSnapshot, but does not check the limits of forks.
-func (w *Workspace) newSnapshotRecord(v Views, i info.Info) (SnapshotRecord, error) {
-	view, err := v.NewView()
-	if err != nil {
-		return SnapshotRecord{}, err
+// placeNext does the work of PlaceNext, but does not check the limits of forks.
+func (r *SnapshotRecord) placeNext(v Views, w *Workspace) (err error) {
+	if r.View, err = v.NewView(); err != nil {
+		return err
 	}
 
 	st := w.PresentState(v)
-	i.Seq, i.Parent, i.Actors = w.NextSeq, w.Head, w.PresentActors(v)
-	i.Files, i.Bytes = st.Inodes-1, st.Bytes
-	if i.Name == "" {
-		i.Name = fmt.Sprintf("cp-%d", i.Seq)
+	r.WS, r.DirState = w.View, w.DirState
+	r.Seq, r.Parent, r.Actors = w.NextSeq, w.Head, w.PresentActors(v)
+	r.Files, r.Bytes = st.Inodes-1, st.Bytes
+	if r.Name == "" {
+		r.Name = defaultName(r.Seq)
 	}
 
-	if w.Policy.ExpireSeconds > 0 && i.Expires == nil && i.Kind == info.KindManual {
-		t := i.Created.Add(time.Duration(w.Policy.ExpireSeconds) * time.Second)
-		i.Expires = &t
+	if w.Policy.ExpireSeconds > 0 && r.Expires == nil && r.Kind == info.KindManual {
+		t := r.Created.Add(time.Duration(w.Policy.ExpireSeconds) * time.Second)
+		r.Expires = &t
 	}
 
-	return SnapshotRecord{View: view, WS: w.View, DirState: w.DirState, Info: i}, nil
+	return nil
 }
 
 // Paths returns the paths of a record as strings.

@@ -67,20 +67,20 @@ func (r *Edit) SetActors(set *actors.Set) {
 	r.Actors = set.EncodeWithin(maxActorsBytes)
 }
 
-// Describe sets Pre and Post, the records of the snapshots before and after the edit. before and after describe
-// these snapshots; if after is nil, no snapshot is taken after the edit. actorNames are the actors of the edit.
-// undoes is set if the edit is an undo of an actor.
-func (r *Edit) Describe(c *Catalogue, v Views, w *Workspace, before info.Info, after *info.Info, actorNames []string, undoes *ActorUndo) (err error) {
-	before.Kind = info.KindPreRestore
-	if r.Pre, err = NewSnapshot(c, v, w, before); err != nil || after == nil {
+// PlaceSnapshots completes the descriptions in Pre and, with hasPost set, in Post, see SnapshotRecord.PlaceNext. The
+// snapshots are those before and after the edit. actorNames are the actors of the edit. undoes is set if the edit is
+// an undo of an actor.
+func (r *Edit) PlaceSnapshots(c *Catalogue, v Views, w *Workspace, hasPost bool, actorNames []string, undoes *ActorUndo) error {
+	r.Pre.Kind = info.KindPreRestore
+	if err := r.Pre.PlaceNext(c, v, w); err != nil || !hasPost {
 		return err
 	}
-	if r.Post, err = NewSnapshot(c, v, w, *after); err != nil {
+	if err := r.Post.PlaceNext(c, v, w); err != nil {
 		return err
 	}
 
 	r.Post.Seq, r.Post.Parent, r.Post.Actors = r.Pre.Seq+1, r.Pre.Name, actorNames
-	r.Post.Name = fmt.Sprintf("cp-%d", r.Post.Seq)
+	r.Post.Name = defaultName(r.Post.Seq)
 	if undoes != nil {
 		undoes.From = r.Pre.View
 		r.Post.Undoes = undoes
@@ -259,18 +259,17 @@ func (w *Workspace) CheckPull(i info.Info) error {
 	return nil
 }
 
-// NewCompacted returns the record of a new snapshot that is compacted from the snapshots in sources. i describes
+// NewCompacted returns the record of a new snapshot that is compacted from the snapshots in sources. sn describes
 // the new snapshot and contains the id of its tree st. highest is the highest inode number of st.
 // removed are the names of the snapshots that the record deletes, and kept the names of pinned snapshots,
 // which stay.
-func NewCompacted(c *Catalogue, v Views, w *Workspace, i info.Info, st *tree.State, highest uint64, sources []*Snapshot) (r *Pull, removed, kept []string, err error) {
-	r = &Pull{NextIno: highest + 1}
-	id := i.ID
-	if r.Snapshot, err = NewSnapshot(c, v, w, i); err != nil {
+func NewCompacted(c *Catalogue, v Views, w *Workspace, sn SnapshotRecord, st *tree.State, highest uint64, sources []*Snapshot) (r *Pull, removed, kept []string, err error) {
+	r = &Pull{NextIno: highest + 1, Snapshot: sn}
+	if err := r.Snapshot.PlaceNext(c, v, w); err != nil {
 		return nil, nil, nil, err
 	}
 
-	r.Snapshot.ID, r.Snapshot.Files, r.Snapshot.Bytes = id, st.Inodes-1, st.Bytes
+	r.Snapshot.Files, r.Snapshot.Bytes = st.Inodes-1, st.Bytes
 	r.Snapshot.Parent, r.Snapshot.Actors = "", nil
 
 	removed, kept = []string{}, []string{}

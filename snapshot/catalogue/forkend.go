@@ -62,19 +62,19 @@ func (c *Catalogue) CheckEnd(w, f *Workspace, caller actors.Caller, now time.Tim
 }
 
 // NewEnd returns the record of the end of f, a fork of w. The record adds to w a snapshot of the fork's last state.
-// lastInfo describes this snapshot. bookmark is the fork's bookmark, which was taken before its files were removed,
+// last describes this snapshot. bookmark is the fork's bookmark, which was taken before its files were removed,
 // as by `rm -rf`. It may be nil. If the fork is empty and has a bookmark, the record also adds a snapshot of the
 // bookmark to w. If Discard is set for the fork, the record adds no snapshots. The limits of forks do not apply, so
 // that a fork can always end.
-func NewEnd(c *Catalogue, w *Workspace, v Views, f *Workspace, bookmark *Snapshot, lastInfo info.Info) (*EndFork, error) {
+func NewEnd(c *Catalogue, w *Workspace, v Views, f *Workspace, bookmark *Snapshot, last SnapshotRecord) (*EndFork, error) {
 	if f.Discard {
 		return f.newUncheckedDiscard(), nil
 	}
 	st := f.PresentState(v)
 	stateOf := func(name, message string, files, bytes int64) (*SnapshotRecord, error) {
-		i := lastInfo
-		i.Name, i.Kind, i.Message = w.freeName(name), info.KindFork, message
-		sn, err := w.newSnapshotRecord(v, i)
+		sn := last
+		sn.Name, sn.Kind, sn.Message = w.freeName(name), info.KindFork, message
+		err := sn.placeNext(v, w)
 		sn.DirState = f.DirState
 		sn.Files, sn.Bytes, sn.Actors = files, bytes, f.AllChanges(v).Names
 		return &sn, err

@@ -64,15 +64,12 @@ func (t *applier) commit(r catalogue.Record, c actors.Caller) error {
 	if c.Request != 0 {
 		b = append(fmt.Appendf(nil, `{"request":%d,`, c.Request), b[1:]...)
 	}
-	if err := t.tx.Append(journal.Type(r.Type()), b); err != nil {
+	if err := t.tx.Append(journal.Type(r.Type()), b, c.Request); err != nil {
 		return err
 	}
 
 	// Sync the record soon, although the caller does not wait for the sync.
 	t.p.parts.Log.SyncSoon()
-	if c.Request != 0 {
-		t.tx.MarkCarriedOut(c.Request, nil)
-	}
 
 	return t.applyEffects(t.p.parts.Catalogue.Apply(t, r))
 }

@@ -79,7 +79,7 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 		must.OK(t, f.Update(false, func(tx *Tx) error {
 			b, err := json.Marshal(e.Steps())
 			if err == nil {
-				err = tx.Append(FirstForeign, b)
+				err = tx.Append(FirstForeign, b, 0)
 			}
 			tx.Apply(e)
 			return err

@@ -72,7 +72,7 @@ func TestHalfDoneChange(t *testing.T) {
 		},
 		"panic in a capture": func(f *Forest) error {
 			return f.Update(true, func(tx *Tx) error {
-				if err := tx.Append(FirstForeign, []byte("x")); err != nil {
+				if err := tx.Append(FirstForeign, []byte("x"), 0); err != nil {
 					return err
 				}
 				panic("half-way")
@@ -80,7 +80,7 @@ func TestHalfDoneChange(t *testing.T) {
 		},
 		"error in a capture": func(f *Forest) error {
 			return f.Update(true, func(tx *Tx) error {
-				return errors.Join(tx.Append(FirstForeign, []byte("x")), failed)
+				return errors.Join(tx.Append(FirstForeign, []byte("x"), 0), failed)
 			})
 		},
 	} {

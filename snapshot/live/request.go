@@ -161,12 +161,8 @@ func (tx *Tx) Requests() map[uint64]uint64 {
 	return all
 }
 
-// MarkCarriedOut records that a request has taken effect. record is the record of its change, which is of the
-// caller's own type.
+// MarkCarriedOut records, in a recovery, that a request has taken effect. record is the record of its change, which is
+// of the caller's own type.
 func (tx *Tx) MarkCarriedOut(request uint64, record any) {
-	if tx.trees.mu.replaying {
-		tx.trees.requests.addInherited(request, requestResult{record: record})
-	} else {
-		tx.trees.requests.add(request, 0)
-	}
+	tx.trees.requests.addInherited(request, requestResult{record: record})
 }

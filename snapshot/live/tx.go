@@ -66,8 +66,9 @@ func (f *Forest) WithLock(fn func(tx *Tx)) {
 }
 
 // Append appends a record of the caller's own type to the journal. It may use the space that is kept free for a full
-// disk, so that snapshots can be deleted then: their deletion frees space.
-func (tx *Tx) Append(t journal.Type, payload []byte) error {
+// disk, so that snapshots can be deleted then: their deletion frees space. request is the number of the kernel's
+// request that the record carries out, 0 for none. The caller puts the number into the payload, too.
+func (tx *Tx) Append(t journal.Type, payload []byte, request uint64) error {
 	if !tx.appended && tx.trees.mu.failed != nil {
 		return tx.trees.mu.failed
 	}
@@ -77,6 +78,9 @@ func (tx *Tx) Append(t journal.Type, payload []byte) error {
 
 	tx.appended = true
 	tx.trees.mu.failed = ErrFailed // reset when the function of Update returns without an error
+	if request != 0 {
+		tx.trees.requests.add(request, 0)
+	}
 
 	return nil
 }

@@ -113,20 +113,11 @@ func (ss Snapshots) newestIfUnchanged(placeholders []naming.BytePath) (info.Info
 	}
 	defer releaseNewest()
 
-	presentState, releasePresent, err := ss.w.HoldState("")
+	presentState, releasePresent, err := ss.w.holdState("", placeholders)
 	if err != nil {
 		return info.Info{}, err
 	}
 	defer releasePresent()
-
-	if len(placeholders) > 0 {
-		if err := s.forest.Update(true, func(tx *live.Tx) error {
-			presentState = tx.WithoutEmpty(presentState, catalogue.Paths(placeholders))
-			return nil
-		}); err != nil {
-			return info.Info{}, err
-		}
-	}
 
 	equal, err := tree.Equal(context.Background(), s.src, newestState, presentState, tree.DiffOptions{}, 0)
 	if err != nil || !equal {

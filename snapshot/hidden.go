@@ -107,7 +107,7 @@ func (fs Forks) startState(p *forkPlan, from string) (st *tree.State, dir string
 		case r.FromPresent:
 			dir = fs.w.ws.DirState
 			if st, err = tx.Capture(fs.w.ws.View); err == nil {
-				st = tx.WithoutEmpty(st, catalogue.Paths(p.placeholders))
+				st = tx.WithoutEmpty(st, p.placeholders)
 			}
 		case r.PresentOf != 0:
 			dir = s.cat.Workspaces.At(r.PresentOf).DirState

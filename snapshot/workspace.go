@@ -200,8 +200,8 @@ func (w *Workspace) holdState(name string, omitted []naming.BytePath) (st *tree.
 		if st, err = w.stateOf(tx, name); err != nil {
 			return err
 		}
-		if name == "" && len(omitted) > 0 {
-			st = tx.WithoutEmpty(st, catalogue.Paths(omitted))
+		if name == "" {
+			st = tx.WithoutEmpty(st, omitted)
 		}
 
 		release = w.store.Hold(st)

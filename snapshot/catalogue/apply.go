@@ -6,6 +6,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -73,10 +74,10 @@ func Decode(t Type, payload []byte) (Record, error) {
 // to one workspace or one snapshot, never to both.
 type Views interface {
 	State(view uint32) (*tree.State, bool)
-	Freeze(view uint32) *tree.State                          // freezes the present state and returns it, nil for an unknown view
-	WithoutEmpty(st *tree.State, paths []string) *tree.State // returns st without the empty files and directories at paths
-	ChangeNumber(view uint32) uint64                         // returns a number that is higher after every change of a view
-	NewView() (uint32, error)                                // returns an unused view number
+	Freeze(view uint32) *tree.State                                   // freezes the present state and returns it, nil for an unknown view
+	WithoutEmpty(st *tree.State, paths []naming.BytePath) *tree.State // returns st without the empty files and directories at paths
+	ChangeNumber(view uint32) uint64                                  // returns a number that is higher after every change of a view
+	NewView() (uint32, error)                                         // returns an unused view number
 	AddView(view uint32, st *tree.State)
 	DropView(view uint32)
 	SetViewEnded(view uint32, ended bool)         // makes the nodes of a view stale or, if ended is false, valid again

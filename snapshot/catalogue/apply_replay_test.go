@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
@@ -45,7 +46,10 @@ func (v *views) Freeze(view uint32) *tree.State {
 	}
 	return nil
 }
-func (v *views) WithoutEmpty(st *tree.State, paths []string) *tree.State {
+func (v *views) WithoutEmpty(st *tree.State, paths []naming.BytePath) *tree.State {
+	if len(paths) == 0 {
+		return st
+	}
 	return treeOf(st.Inodes - int64(len(paths)))
 }
 func (v *views) ChangeNumber(view uint32) uint64 { return v.changed[view] }

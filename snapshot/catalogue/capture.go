@@ -67,15 +67,6 @@ func (r *SnapshotRecord) placeNext(v Views, w *Workspace) (err error) {
 	return nil
 }
 
-// Paths returns the paths of a record as strings.
-func Paths(bytePaths []naming.BytePath) []string {
-	paths := make([]string, len(bytePaths))
-	for i, p := range bytePaths {
-		paths[i] = string(p)
-	}
-	return paths
-}
-
 func (r *Capture) apply(a *applyRun) error {
 	w := a.cat.Workspaces.At(r.WS)
 	if w == nil {
@@ -84,7 +75,7 @@ func (r *Capture) apply(a *applyRun) error {
 
 	st := a.trees.Freeze(w.View)
 	if len(r.Placeholders) > 0 {
-		st = a.trees.WithoutEmpty(st, Paths(r.Placeholders))
+		st = a.trees.WithoutEmpty(st, r.Placeholders)
 		r.Files, r.Bytes = st.Inodes-1, st.Bytes
 	}
 

@@ -157,12 +157,7 @@ func (r *Fork) startState(a *applyRun, parent *Workspace) (st *tree.State, dir s
 	}
 
 	if r.FromPresent {
-		st = a.trees.Freeze(parent.View)
-		if len(r.Placeholders) > 0 {
-			st = a.trees.WithoutEmpty(st, Paths(r.Placeholders))
-		}
-
-		return st, parent.DirState, nil
+		return a.trees.WithoutEmpty(a.trees.Freeze(parent.View), r.Placeholders), parent.DirState, nil
 	}
 
 	if r.PresentOf != 0 {

@@ -6,16 +6,22 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // WithoutEmpty returns a copy of a frozen state in which empty files and empty directories at the given paths are
-// removed. The times of the directories above do not change. If st cannot be read, it returns st.
-func (tx *Tx) WithoutEmpty(st *tree.State, paths []string) *tree.State {
+// removed. The times of the directories above do not change. If there are no paths, or st cannot be read, it returns
+// st.
+func (tx *Tx) WithoutEmpty(st *tree.State, paths []naming.BytePath) *tree.State {
+	if len(paths) == 0 {
+		return st
+	}
+
 	e := tree.Editor{State: st.Clone(), Source: tx.trees.waitingSrc, Epoch: tx.trees.newEpoch()}
 
 	for _, p := range paths {
-		dir, n, err := findEmpty(e.Source, e.State, p)
+		dir, n, err := findEmpty(e.Source, e.State, string(p))
 		if errors.Is(err, errs.NotExist) || err == nil && n == nil {
 			continue
 		}
@@ -25,7 +31,7 @@ func (tx *Tx) WithoutEmpty(st *tree.State, paths []string) *tree.State {
 
 		parent := e.Own(dir.Ino)
 		mtime, ctime := parent.Mtime, parent.Ctime
-		e.Remove(dir.Ino, path.Base(p))
+		e.Remove(dir.Ino, path.Base(string(p)))
 		parent.Mtime, parent.Ctime = mtime, ctime
 	}
 	if e.Err() != nil {

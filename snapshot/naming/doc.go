@@ -2,5 +2,5 @@
 // encodes them in JSON.
 //
 // Imported by: all of cmd, all of fusefs, all of gitbridge, hostdir, all of service, snapshot,
-// snapshot/actors/blame, snapshot/catalogue, snapshot/graft, snapshot/threeway.
+// snapshot/actors/blame, snapshot/catalogue, snapshot/graft, snapshot/live, snapshot/threeway.
 package naming

@@ -157,7 +157,6 @@ func (fl *files) undoBy(ctx context.Context, r *Request, a snapshot.UndoByOption
 	}
 
 	changes, err := r.Workspace.Snapshots().UndoBy(ctx, o)
-	changes.Paths = emptyIfNil(changes.Paths)
 	result := UndoneBy{UndoByResult: changes}
 	if errors.Is(err, threeway.ErrConflict) {
 		return result, errs.Fail(errs.Conflict, "others changed %s of %s, too; nothing is touched", plural(len(changes.Conflicts), "path", "paths"), a.Actor).

@@ -272,7 +272,6 @@ func (*forks) merge(ctx context.Context, r *Request, a snapshot.MergeOptions) (s
 
 	a.Merge, a.Git, a.Caller, a.ListCharge = gitbridge.MergeConfigs(r.textMerger().Merge), r.merger().Repositories, r.Caller, r.listMemoryCharge()
 	result, err := r.Workspace.Forks().Merge(ctx, a)
-	result.Paths = emptyIfNil(result.Paths)
 	return result, explainConflict(err, result, result.Conflicts, "changed in the fork and in the workspace; nothing was changed",
 		"decide with --prefer workspace (--ours) or --prefer fork (--theirs)")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/remote/handoff"
 	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
@@ -222,7 +223,7 @@ func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (
 
 	done := HandedBack{ID: sent.ID}
 	if done.Fork = sent.Fork; a.Fetch {
-		done.Paths = emptyIfNil(done.Paths)
+		done.Paths = []graft.PathChange{}
 		return done, nil
 	}
 

@@ -203,7 +203,6 @@ func (imp *imports) refresh(ctx context.Context, r *Request, a Refresh) (Refresh
 	result, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
 		MergeRules: a.MergeRules, MergeBranch: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Git: r.merger().Repositories, FromDirectory: r.Caller.ViaSocket, Caller: r.Caller, ListCharge: r.listMemoryCharge(),
 	})
-	result.Paths = emptyIfNil(result.Paths)
 	return Refreshed{result}, explainConflict(err, Refreshed{result}, result.Conflicts, "changed in the directory and in the workspace; nothing was changed",
 		"decide with --prefer workspace (--ours) or --prefer dir (--theirs)")
 }

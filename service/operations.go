@@ -95,7 +95,6 @@ func (*history) undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, err
 		MergeRules: a.MergeRules,
 		Merge:      gitbridge.MergeConfigs(r.textMerger().Merge), Caller: r.Caller, ListCharge: r.listMemoryCharge(),
 	})
-	res.Paths = emptyIfNil(res.Paths)
 	done := UndoneOp{MergeResult: res, Op: opState(r, op)}
 	return done, explainConflict(err, done, res.Conflicts, fmt.Sprintf("changed since operation %d; nothing was changed", a.Number),
 		"decide with --ours, which keeps what is there, or --theirs")

@@ -272,17 +272,7 @@ func (*snapshots) diskUsage(ctx context.Context, r *Request, a DU) (*info.Disk, 
 
 func (*snapshots) restore(ctx context.Context, r *Request, a snapshot.RestoreOptions) (snapshot.RestoreResult, error) {
 	a.Caller, a.ListCharge = r.Caller, r.listMemoryCharge()
-	result, err := r.Workspace.Restore(ctx, a)
-	result.Paths = emptyIfNil(result.Paths)
-	return result, err
-}
-
-// emptyIfNil returns an empty list for nil, which JSON would show as null.
-func emptyIfNil[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
+	return r.Workspace.Restore(ctx, a)
 }
 
 // restoreHunk restores the lines of one hunk. It also works if other lines of the file have changed since the

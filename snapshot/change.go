@@ -60,7 +60,7 @@ type changePlan struct {
 // in use by other callers, it waits until all of that memory is free, and begins again with the unchanged args. The
 // result is never nil.
 func (w *Workspace) change(ctx context.Context, args change, plan func(*change) error) (*change, error) {
-	args.w = w
+	args.w, args.Paths = w, []graft.PathChange{}
 	c := args
 	err := c.run(ctx, plan)
 	if err == nil || !args.listCharge.TryFailed() {

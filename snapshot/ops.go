@@ -111,7 +111,7 @@ func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op cata
 		return op, res, err
 	}
 
-	res.DryRun = o.DryRun
+	res.DryRun, res.Paths = o.DryRun, []graft.PathChange{}
 	var madeSnapshot *catalogue.Snapshot // the snapshot that the operation made, and that the undo removes
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		undo := ops.newOp("", "", o.Caller)

@@ -112,6 +112,7 @@ const maxListedBytes = 1 << 20
 // bytes of paths. more is set if descriptions are omitted.
 func ListChanges(all []Step) (n int, out []PathChange, more bool) {
 	room := maxListedBytes
+	out = []PathChange{} // JSON would show nil as null
 
 	for i := range all {
 		s := &all[i]

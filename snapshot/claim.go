@@ -73,33 +73,27 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 
 // claimStart returns the snapshot from which a claim makes a fork. resumed is set if the fork exists already.
 func (fs Forks) claimStart(o ForkOptions) (from string, resumed bool) {
-	from = o.Snapshot
-	fs.w.withReadLock(func() {
-		_, err := fs.w.ws.ForkNamed(o.Name)
-		resumed = err == nil
-		if last := fs.w.ws.LastStateOfClaim(o.Name); last != nil && !o.Newer {
-			from = last.Name
-		}
-	})
-	return from, resumed
+	defer fs.w.store.forest.ReadLock()()
+	_, err := fs.w.ws.ForkNamed(o.Name)
+	if last := fs.w.ws.LastStateOfClaim(o.Name); last != nil && !o.Newer {
+		return last.Name, err == nil
+	}
+	return o.Snapshot, err == nil
 }
 
 // LastState returns the snapshot of the last state of the ended fork with a label. ok is false if there is no such
 // snapshot.
 func (fs Forks) LastState(label string) (i info.Info, ok bool) {
-	fs.w.withReadLock(func() {
-		if sn := fs.w.ws.LastStateOfClaim(label); sn != nil {
-			i, ok = sn.Info, true
-		}
-	})
-	return i, ok
+	defer fs.w.store.forest.ReadLock()()
+	if sn := fs.w.ws.LastStateOfClaim(label); sn != nil {
+		return sn.Info, true
+	}
+	return i, false
 }
 
 // HasLabel reports whether a fork with the label exists, or ended with a snapshot of its last state.
-func (fs Forks) HasLabel(label string) (yes bool) {
-	fs.w.withReadLock(func() {
-		_, err := fs.w.ws.ForkNamed(label)
-		yes = err == nil || fs.w.ws.LastStateOfClaim(label) != nil
-	})
-	return yes
+func (fs Forks) HasLabel(label string) bool {
+	defer fs.w.store.forest.ReadLock()()
+	_, err := fs.w.ws.ForkNamed(label)
+	return err == nil || fs.w.ws.LastStateOfClaim(label) != nil
 }

@@ -126,11 +126,10 @@ func (e *workspaceTable) viewAndAncestors(view uint32) (views []uint32) {
 }
 
 // forkName returns the name of the fork with a view, "" for main and for a fork that has ended.
-func (e *workspaceTable) forkName(view uint32) (name string) {
-	e.parts.Forest.WithReadLock(func(*live.Tx) {
-		if ws := e.parts.Catalogue.Workspaces.At(view); ws != nil && view != live.MainView {
-			name = ws.Name
-		}
-	})
-	return name
+func (e *workspaceTable) forkName(view uint32) string {
+	defer e.parts.Forest.ReadLock()()
+	if ws := e.parts.Catalogue.Workspaces.At(view); ws != nil && view != live.MainView {
+		return ws.Name
+	}
+	return ""
 }

@@ -140,13 +140,12 @@ func (fs Forks) makeFork(tx *live.Tx, p forkPlan) (*Workspace, error) {
 
 // BaseSnapshotName returns the name of the snapshot from which the fork was made. If that snapshot was renamed
 // since, it is the old name. If the fork was made from a present state, it returns "".
-func (w *Workspace) BaseSnapshotName() (name string) {
-	w.withReadLock(func() {
-		if o := w.store.cat.Snapshots.At(w.ws.Base); o != nil {
-			name = o.Parent
-		}
-	})
-	return name
+func (w *Workspace) BaseSnapshotName() string {
+	defer w.store.forest.ReadLock()()
+	if o := w.store.cat.Snapshots.At(w.ws.Base); o != nil {
+		return o.Parent
+	}
+	return ""
 }
 
 // List returns the forks, sorted by name.
@@ -172,16 +171,13 @@ func (fs Forks) List() []ForkInfo {
 }
 
 // Named returns the fork with a name. The error is catalogue.ErrNoFork if there is no such fork.
-func (fs Forks) Named(name string) (f *Workspace, err error) {
-	fs.w.withReadLock(func() {
-		var ws *catalogue.Workspace
-		if ws, err = fs.w.ws.ForkNamed(name); err != nil {
-			return
-		}
-
-		f = fs.w.store.workspaces.byView[ws.View]
-	})
-	return f, err
+func (fs Forks) Named(name string) (*Workspace, error) {
+	defer fs.w.store.forest.ReadLock()()
+	ws, err := fs.w.ws.ForkNamed(name)
+	if err != nil {
+		return nil, err
+	}
+	return fs.w.store.workspaces.byView[ws.View], nil
 }
 
 func (fs Forks) Rename(name, newName string, c actors.Caller) error {

@@ -29,14 +29,13 @@ func (ops Ops) List() (out []catalogue.Op) {
 }
 
 // ByNumber returns an operation by its number. The error is catalogue.ErrNoOp if there is no such operation.
-func (ops Ops) ByNumber(number uint64) (out catalogue.Op, err error) {
-	ops.w.withReadLock(func() {
-		var op *catalogue.Op
-		if op, err = ops.w.ws.OpByNumber(number); err == nil {
-			out = *op
-		}
-	})
-	return out, err
+func (ops Ops) ByNumber(number uint64) (catalogue.Op, error) {
+	defer ops.w.store.forest.ReadLock()()
+	op, err := ops.w.ws.OpByNumber(number)
+	if err != nil {
+		return catalogue.Op{}, err
+	}
+	return *op, nil
 }
 
 // maxOpTextBytes is the largest number of bytes of the names in an operation.

@@ -179,36 +179,32 @@ func (s *Store) Main() *Workspace {
 }
 
 func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
-	s.forest.WithReadLock(func(*live.Tx) {
-		if w, ok = s.workspaces.byView[view]; ok && w.ws.Ended != 0 {
-			w, ok = nil, false // the fork has ended, and is kept for undo
-		}
-	})
+	defer s.forest.ReadLock()()
+	if w, ok = s.workspaces.byView[view]; ok && w.ws.Ended != 0 {
+		return nil, false // the fork has ended, and is kept for undo
+	}
 	return w, ok
 }
 
 // SnapshotOf returns the snapshot with the given view.
 func (s *Store) SnapshotOf(view uint32) (info info.Info, ok bool) {
-	s.forest.WithReadLock(func(*live.Tx) {
-		sn := s.cat.Snapshots.At(view)
-		if ok = sn != nil; ok {
-			info = sn.Info
-		}
-	})
-	return info, ok
+	defer s.forest.ReadLock()()
+	if sn := s.cat.Snapshots.At(view); sn != nil {
+		return sn.Info, true
+	}
+	return info, false
 }
 
 // WorkspaceOf returns the workspace with the given view, or the workspace of the snapshot with the view. It
 // returns nil if neither exists.
 func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
-	s.forest.WithReadLock(func(*live.Tx) {
-		if sn := s.cat.Snapshots.At(view); sn != nil {
-			view = sn.WS
-		}
-		if w = s.workspaces.byView[view]; w != nil && w.ws.Ended != 0 {
-			w = nil // the fork has ended, and is kept for undo
-		}
-	})
+	defer s.forest.ReadLock()()
+	if sn := s.cat.Snapshots.At(view); sn != nil {
+		view = sn.WS
+	}
+	if w = s.workspaces.byView[view]; w != nil && w.ws.Ended != 0 {
+		return nil // the fork has ended, and is kept for undo
+	}
 	return w
 }
 

@@ -48,9 +48,8 @@ func (w *Workspace) Remotes() Remotes { return Remotes{w} }
 
 // Name returns `main`, or the fork's name.
 func (w *Workspace) Name() string {
-	var name string
-	w.withReadLock(func() { name = w.ws.Name })
-	return name
+	defer w.store.forest.ReadLock()()
+	return w.ws.Name
 }
 
 func (w *Workspace) View() uint32 { return w.ws.View }
@@ -62,13 +61,12 @@ func (w *Workspace) Store() *Store { return w.store }
 func (w *Workspace) IsFork() bool { return w.ws.Fork }
 
 // Parent returns the workspace that this one was forked from, nil for main.
-func (w *Workspace) Parent() (p *Workspace) {
-	w.withReadLock(func() {
-		if up := w.store.cat.Parent(w.ws); up != nil {
-			p = w.store.workspaces.byView[up.View]
-		}
-	})
-	return p
+func (w *Workspace) Parent() *Workspace {
+	defer w.store.forest.ReadLock()()
+	if up := w.store.cat.Parent(w.ws); up != nil {
+		return w.store.workspaces.byView[up.View]
+	}
+	return nil
 }
 
 func (w *Workspace) withReadLock(fn func()) {
@@ -79,16 +77,13 @@ func (w *Workspace) withReadLock(fn func()) {
 
 // Find returns a snapshot. The name is the snapshot's name, cp- with its sequence number, a prefix of its id, or
 // one of the words latest, undo and base. The error is catalogue.ErrNotFound if no snapshot matches.
-func (w *Workspace) Find(name string) (info info.Info, err error) {
-	w.withReadLock(func() {
-		var sn *catalogue.Snapshot
-		if sn, err = w.store.cat.Find(w.ws, name); err != nil {
-			return
-		}
-
-		info = sn.Info
-	})
-	return info, err
+func (w *Workspace) Find(name string) (info.Info, error) {
+	defer w.store.forest.ReadLock()()
+	sn, err := w.store.cat.Find(w.ws, name)
+	if err != nil {
+		return info.Info{}, err
+	}
+	return sn.Info, nil
 }
 
 // List returns the snapshots, newest first, without the base.

@@ -53,9 +53,14 @@ func (t *trees) update(fn func(tx *Tx) error) error {
 
 // WithReadLock calls fn with the forest's lock held for reading.
 func (f *Forest) WithReadLock(fn func(tx *Tx)) {
-	f.trees.mu.RLock()
-	defer f.trees.mu.RUnlock()
+	defer f.ReadLock()()
 	fn(newTx(f.trees))
+}
+
+// ReadLock locks the forest for reading until unlock is called, for a function that only reads and returns.
+func (f *Forest) ReadLock() (unlock func()) {
+	f.trees.mu.RLock()
+	return f.trees.mu.RUnlock
 }
 
 // WithLock calls fn, which appends no records, with the forest's lock held, even while the forest is frozen.

@@ -88,10 +88,14 @@ func (h *hostTree) read(p *tree.Path) error {
 		return err
 	}
 
-	switch {
-	case entry.exists:
-		err = h.putEntry(p, entry, before)
-	case before != nil:
+	if entry.exists {
+		if err := h.putEntry(p, entry, before); !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+		// A program has removed the file since.
+		h.entries[name] = hostEntry{}
+	}
+	if before != nil {
 		_, err = h.removeEntry(p, before)
 	}
 
@@ -108,6 +112,9 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 	entries, err := h.host.readDir(p)
 	if errors.Is(err, unix.EACCES) {
 		return nil // the directory cannot be read, and counts as unchanged since the base
+	}
+	if errors.Is(err, unix.ENOENT) {
+		err = nil // a program has removed the directory since, and so has the names below
 	}
 	if err != nil {
 		return err

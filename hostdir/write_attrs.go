@@ -171,9 +171,14 @@ func setMtime(dir int, name string, mtime int64) error {
 	return err
 }
 
-// setTime sets the modification time of a file or directory.
+// setTime sets the modification time of a file or directory. If the apply keeps the file, and a program has changed or
+// removed it since the step was planned, the newer time stays.
 func (w *placer) setTime(s *step) error {
 	c := s.change
+	if s.action == keep && w.checkUnchanged(s) != nil {
+		return nil
+	}
+
 	dir, name, err := w.host.entryOf(s)
 	if err == nil {
 		err = setMtime(dir, name, c.After.Mtime)

@@ -201,6 +201,20 @@ func TestApplyKeepsWhatIsSaved(t *testing.T) {
 	}
 }
 
+// TestApplyKeepsNewerTimes: a file that only gets another time keeps its own if an editor saves it, and may be removed.
+func TestApplyKeepsNewerTimes(t *testing.T) {
+	const planned = 1_500_000_000_000_000_000
+	for _, how := range []string{"not", "in place", "renamed", "gone"} {
+		w, s, dir := saved(t, how)
+		s.tempName, s.change.After = "", &tree.Inode{Mode: unix.S_IFREG, Mtime: planned}
+		must.OK(t, w.placer.setTime(s))
+		st, err := os.Stat(filepath.Join(dir, "f"))
+		if how != "gone" && (err != nil || (st.ModTime().UnixNano() == planned) != (how == "not")) {
+			t.Errorf("%s: %v, %v", how, st, err)
+		}
+	}
+}
+
 // TestApplyKeepsWhatIsNew: a file that another program creates at the path of a new file is kept, too.
 func TestApplyKeepsWhatIsNew(t *testing.T) {
 	a, s, dir := saved(t, "in place")

@@ -239,10 +239,11 @@ func (ch *Changes) RecordApply(ctx context.Context, req service.RecordApply, rea
 	return result, ch.client.Send(ctx, req, func(sink stream.Sink) error { return read(st, sink) }, &result)
 }
 
-// Send calls an operation that reads a stream of entries. feed passes the entries to a sink.
+// Send calls an operation that reads a stream of entries. feed passes the entries to a sink. If feed fails, Send
+// returns its error, and the daemon carries nothing out.
 func (c *Client) Send(ctx context.Context, args any, feed func(stream.Sink) error, result any) error {
 	pr, pw := io.Pipe()
-	defer pr.Close()
+	fed := make(chan error, 1)
 
 	go func() {
 		sink := stream.NewWriter(pw)
@@ -252,7 +253,14 @@ func (c *Client) Send(ctx context.Context, args any, feed func(stream.Sink) erro
 		}
 
 		pw.CloseWithError(err)
+		fed <- err
 	}()
 
-	return c.Do(ctx, args, Streams{In: pr}, result)
+	err := c.Do(ctx, args, Streams{In: pr}, result)
+	pr.Close()
+	if ferr := <-fed; err != nil && ferr != nil && !errors.Is(ferr, io.ErrClosedPipe) {
+		return ferr
+	}
+
+	return err
 }

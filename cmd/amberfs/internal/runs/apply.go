@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
@@ -254,6 +255,9 @@ func applyRecorder(ctx context.Context, ch *client.Changes, dir string, baseFrom
 		}
 
 		done, err := ch.RecordApply(ctx, req, read)
+		for tries := 1; tries < 5 && errors.Is(err, io.ErrUnexpectedEOF); tries++ { // a file became shorter while it was read
+			done, err = ch.RecordApply(ctx, req, read)
+		}
 		if err != nil {
 			format := "keeping what %s has, so that the apply can be undone: %w"
 			if after {

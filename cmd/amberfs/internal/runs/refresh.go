@@ -2,6 +2,8 @@ package runs
 
 import (
 	"context"
+	"errors"
+	"io"
 	"path/filepath"
 	"slices"
 
@@ -26,8 +28,8 @@ type RefreshFilter struct {
 }
 
 // Refresh sends the changes of a directory to a workspace of the store that was filled from the directory. It
-// tries again if another process refreshes the workspace at the same time, and without the git directories and
-// working trees that cannot be merged.
+// tries again if another process refreshes the workspace or writes the directory at the same time, and without the
+// git directories and working trees that cannot be merged.
 func Refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), filter RefreshFilter) (
 	done service.Refreshed, leftOut hostdir.LeftOut, err error) {
 	var unmerged []threeway.Repository // git directories and working trees that cannot be merged
@@ -41,7 +43,7 @@ func Refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 			// The git directory of a working tree has no lines, because those of the working tree say all.
 			unmerged = append(unmerged, slices.DeleteFunc(done.Git, func(g threeway.Repository) bool { return len(g.Lines) == 0 })...)
 			done.Git = nil
-		} else if errs.ScriptKind(err) != errs.Busy {
+		} else if errs.ScriptKind(err) != errs.Busy && !errors.Is(err, io.ErrUnexpectedEOF) { // the latter: a file became shorter
 			break
 		}
 	}

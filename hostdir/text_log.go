@@ -96,16 +96,25 @@ func (l *textLog) ReadAt(p []byte, off, payload int64) error {
 		name := l.files[textPayload-1-payload]
 		dir, err := l.host.newDirFD(name.Dir)
 		if err != nil {
-			return err
+			return ignoreReplaced(err)
 		}
 		defer unix.Close(dir)
 
 		if f, err = openIn(dir, name.Name, unix.O_RDONLY); err != nil {
-			return err
+			return ignoreReplaced(err)
 		}
 		defer f.Close()
 	}
 
 	_, err := f.ReadAt(p, off)
 	return errs.Ignore(err, io.EOF) // the file was truncated: the writer will find that it changed
+}
+
+// ignoreReplaced returns nil for the error of a path that a program has removed or replaced since it was planned. The
+// writer will find that it changed, and does not use the bytes.
+func ignoreReplaced(err error) error {
+	for _, gone := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP} {
+		err = errs.Ignore(err, gone)
+	}
+	return err
 }

@@ -48,6 +48,7 @@ type MergeOptions struct {
 	FromDirectory bool           `json:"-"`
 	Caller        actors.Caller  `json:"-"`
 	Hidden        *hide.Matcher  `json:"-"` // set by Merge and Refresh: the paths that the workspace keeps as they are
+	Applied       *tree.State    `json:"-"` // set by Refresh, see threeway.Interval
 	ListCharge    *budget.Charge `json:"-"` // see RestoreOptions
 }
 
@@ -177,7 +178,7 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State) er
 		Decisions: o.Contents, Rule: rules, Git: o.Git,
 		GitOptions: threeway.GitOptions{TheirName: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, MergeBranch: o.MergeBranch, RefuseDiverged: o.RefuseDiverged},
 	}
-	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: c.graft.Source, View: c.graft.View})
+	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: c.graft.Source, Applied: o.Applied, View: c.graft.View})
 	if err != nil {
 		return err
 	}

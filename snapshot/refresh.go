@@ -19,6 +19,17 @@ func (d Directory) Hold(ctx context.Context) (st *tree.State, release func(), er
 	return d.w.store.holdDirectory(ctx, func() string { return d.w.ws.DirState })
 }
 
+// holdApplied returns the state of the workspace that was applied to the directory since the directory was last read
+// for the workspace, nil if there is none. The workspace may have changed after this apply.
+func (d Directory) holdApplied(ctx context.Context) (st *tree.State, release func(), err error) {
+	id := ""
+	d.w.withReadLock(func() { id = d.w.ws.AppliedSinceRead() })
+	if id == "" {
+		return nil, func() {}, nil
+	}
+	return d.w.store.holdDirectory(ctx, func() string { return id })
+}
+
 // Refresh merges into the workspace the changes that the directory had since it was last read. now is the present
 // state of the directory, a sealed state that was made from the state that Hold returned. Conflicts are treated
 // as in Forks.Merge.
@@ -29,6 +40,12 @@ func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions)
 	}
 	defer release()
 	defer d.w.store.Hold(now)()
+
+	var releaseApplied func()
+	if o.Applied, releaseApplied, err = d.holdApplied(ctx); err != nil {
+		return res, err
+	}
+	defer releaseApplied()
 
 	rules := d.w.Policy()
 	o.Hidden = rules.HideMatcher()

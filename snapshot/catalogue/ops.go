@@ -94,6 +94,19 @@ func (w *Workspace) OpByNumber(number uint64) (*Op, error) {
 	return nil, fmt.Errorf("%w: %d; see `amberfs ops`", ErrNoOp, number)
 }
 
+// AppliedSinceRead returns the id of the state that was applied to the directory after it was last read for the
+// workspace, if this was the last operation, and else "".
+func (w *Workspace) AppliedSinceRead() string {
+	if len(w.Ops) == 0 {
+		return ""
+	}
+	op := &w.Ops[len(w.Ops)-1]
+	if a := op.Apply; a != nil && a.FilledStore && !op.Undone && a.Dir == w.DirState {
+		return a.AppliedState
+	}
+	return ""
+}
+
 // NextOpNumber returns the number of the next operation.
 func (w *Workspace) NextOpNumber() uint64 {
 	if len(w.Ops) == 0 {

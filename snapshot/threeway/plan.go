@@ -18,6 +18,7 @@ import (
 // An Interval has the changes of one side: from a base to theirs.
 type Interval struct {
 	Base, Theirs  *tree.State
+	Applied       *tree.State     // an earlier state of Ours that an apply wrote to Theirs after Base, or nil
 	View          uint32          // the view of Theirs
 	Changes       []tree.Change   // the changes to merge, from Base to Theirs, in the order of tree.Diff
 	DisputedPaths map[string]bool // paths of Changes that are conflicts, because other actors changed them, too

@@ -16,7 +16,7 @@ func (p *Plan) TakeAll(ctx context.Context, interval Interval) (all []graft.Step
 		return nil, false, err
 	}
 
-	if equal && len(p.Decisions) == 0 {
+	if equal && len(p.Decisions) == 0 && interval.Applied == nil {
 		all, err = graft.StepsBetween(ctx, p.Source, p.Ours, interval.Theirs, tree.DiffOptions{}, p.ListCharge)
 		removesGit := slices.ContainsFunc(all, func(s graft.Step) bool {
 			_, _, inGit := SplitGitPath(s.Path.String() + "/")
@@ -27,7 +27,12 @@ func (p *Plan) TakeAll(ctx context.Context, interval Interval) (all []graft.Step
 		}
 	}
 
-	if err := tree.Diff(ctx, p.Source, interval.Base, interval.Theirs, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &interval, c) }); err != nil {
+	if err := tree.Diff(ctx, p.Source, interval.Base, interval.Theirs, tree.DiffOptions{}, func(c tree.Change) error {
+		if applied, err := interval.isApplied(p.Source, c); applied || err != nil {
+			return err
+		}
+		return p.Collect(ctx, &interval, c)
+	}); err != nil {
 		return nil, false, err
 	}
 	if err := p.TakeChanges(ctx, interval); err != nil {
@@ -39,6 +44,25 @@ func (p *Plan) TakeAll(ctx context.Context, interval Interval) (all []graft.Step
 
 	all, err = p.Steps()
 	return all, false, err
+}
+
+// isApplied reports whether a change was made by the apply of i.Applied. Ours has this version or a later one. In git
+// directories, the merge of git decides this.
+func (i *Interval) isApplied(src *tree.Source, c tree.Change) (bool, error) {
+	name := c.Path.String()
+	if _, _, inGit := SplitGitPath(name); i.Applied == nil || inGit {
+		return false, nil
+	}
+
+	n, err := i.Applied.InodeAt(src, name)
+	if err != nil || n == nil || c.After == nil {
+		return n == nil && c.After == nil, err
+	}
+	if !n.IsDir() && n.Nlink != c.After.Nlink {
+		return false, nil
+	}
+
+	return tree.SameFile(src, n, c.After)
 }
 
 // TakeChanges merges the changes of an interval. It merges git directories as repositories, directories of Mercurial

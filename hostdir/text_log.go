@@ -110,8 +110,8 @@ func (l *textLog) ReadAt(p []byte, off, payload int64) error {
 	return errs.Ignore(err, io.EOF) // the file was truncated: the writer will find that it changed
 }
 
-// ignoreReplaced returns nil for the error of a path that a program has removed or replaced since it was planned. The
-// writer will find that it changed, and does not use the bytes.
+// ignoreReplaced returns nil for the error of a path that a program has removed or replaced since it was planned. If
+// the apply changes this path, the writer will find that it changed.
 func ignoreReplaced(err error) error {
 	for _, gone := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP} {
 		err = errs.Ignore(err, gone)

@@ -159,7 +159,7 @@ func (w *writer) sweepParent(s *step) error {
 	}
 
 	_, err := w.dirs.enterDir(c.Path.Dir)
-	return err
+	return ignoreReplaced(err)
 }
 
 // enterDir returns a descriptor of a directory in which names change. It opens the directory and sweeps it.

@@ -34,6 +34,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if text := os.Getenv(exerciserProgram); text != "" {
+		if err := exercise(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(harness.Run(m))
 }
 

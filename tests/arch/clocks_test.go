@@ -26,6 +26,7 @@ var mayUseClocks = map[string]string{
 	"tests/crash/historian_test.go":                     "kills at a random moment",
 	"tests/crash/run_test.go":                           "kills at a random moment",
 	"tests/crash/whiteout_test.go":                      "kills at a random moment",
+	"tests/alike/person_test.go":                        "writes at a random moment",
 	"tests/survive/control_test.go":                     "kills at several moments",
 	"tests/fulldisk/rounds_test.go":                     "kills at a random moment",
 	"tests/powercut/powercut_test.go":                   "cuts the power at a random moment",

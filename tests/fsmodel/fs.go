@@ -174,3 +174,12 @@ func (fs *FS) Replace(name string, from *FS) {
 		fs.root.children[name] = n
 	}
 }
+
+// Data returns the bytes of the regular file at a path. ok is false if there is no such file.
+func (fs *FS) Data(path string) (data []byte, ok bool) {
+	_, _, n, err := fs.lookup(path)
+	if err != nil || n == nil || !n.isRegular() {
+		return nil, false
+	}
+	return n.data, true
+}

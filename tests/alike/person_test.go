@@ -23,7 +23,7 @@ import (
 // apply succeeds only if it has brought all that it planned. A write is never lost.
 func TestPersonWritesDuringApply(t *testing.T) {
 	seed := harness.RandomSeed(t)
-	rounds := harness.Count(t, "ROUNDS", 6, 500)
+	rounds := harness.Count(t, "ROUNDS", 4, 500)
 	count := map[string]int{}
 	e := newExercised(t, 0)
 	duration := 200 * time.Millisecond // of an apply

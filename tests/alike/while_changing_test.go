@@ -133,7 +133,7 @@ func (e *exercised) fatal(what string) {
 // brings them into the run, while its program goes on.
 func TestApplyWhileFilesChange(t *testing.T) {
 	seed := harness.RandomSeed(t)
-	rounds := harness.Count(t, "ROUNDS", 8, 500)
+	rounds := harness.Count(t, "ROUNDS", 6, 500)
 	e := newExercised(t, seed)
 	e.begin("--from", ".", "--name", e.name)
 	for i := range rounds {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"sync"
 	"testing"
 
@@ -257,8 +258,9 @@ func TestProgress(t *testing.T) {
 // the store as its source.
 func TestMountOfAnother(t *testing.T) {
 	s, dir := newService(t)
-	here := ""
-	s.Mount.Device = func() string { return here }
+	var here atomic.Value
+	here.Store("")
+	s.Mount.Device = func() string { return here.Load().(string) }
 	server, err := s.Listen(dir, nil)
 	must.OK(t, err)
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, dir) }}
@@ -276,7 +278,7 @@ func TestMountOfAnother(t *testing.T) {
 		{"0:50", "0:50", http.StatusOK},
 		{"0:51", "0:50", http.StatusForbidden},
 	} {
-		here = c.here
+		here.Store(c.here)
 		r, err := http.NewRequest("POST", "http://amberfs/v1/snapshot", strings.NewReader(fmt.Sprintf(`{"name":"v%d"}`, i)))
 		must.OK(t, err)
 		r.Header.Set(DeviceHeader, c.there)

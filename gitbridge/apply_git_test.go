@@ -29,6 +29,7 @@ type rig struct {
 	top      string // of all
 	dir, run string
 	base     *tree.State
+	written  *tree.State       // the state of the run that an apply wrote after base, or nil
 	inos     map[string]uint64 // of the base, by path
 	copies   map[string]uint64 // inodes of the run's directories when it began
 	mounts   bool              // programs of the run see it at the path of the directory
@@ -156,7 +157,11 @@ func (r *rig) apply(o hostdir.ApplyOptions) (*hostdir.ApplyResult, error) {
 	if o.Git == nil {
 		o.Git = HostGit{}
 	}
-	return hostdir.Apply(context.Background(), r.dir, o)
+	res, err := hostdir.Apply(context.Background(), r.dir, o)
+	if err == nil && !o.DryRun {
+		r.written = o.Now
+	}
+	return res, err
 }
 
 // applied calls apply, and fails the test if apply fails. It returns the description of the changes in git's words.

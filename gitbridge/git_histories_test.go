@@ -407,7 +407,11 @@ func (h *histories) merge(how string, rule threeway.Rule, leftOut ...string) (sa
 		GitOptions: threeway.GitOptions{TheirName: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh", MergeBranch: h.join},
 	}
 	var text []string
-	steps, _, err := p.TakeAll(ctx, threeway.Interval{Base: r.base, Theirs: theirs, View: 2})
+	interval := threeway.Interval{Base: r.base, Theirs: theirs, View: 2}
+	if how == "refresh" {
+		interval.Applied = r.written
+	}
+	steps, _, err := p.TakeAll(ctx, interval)
 	if refused := new(errs.Error); how == "refresh" && errors.As(err, &refused) && refused.Result != nil && leftOut == nil {
 		for _, g := range refused.Result.(map[string]any)["git"].([]threeway.Repository) {
 			leftOut, text = append(leftOut, g.Dir), slices.Concat(text, g.Lines)
@@ -426,7 +430,7 @@ func (h *histories) merge(how string, rule threeway.Rule, leftOut ...string) (sa
 	}
 	r.make(to, theirs, steps)
 	if how == "refresh" {
-		r.base = theirs
+		r.base, r.written = theirs, nil
 		r.eachInRun(func(rel string, st *unix.Stat_t) {
 			if _, known := r.copies[rel]; !known {
 				r.copies[rel] = st.Ino

@@ -2,6 +2,7 @@ package threeway
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/graft"
@@ -28,7 +29,7 @@ func (p *Plan) TakeAll(ctx context.Context, interval Interval) (all []graft.Step
 	}
 
 	if err := tree.Diff(ctx, p.Source, interval.Base, interval.Theirs, tree.DiffOptions{}, func(c tree.Change) error {
-		if applied, err := interval.isApplied(p.Source, c); applied || err != nil {
+		if applied, err := p.isApplied(&interval, c); applied || err != nil {
 			return err
 		}
 		return p.Collect(ctx, &interval, c)
@@ -46,23 +47,33 @@ func (p *Plan) TakeAll(ctx context.Context, interval Interval) (all []graft.Step
 	return all, false, err
 }
 
-// isApplied reports whether a change was made by the apply of i.Applied. Ours has this version or a later one. In git
-// directories, the merge of git decides this.
-func (i *Interval) isApplied(src *tree.Source, c tree.Change) (bool, error) {
+// isApplied reports whether a change was made by the apply of i.Applied, and ours has a later version of the file. In
+// git directories, the merge of git decides this.
+func (p *Plan) isApplied(i *Interval, c tree.Change) (bool, error) {
 	name := c.Path.String()
 	if _, _, inGit := SplitGitPath(name); i.Applied == nil || inGit {
 		return false, nil
 	}
 
-	n, err := i.Applied.InodeAt(src, name)
-	if err != nil || n == nil || c.After == nil {
-		return n == nil && c.After == nil, err
+	applied, err := i.Applied.InodeAt(p.Source, name)
+	ours, oursErr := p.Ours.InodeAt(p.Source, name)
+	if err = errors.Join(err, oursErr); err != nil {
+		return false, err
 	}
-	if !n.IsDir() && n.Nlink != c.After.Nlink {
-		return false, nil
+	if is, err := isVersion(p.Source, applied, c.After); !is || err != nil {
+		return false, err
 	}
 
-	return tree.SameFile(src, n, c.After)
+	isCurrent, err := isVersion(p.Source, applied, ours)
+	return !isCurrent, err
+}
+
+// isVersion reports whether two entries of a path are equal, also in their number of names.
+func isVersion(src *tree.Source, a, b *tree.Inode) (bool, error) {
+	if a != nil && b != nil && !a.IsDir() && a.Nlink != b.Nlink {
+		return false, nil
+	}
+	return tree.SameFile(src, a, b)
 }
 
 // TakeChanges merges the changes of an interval. It merges git directories as repositories, directories of Mercurial

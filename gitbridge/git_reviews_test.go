@@ -202,3 +202,14 @@ func TestRefreshReplacedRepository(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRefreshNoObjects: a run has an empty directory and a link where git has objects. A refresh passes them over.
+func TestRefreshNoObjects(t *testing.T) {
+	isolate(t)
+	r := newRig(t, "dir", mk)
+	r.shell(r.run, `git commit -q --allow-empty -m R; mkdir -p .git/objects/ab/$(printf %038d 1); ln -s nowhere .git/objects/ab/$(printf %038d 2)`)
+	r.shell(r.dir, `git branch new`)
+	if said, _, err := (&histories{t: t, rig: r}).merge("refresh", threeway.RefuseConflicts); err != nil || said != "new branch new" {
+		t.Errorf("%v, it said: %s", err, said)
+	}
+}

@@ -145,7 +145,7 @@ func copyObjects(f Files, dest, existingDir string) error {
 				return nil
 			}
 		}
-		return saveTo(f, name, filepath.Join(dest, rel), &remainingBytes)
+		return errs.Ignore(saveTo(f, name, filepath.Join(dest, rel), &remainingBytes), fs.ErrNotExist) // there is a link, or an empty directory
 	})
 }
 

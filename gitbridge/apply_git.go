@@ -20,6 +20,7 @@ type applyGit struct {
 	gitMerge
 	sides hostdir.RepositorySides
 	repos []*repoMerge
+	link  *gitdir.Link // in the entry .git of the directory, nil for none
 }
 
 // Plan implements hostdir.Git. It separates the changes in git directories from the changes of files, and plans the
@@ -35,6 +36,7 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 	if r.git == nil {
 		r.git = runGit
 	}
+	r.link = linkOutside(in.Dir.Path(), in.Dir.Path())
 
 	r.answers.resolveConflict, r.entryAt, r.findReceiver, r.addedOrRemoved, r.carryOut = r.resolution, r.ourEntry, r.receiverAt, r.addedOrRemovedIn, func(g *repoMerge) error { r.repos = append(r.repos, g); return nil }
 	r.out.Close = r.close
@@ -198,5 +200,11 @@ func (r *applyGit) commit() (skipped []stream.Omission, err error) {
 			skipped = append(skipped, stream.Omission{Path: g.Dir, Reason: "the merge is not committed: " + strings.Join(left, ", ") + " has conflict markers"})
 		}
 	}
+
+	dir := r.sides.Dir.Path()
+	if now := linkOutside(dir, dir); r.link != nil && r.link.Trusted && now != nil && now.Dir == r.link.Dir && !now.Trusted {
+		now.RefreshIndex(r.ctx, r.git, dir) // all files of the index have new times
+	}
+
 	return skipped, nil
 }

@@ -105,6 +105,18 @@ func TestUntrustedRepository(t *testing.T) {
 	r.want(`git log --format=%s; git ls-files; ls`, "run\n1\nn\na\nb\nc\nn")
 }
 
+// TestRepositoryStaysTrusted: an apply gives other times to all files of the index that proves where a separate git
+// directory belongs.
+func TestRepositoryStaysTrusted(t *testing.T) {
+	isolate(t)
+	r := newRig(t, "dir", `cd ..; rmdir dir; git init -q --separate-git-dir=far.git dir; cd dir; `+mk)
+	r.shell(r.run, `touch -d 2020-01-01 *`)
+	r.applied()
+	if l := linkOutside(r.dir, r.dir); !l.Trusted {
+		t.Error("the apply made the repository untrusted")
+	}
+}
+
 // TestMergeRefs: the file of a branch is replaced by a directory with the file of another branch, and a directory by a file.
 func TestMergeRefs(t *testing.T) {
 	isolate(t)

@@ -146,8 +146,7 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 // and record the times and sizes. It does nothing in a repository of another user, whose settings could name
 // programs that git would run.
 func (p *Plan) RefreshIndex(ctx context.Context) {
-	var st unix.Stat_t
-	if len(p.index.newEntries) == 0 || p.merge.Ours.Worktree == "" || unix.Stat(p.merge.Ours.Dir, &st) != nil || int(st.Uid) != os.Geteuid() {
+	if len(p.index.newEntries) == 0 || p.merge.Ours.Worktree == "" || !isOwn(p.merge.Ours.Dir) {
 		return
 	}
 
@@ -157,4 +156,10 @@ func (p *Plan) RefreshIndex(ctx context.Context) {
 		args = []string{"update-index", "-q", "--refresh"}
 	}
 	_, _ = p.receiver.ask(ctx, nil, strings.NewReader(strings.Join(p.index.staleFiles, "\x00")), args...) // after an error, the next git status compares the files
+}
+
+// isOwn reports whether a directory belongs to the user of this process.
+func isOwn(dir string) bool {
+	var st unix.Stat_t
+	return unix.Stat(dir, &st) == nil && int(st.Uid) == os.Geteuid()
 }

@@ -1,6 +1,7 @@
 package gitdir
 
 import (
+	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -98,6 +99,14 @@ func (l *Link) indexMatches(worktree string) bool {
 		isPart := strings.HasPrefix(e.Name(), "sharedindex.") // the shared part of a split index
 		return (isPart || e.Name() == "index") && l.entryMatches(filepath.Join(l.Dir, e.Name()), worktree)
 	})
+}
+
+// RefreshIndex has git record the present times of the files of a working tree in the index, by which indexMatches knows
+// the working tree. It does nothing if l belongs to another user, see Plan.RefreshIndex.
+func (l *Link) RefreshIndex(ctx context.Context, git Git, worktree string) {
+	if isOwn(l.Dir) {
+		_, _ = gitCaller{git, l.Dir, worktree, nil}.ask(ctx, nil, nil, "update-index", "-q", "--refresh") // after an error, l is untrusted, and the next apply says so
+	}
 }
 
 // entryMatches reports whether an index file has an entry with the inode number and the times of a file of a working
